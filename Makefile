@@ -64,12 +64,8 @@ fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS fo
 	hack/fuzz.sh $(T)
 
 .PHONY: bench
-bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to choose)
+bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=policy to choose)
 	hack/bench.sh $(ARGS)
-
-.PHONY: dashboard-picture
-dashboard-picture: setup ## Play a short story, and draw the dashboard with its data in docs/images/dashboard.png
-	hack/dashboard-picture.sh docs/images/dashboard.png
 
 .PHONY: site
 site: ## Build the site in target/site: the documents with search, and the playground (REVISION=tag for links to the Git host)

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Measures what the product costs and writes the tables of docs/benchmarks.md. Arguments choose the parts; see
+# Measures what the product costs and writes the tables of docs/benchmarks.md. Arguments choose what to measure; see
 # --help.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
 with_cargo
-have valgrind || need_packages valgrind
-step "build the measurements" "$CARGO" build --locked --profile measured -p pps-bench -p pps-e2e -p pps-sidecar -p kubectl-pps --bins
+step "build the measurements" "$CARGO" build --locked --profile measured -p pps-bench -p pps-e2e -p pps-sidecar --bins
 PPS_CONTROL_PLANE_DIR="$(hack/control-plane.sh)"
 export PPS_CONTROL_PLANE_DIR
 exec "${CARGO_TARGET_DIR:-target}/measured/pps-bench" --write docs/benchmarks.md "$@"

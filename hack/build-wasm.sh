@@ -34,7 +34,7 @@ optimise() {
 build() {
     compile
     if [ ! -e policy.wasm ] || [ "$BUILT" -nt policy.wasm ] || [ hack/build-wasm.sh -nt policy.wasm ]; then
-        need_wasm_opt
+        want wasm-opt binaryen
         if have wasm-opt; then
             step "optimise it" optimise "$BUILT" policy.wasm.new
         else

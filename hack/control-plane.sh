@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubectl, the host-local IPAM plugin, libfaketime, docker-registry, Prometheus and promtool. Creates the folder if it is missing.
+# kubectl, the host-local IPAM plugin, libfaketime, docker-registry and promtool. Creates the folder if it is missing.
 #
 # KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR (all five) and build nothing.
 #
@@ -14,7 +14,7 @@ BINARIES=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl)
 # Not packaged by Debian.
 BUILT=(kube-apiserver kube-controller-manager kube-scheduler)
 # Not part of a Kubernetes release.
-OTHERS=(host-local libfaketime.so.1 docker-registry prometheus promtool)
+OTHERS=(host-local libfaketime.so.1 docker-registry promtool)
 VERSION=v1.20.2
 COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56
 TARGET="$CACHE_DIR/control-plane-$VERSION"
@@ -109,8 +109,8 @@ prepare() {
     if ! complete docker-registry; then
         step "unpack docker-registry" unpack docker-registry usr/bin/docker-registry
     fi
-    if ! complete prometheus promtool; then
-        step "unpack Prometheus" unpack prometheus usr/bin/prometheus usr/bin/promtool
+    if ! complete promtool; then
+        step "unpack promtool" unpack prometheus usr/bin/promtool
     fi
     case " $* " in
     *" kube-apiserver "*)

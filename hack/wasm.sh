@@ -49,7 +49,7 @@ compile_wasm() {
     fi
 }
 
-# need_wasm_opt: installs wasm-opt if it can.
-need_wasm_opt() {
-    if ! have wasm-opt && have dpkg-query && [ "$(id -u)" -eq 0 ]; then need_packages binaryen; fi
+# want COMMAND PACKAGE: installs a command that only makes modules smaller, if it can.
+want() {
+    if ! have "$1" && have dpkg-query && [ "$(id -u)" -eq 0 ]; then need_packages "$2"; fi
 }

@@ -1,13 +1,12 @@
 //! Looks up the PersistentPodState of a workload. The only place that makes host calls.
 //!
-//! It only gets objects by name. A get fails at once without permission; PolicyServer answers a list from a watch,
-//! for which it waits forever without permission or if the definition is gone, and meanwhile the list holds one of
-//! the workers that all policies share.
+//! It only gets objects by name. A get fails at once without permission; PolicyServer answers a list from a
+//! watch, for which it waits forever without permission or if the definition is gone, and meanwhile the list
+//! holds one of the workers that all policies share.
 
 use std::fmt;
 
-use pps_core::alias::aliased;
-use pps_core::generate::second_name;
+use pps_core::alias::{aliased, may_govern, second_name};
 use pps_core::packed::{Bucket, recorded_state};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, object, to_text};
@@ -19,10 +18,6 @@ use crate::lookup_error::{GET, HostCall, LookupError};
 /// What runs the policy and answers its calls.
 pub trait Host {
     /// Makes one call in the `kubewarden` binding.
-    ///
-    /// # Errors
-    ///
-    /// The host's error text: a policy gets nothing else.
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String>;
 }
 
@@ -72,10 +67,6 @@ impl<'a> Cluster<'a> {
     }
 
     /// Finds the object that governs a workload, with its state of `pod`.
-    ///
-    /// # Errors
-    ///
-    /// If the cluster does not say whether there is such an object.
     pub fn find(self, workload: &TargetReference, pod: &str) -> Result<Option<GoverningPps>, LookupError> {
         // A mask cannot name a field that has a dot in it.
         let plain =
@@ -89,10 +80,6 @@ impl<'a> Cluster<'a> {
     }
 
     /// Finds the name of the object that governs a workload.
-    ///
-    /// # Errors
-    ///
-    /// If the cluster does not say whether there is such an object.
     pub fn find_name(self, workload: &TargetReference) -> Result<Option<String>, LookupError> {
         self.in_served_version(|versioned| {
             Ok(versioned.find(workload, &["spec.targetRef"])?.map(|(name, _)| name))
@@ -132,9 +119,9 @@ struct VersionedCluster<'a> {
 }
 
 impl VersionedCluster<'_> {
-    /// Finds the object that governs a workload, and its name: first under the workload's own name, then under its
-    /// second name, where a generated object is if the own name belongs to a workload of another kind. An alias
-    /// there names the object. Nobody else may use the second name.
+    /// Finds the object that governs a workload, and its name: first under the workload's own name, then
+    /// under its second name, where a generated object is if the own name belongs to a workload of another
+    /// kind. An alias there names the object. Nobody else may use the second name.
     fn find(
         self,
         workload: &TargetReference,
@@ -176,8 +163,8 @@ impl VersionedCluster<'_> {
 
     /// Reads one object, uncached; `None` if it does not exist.
     fn get(self, name: &str, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
-        // The host puts the name into the path of a URL. No object has a name that could change the request. An alias
-        // can point to any text.
+        // The host puts the name into the path of a URL. No object has a name that could change the request.
+        // An alias can point to any text.
         if !is_dns_subdomain(name) {
             return Ok(None);
         }
@@ -208,7 +195,8 @@ impl VersionedCluster<'_> {
 
 /// Whether an object can govern a workload: it targets it, and is not terminating.
 fn governs(object: &Value, workload: &TargetReference) -> bool {
-    object["metadata"]["deletionTimestamp"].is_null() && target_of(object).is_same_workload(workload)
+    let is_terminating = !object["metadata"]["deletionTimestamp"].is_null();
+    may_govern(workload, &target_of(object), is_terminating)
 }
 
 /// The target of an object. OpenKruise's CRD allows objects without one: it is empty then.

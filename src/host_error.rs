@@ -40,10 +40,11 @@ pub(crate) fn is_not_found(text: &str, api_version: &str, name: &str) -> bool {
     strip_wrapping(text).starts_with(&format!("Cannot find {api_version}/{KIND} named '{name}'"))
 }
 
-/// Whether the API server itself says that it does not serve the kind: it listed the kinds of this version without
-/// this one, or it has no such path. It answers that with this very page, which is no JSON: to the host's discovery,
-/// or to the get of a host that cached the discovery before. The host's client, kube, repeats the page; up to version 4
-/// with the newline at its end. Whatever else went wrong, such as another page of a proxy, says nothing about the kind.
+/// Whether the API server itself says that it does not serve the kind: it listed the kinds of this version
+/// without this one, or it has no such path. It answers that with this very page, which is no JSON: to the
+/// host's discovery, or to the get of a host that cached the discovery before. The host's client, kube,
+/// repeats the page; up to version 4 with the newline at its end. Whatever else went wrong, such as another
+/// page of a proxy, says nothing about the kind.
 fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     let text = strip_wrapping(text);
     if let Some(rest) = text.strip_prefix(&format!("Cannot find resource {api_version}/{KIND}")) {
@@ -89,8 +90,9 @@ mod tests {
         assert!(!is_not_found(in_backtrace, V1ALPHA1, "web"));
     }
 
-    /// What the host says if the API server answers with this status and a body that is no JSON. Its discovery repeats the
-    /// client's error; from a get it comes with its causes. kube 3 and 4 keep the blanks around the body, kube 5 does not.
+    /// What the host says if the API server answers with this status and a body that is no JSON. Its
+    /// discovery repeats the client's error; from a get it comes with its causes. kube 3 and 4 keep the
+    /// blanks around the body, kube 5 does not.
     fn api_error(code: u16, body: &str) -> Vec<String> {
         let texts = [body, body.trim()].into_iter().flat_map(|body| {
             let error = format!(

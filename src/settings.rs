@@ -32,10 +32,6 @@ pub enum OnLookupFailure {
 
 impl Settings {
     /// Reads settings from JSON. `null` and `{}` mean the defaults.
-    ///
-    /// # Errors
-    ///
-    /// Every field that is wrong.
     pub fn parse(json: &str) -> Result<Self, SettingsError> {
         let fields: Option<BTreeMap<String, Value>> =
             serde_json::from_str(json).map_err(|error| SettingsError::NotAnObject(error.to_string()))?;

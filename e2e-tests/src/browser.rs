@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{env, fs};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use fantoccini::elements::Element;
 use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
@@ -135,19 +135,6 @@ impl Browser {
     /// Clicks on an element, as soon as there is one that can be clicked.
     pub async fn click(&self, selector: &str) -> Result<()> {
         self.retry(selector, async || Ok(self.find(selector).await?.click().await?)).await
-    }
-
-    /// Clicks on the first element of a CSS selector whose text contains a text.
-    pub async fn click_text(&self, selector: &str, text: &str) -> Result<()> {
-        let click = async || {
-            for element in self.find_all(selector).await? {
-                if element.text().await?.contains(text) {
-                    return Ok(element.click().await?);
-                }
-            }
-            bail!("no {selector} contains {text:?}")
-        };
-        self.retry(selector, click).await
     }
 
     /// Replaces the text of a field, and tells the page as typing does. For long texts: typing them takes seconds.

@@ -4,7 +4,6 @@ mod background;
 mod builder;
 pub mod kubelet;
 pub mod nodes;
-pub mod operator;
 pub mod proxy;
 mod running;
 mod stateful_set;

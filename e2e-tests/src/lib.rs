@@ -5,13 +5,11 @@
 //! No process or file outlives a test, however the test ends: see [`supervisor`].
 //!
 //! Modules depend on each other in one direction only:
-//! `wait`, `http`, `repository`, `report`, `metrics`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
-//! [`prometheus`]
-//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`], [`browser`] only
-//! [`supervisor`] and a free port, and [`plugin`] only [`supervisor`].
+//! `wait`, `http`, `repository`, `report`, `metrics`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`],
+//! [`registry`], [`sidecar`] ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`browser`] needs only [`supervisor`] and a
+//! free port, and [`plugin`] only [`supervisor`].
 
 pub mod browser;
-pub mod check;
 pub mod cluster;
 pub mod control_plane;
 pub mod http;
@@ -20,7 +18,6 @@ pub mod kubewarden;
 pub mod manifests;
 pub mod metrics;
 pub mod plugin;
-pub mod prometheus;
 pub mod recorded;
 pub mod registry;
 pub mod report;

@@ -3,14 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    path::Path,
+    process::{Command, Output},
 };
 
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::Version,
+    control_plane::{Binaries, Version},
     manifests::{self, render::render_chart},
     metrics::{self, Sample},
-    prometheus::promtool,
     repository::repository_file,
     scratch::Scratch,
     wait::{Progress, wait_for},
@@ -60,6 +61,12 @@ fn test_files() -> Vec<(String, Value)> {
     files
 }
 
+/// Runs `promtool` in a folder.
+fn promtool(folder: &Path, arguments: &[&str]) -> Output {
+    let program = Binaries::find_one("promtool").unwrap();
+    Command::new(program).current_dir(folder).args(arguments).output().unwrap()
+}
+
 /// Runs tests against rules. Returns whether all pass, and what promtool prints.
 fn run(rules: &Value, tests: &[(String, Value)]) -> (bool, String) {
     let folder = Scratch::folder("alerts").unwrap();
@@ -70,9 +77,9 @@ fn run(rules: &Value, tests: &[(String, Value)]) -> (bool, String) {
         fs::write(folder.path().join(name), tests.to_string()).unwrap();
         arguments.push(name);
     }
-    let check = promtool(folder.path(), &["check", "rules", "rules.yaml"]).unwrap();
+    let check = promtool(folder.path(), &["check", "rules", "rules.yaml"]);
     assert!(check.status.success(), "{check:?}");
-    let output = promtool(folder.path(), &arguments).unwrap();
+    let output = promtool(folder.path(), &arguments);
     (output.status.success(), format!("{output:?}").replace("\\n", "\n"))
 }
 

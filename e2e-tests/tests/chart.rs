@@ -2,7 +2,6 @@
 
 mod refusals;
 pub(crate) mod release;
-mod upgrade;
 mod values;
 
 use std::{

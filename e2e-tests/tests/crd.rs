@@ -22,10 +22,24 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
+use crate::support;
+
 const DEFINITION: &str = "persistentpodstates.apps.kruise.io";
 
-async fn cluster() -> Cluster {
-    Cluster::builder().start().await.unwrap()
+#[tokio::test]
+async fn the_api_server_serves_the_definition() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster;
+        crd_is_established_structural_and_explained,
+        accepts_objects_written_for_openkruise_unchanged,
+        accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both,
+        schema_refuses_invalid_specs,
+        status_subresource_stores_states_and_prints_columns,
+        service_accounts_have_exactly_the_expected_permissions,
+        the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it,
+    ])
+    .await
+    .unwrap();
 }
 
 fn pps(name: &str, spec: &Value) -> DynamicObject {
@@ -57,9 +71,7 @@ async fn patch_status(api: &Api<DynamicObject>, name: &str, status: &Value) -> k
     api.patch_status(name, &manager, &Patch::Merge(json!({"status": status}))).await
 }
 
-#[tokio::test]
-async fn crd_is_established_structural_and_explained() {
-    let cluster = cluster().await;
+async fn crd_is_established_structural_and_explained(cluster: &Cluster) {
     let api: Api<CustomResourceDefinition> = Api::all(cluster.client());
     let definition = api.get(DEFINITION).await.unwrap();
     let conditions: BTreeMap<_, _> = definition
@@ -79,7 +91,7 @@ async fn crd_is_established_structural_and_explained() {
     assert_eq!(again.metadata.generation, definition.metadata.generation);
     assert_eq!(again.data["spec"]["versions"], file[0]["spec"]["versions"]);
 
-    check_that_every_field_is_explained(&cluster).await;
+    check_that_every_field_is_explained(cluster).await;
 }
 
 async fn check_that_every_field_is_explained(cluster: &Cluster) {
@@ -122,9 +134,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-#[tokio::test]
-async fn accepts_objects_written_for_openkruise_unchanged() {
-    let cluster = cluster().await;
+async fn accepts_objects_written_for_openkruise_unchanged(cluster: &Cluster) {
     let api = cluster.pps_api("default");
     let spec = json!({
         "targetRef": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "echoserver"},
@@ -138,7 +148,7 @@ async fn accepts_objects_written_for_openkruise_unchanged() {
         "persistentPodAnnotations": [{"key": "cni.projectcalico.org/podIP"}],
         "persistentPodStateRetentionPolicy": "WhenDeleted",
     });
-    let created = create(&api, "echoserver", &spec).await.unwrap();
+    let created = create(&api, "unchanged", &spec).await.unwrap();
     assert_eq!(created.data["spec"], spec);
 
     let status = json!({
@@ -149,8 +159,8 @@ async fn accepts_objects_written_for_openkruise_unchanged() {
             "annotations": {"cni.projectcalico.org/podIP": "10.0.0.7/32"},
         }},
     });
-    patch_status(&api, "echoserver", &status).await.unwrap();
-    assert_eq!(api.get("echoserver").await.unwrap().data["status"], status);
+    patch_status(&api, "unchanged", &status).await.unwrap();
+    assert_eq!(api.get("unchanged").await.unwrap().data["status"], status);
 
     // A minimal object gets no defaults.
     let least = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}});
@@ -208,15 +218,13 @@ fn api_of(cluster: &Cluster, version: &str) -> Api<DynamicObject> {
     )
 }
 
-#[tokio::test]
-async fn accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both() {
-    let cluster = cluster().await;
+async fn accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both(cluster: &Cluster) {
     let written: Vec<Value> = manifests::parse(MANIFESTS).unwrap();
     cluster.apply(MANIFESTS).await.unwrap();
     let status = json!({"podStates": {"sample-0": {"nodeName": "node-1"}}});
-    patch_status(&api_of(&cluster, "v1beta1"), "sample", &status).await.unwrap();
+    patch_status(&api_of(cluster, "v1beta1"), "sample", &status).await.unwrap();
     for version in ["v1alpha1", "v1beta1"] {
-        let api = api_of(&cluster, version);
+        let api = api_of(cluster, version);
         for manifest in &written {
             let read = api.get(manifest["metadata"]["name"].as_str().unwrap()).await.unwrap();
             assert_eq!(read.data["spec"], manifest["spec"], "{version}");
@@ -370,9 +378,7 @@ async fn replaces_a_definition_that_has_a_conversion_webhook() {
     }
 }
 
-#[tokio::test]
-async fn schema_refuses_invalid_specs() {
-    let cluster = cluster().await;
+async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     let api = cluster.pps_api("default");
     let term = |weight: i64| json!({"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}});
     let refused = [
@@ -407,9 +413,7 @@ async fn schema_refuses_invalid_specs() {
     }
 }
 
-#[tokio::test]
-async fn status_subresource_stores_states_and_prints_columns() {
-    let cluster = cluster().await;
+async fn status_subresource_stores_states_and_prints_columns(cluster: &Cluster) {
     let api = cluster.pps_api("default");
     let changes = json!({
         "persistentPodAnnotations": [{"key": "cni.projectcalico.org/ipAddrs", "valueFrom": "PodIPsJSON"}],
@@ -453,7 +457,7 @@ async fn status_subresource_stores_states_and_prints_columns() {
     let patched = patch_status(&api, "web", &json!({"podStates": {"web-0": null}})).await.unwrap();
     assert_eq!(patched.data["status"]["podStates"], json!({"web-1": status["podStates"]["web-1"]}));
 
-    let table = cluster.control_plane.kubectl(&["get", "pps"]).await.unwrap();
+    let table = cluster.control_plane.kubectl(&["get", "pps", "web"]).await.unwrap();
     let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(cells[0], ["NAME", "KIND", "TARGET", "RECORDED", "DESIRED", "STATUS", "AGE"]);
     assert_eq!(cells[1][..6], ["web", "StatefulSet", "web", "2", "3", "Recorded"]);
@@ -469,9 +473,7 @@ fn assert_that_managed_fields_do_not_list_pods(object: &DynamicObject) {
     assert!(fields["f:status"]["f:conditions"][r#"k:{"type":"Recording"}"#].is_object(), "{fields}");
 }
 
-#[tokio::test]
-async fn service_accounts_have_exactly_the_expected_permissions() {
-    let cluster = cluster().await;
+async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluster) {
     cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
     for file in ["namespace", "serviceaccount", "rbac", "policy-server"] {
         let mut objects = manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
@@ -551,10 +553,9 @@ async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Perm
     Ok(permissions)
 }
 
-#[tokio::test]
-async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it() {
-    let cluster = cluster().await;
-    let api = cluster.pps_api("default");
+async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it(cluster: &Cluster) {
+    cluster.namespace("compact").await.unwrap();
+    let api = cluster.pps_api("compact");
     create(&api, "web", &spec_with(&json!({}))).await.unwrap();
     let buckets = json!({
         "ordinals-0": "2 web-* node-* label:zone=* annotation:ip=10.0.0.*\n0 1 a 7\n1 2 %C3%A9%0A -\n",
@@ -579,7 +580,7 @@ async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_i
         assert!(refusal.contains(named), "{refused}: {refusal}");
     }
 
-    replace_definition(&cluster, &openkruise_definition(), false).await;
+    replace_definition(cluster, &openkruise_definition(), false).await;
     assert_eq!(api.get("web").await.unwrap().data["status"].get("packed"), None);
     let status = json!({"observedGeneration": 1, "packed": packed});
     let patched = patch_status(&api, "web", &status).await.unwrap();

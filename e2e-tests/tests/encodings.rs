@@ -13,11 +13,11 @@ use pps_e2e::{
     control_plane::{ControlPlane, Options, program},
     supervisor::Supervisor,
 };
-use pps_sidecar::{
+use pps_recorder::{
     decide::index::Index,
     facts::{NamespacedName, interest::Interest, store::Update},
-    observe::wire::{self, Encoded, Encoding, Event, Events, Item, Malformed, Message, Page},
 };
+use pps_sidecar::observe::wire::{self, Encoded, Encoding, Event, Events, Item, Malformed, Message, Page};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -53,18 +53,13 @@ async fn json_and_protobuf_show_the_same_facts() {
     store_invalid_text(&client).await;
 
     let interest = interest();
-    let pods = compare(
-        (&client, &etcd, &new_pods),
-        "/api/v1/pods",
-        "",
-        |text| wire::read_pod(text, &interest),
-        |message| wire::read_pod_message(message, &interest),
-    );
+    let pods =
+        compare((&client, &etcd, &new_pods), "/api/v1/pods", "", |object| wire::read_pod(object, &interest));
     let facts: Vec<_> = pods.await.into_values().map(|item| item.fact).collect();
     // The objects are so various that the comparison means something.
     let facts: Vec<_> = facts.into_iter().flatten().collect();
     let count =
-        |is_so: fn(&pps_sidecar::facts::PodFact) -> bool| facts.iter().filter(|fact| is_so(fact)).count();
+        |is_so: fn(&pps_recorder::facts::PodFact) -> bool| facts.iter().filter(|fact| is_so(fact)).count();
     let expected = [
         count(|fact| fact.ready),
         count(|fact| !fact.ready),
@@ -79,21 +74,12 @@ async fn json_and_protobuf_show_the_same_facts() {
         count(|fact| fact.annotations.iter().any(|(_, value)| value.contains('\u{fffd}'))),
     ];
     assert!(expected.iter().all(|count| *count > 0), "{expected:?}");
-    let nodes = compare(
-        (&client, &etcd, &new_nodes),
-        "/api/v1/nodes",
-        "PartialObjectMetadata",
-        |text| wire::read_node(text, &interest),
-        |message| wire::read_node_message(message, &interest),
-    );
+    let nodes = compare((&client, &etcd, &new_nodes), "/api/v1/nodes", "PartialObjectMetadata", |object| {
+        wire::read_node(object, &interest)
+    });
     assert!(nodes.await.into_values().any(|item| item.fact.is_some_and(|fact| !fact.labels.is_empty())));
-    let workloads = compare(
-        (&client, &etcd, &new_workloads),
-        "/apis/apps/v1/statefulsets",
-        "",
-        wire::read_stateful_set,
-        wire::read_stateful_set_message,
-    );
+    let workloads =
+        compare((&client, &etcd, &new_workloads), "/apis/apps/v1/statefulsets", "", wire::read_stateful_set);
     let replicas: std::collections::BTreeSet<_> =
         workloads.await.into_values().filter_map(|item| item.fact?.demand.replicas()).collect();
     assert!(replicas.len() > 2, "{replicas:?}");
@@ -106,24 +92,20 @@ async fn compare<K, F>(
     (client, etcd, changes): (&Client, &Client, &[(String, Value)]),
     path: &str,
     as_: &str,
-    from_json: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
-    from_protobuf: impl Fn(&[u8]) -> Result<Item<K, F>, Malformed>,
+    read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
 ) -> BTreeMap<String, Item<K, F>>
 where
     K: Debug + Eq + Hash + PartialEq + ToString,
     F: Debug + PartialEq,
 {
-    let read = |object: Encoded<'_>| match object {
-        Encoded::Json(text) => from_json(text).unwrap(),
-        Encoded::Protobuf(message) => from_protobuf(message).unwrap(),
-    };
+    let read = |object: Encoded<'_>| read(object).unwrap();
     let mut lists = Vec::new();
     let mut version = String::new();
     for encoding in [JSON, PROTOBUF] {
         let list_kind = if as_.is_empty() { String::new() } else { format!("{as_}List") };
         let message = get(client, path, encoding, &list_kind).await;
         assert_eq!(matches!(message, Message::Protobuf(_)), encoding == PROTOBUF, "{path}");
-        let page = Page::read(message.as_encoded()).unwrap();
+        let page = Page::read(&message).unwrap();
         page.resource_version().clone_into(&mut version);
         let items = page.items().map(&read);
         lists.push(items.map(|item| (item.key.to_string(), item)).collect::<BTreeMap<_, _>>());
@@ -184,9 +166,9 @@ impl<'a, K, F> Watch<'a, K, F> {
                 continue;
             };
             events.push(&frame.into_data().unwrap_or_default());
-            while let Some(event) = events.next_event() {
+            while let Some(event) = events.next_event().unwrap() {
                 let event = event.unwrap();
-                let (is_applied, object) = match Event::of(event.as_encoded()).unwrap() {
+                let (is_applied, object) = match Event::read(&event).unwrap() {
                     Event::Applied(object) => (true, object),
                     Event::Deleted(object) => (false, object),
                     Event::Bookmark(_) => continue,
@@ -216,11 +198,11 @@ async fn assert_refused_version_is_readable(control_plane: &ControlPlane) {
     let event = loop {
         let frame = timeout(TIMEOUT, body.frame()).await.unwrap().unwrap().unwrap();
         events.push(&frame.into_data().unwrap_or_default());
-        if let Some(event) = events.next_event() {
+        if let Some(event) = events.next_event().unwrap() {
             break event.unwrap();
         }
     };
-    let event = Event::of(event.as_encoded()).unwrap();
+    let event = Event::read(&event).unwrap();
     assert!(matches!(event, Event::Error { code: 410, .. }), "{event:?}");
 }
 
@@ -230,7 +212,8 @@ async fn send(client: &Client, path: &str, encoding: &str, as_: &str) -> (Encodi
     let response = client.send(request.unwrap()).await.unwrap();
     assert!(response.status().is_success(), "{path}: {}", response.status());
     let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    (Encoding::of(content_type), response.into_body())
+    let is_protobuf = content_type.is_some_and(|value| value.starts_with(PROTOBUF));
+    (if is_protobuf { Encoding::Protobuf } else { Encoding::Json }, response.into_body())
 }
 
 async fn get(client: &Client, path: &str, encoding: &str, as_: &str) -> Message {
@@ -250,7 +233,7 @@ fn interest() -> Interest {
             "persistentPodAnnotations": [{"key": "ip"}, {"key": "example.com/x"}],
         },
     });
-    let item = wire::read_pps(&object.to_string()).unwrap();
+    let item = wire::read_pps(Encoded::Json(&object.to_string())).unwrap();
     index.apply_objects(Update::Begin(0));
     let key: NamespacedName = item.key;
     index.apply_objects(Update::Apply(key, item.fact.unwrap()));

@@ -35,26 +35,12 @@ fn without_policy() -> ClusterBuilder {
 }
 
 #[tokio::test]
-async fn records_everything_after_sidecar_kills() {
-    let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
-    let result =
-        support::run_in_turn(scenarios![&cluster; kills::records_everything_despite_repeated_leader_kills])
-            .await;
-    result.unwrap();
-}
-
-#[tokio::test]
 async fn keeps_every_state_while_objects_move_between_the_forms() {
     let cluster = without_policy().start().await.unwrap();
     let network = network::Network::new(cluster).await;
     support::run_in_turn(scenarios![&network; forms::keeps_every_state_despite_kills_and_lost_answers])
         .await
         .unwrap();
-}
-
-#[tokio::test]
-async fn an_upgrade_to_the_compact_form_and_back_keeps_every_state() {
-    forms::upgrades_and_goes_back().await;
 }
 
 #[tokio::test]
@@ -78,7 +64,7 @@ async fn recovers_from_network_faults() {
 }
 
 #[tokio::test]
-async fn recovers_from_api_server_and_webhook_faults() {
+async fn recovers_from_kills_and_from_api_server_and_webhook_faults() {
     let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         outage::recovers_from_an_api_server_outage,
@@ -86,6 +72,7 @@ async fn recovers_from_api_server_and_webhook_faults() {
         contention::failing_writes_do_not_block_other_objects,
         crd_deletion::recovers_when_the_crd_is_deleted_and_restored,
         crd_deletion::records_while_the_crd_is_swapped,
+        kills::records_everything_despite_repeated_leader_kills,
     ])
     .await;
     result.unwrap();

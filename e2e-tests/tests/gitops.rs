@@ -22,7 +22,19 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::TIMEOUT;
+use crate::support::{self, TIMEOUT};
+
+#[tokio::test]
+async fn the_manifests_fit_a_cluster_that_a_git_ops_tool_manages() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster;
+        users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded,
+        namespaces_that_enforce_the_profile_restricted_take_all_pods,
+        what_is_applied_is_read_back_and_applying_it_again_changes_nothing,
+    ])
+    .await
+    .unwrap();
+}
 
 /// Fields that are sent and cannot be read back, as `kind: path`. Each must be in the examples' ignoreDifferences.
 fn differences(stored: &Value, sent: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -68,9 +80,7 @@ fn a_difference_is_a_field_that_is_missing_or_has_another_value() {
     assert_eq!(found, ["/a/cpu", "/b/1", "/c"].map(str::to_owned).into());
 }
 
-#[tokio::test]
-async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(cluster: &Cluster) {
     install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     manifests::ensure_namespace(&cluster.client(), NAMESPACE).await.unwrap();
     let group = "monitoring.coreos.com";
@@ -159,9 +169,7 @@ async fn may(cluster: &Cluster, user: &str, verb: &str, subresource: &str) -> an
     Ok(review.status.is_some_and(|status| status.allowed))
 }
 
-#[tokio::test]
-async fn users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+async fn users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded(cluster: &Cluster) {
     let objects = render_kustomize("deploy")
         .unwrap()
         .into_iter()
@@ -179,25 +187,23 @@ async fn users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded() 
         let writes = role != "view";
         wait_for("the roles to be aggregated", TIMEOUT, async || {
             let allowed =
-                may(&cluster, role, "watch", "").await? && may(&cluster, role, "delete", "").await? == writes;
+                may(cluster, role, "watch", "").await? && may(cluster, role, "delete", "").await? == writes;
             Ok(Progress::when(allowed, (), format!("{role} may not")))
         })
         .await
         .unwrap();
         for verb in ["get", "list", "watch"] {
-            assert!(may(&cluster, role, verb, "").await.unwrap(), "{role} {verb}");
+            assert!(may(cluster, role, verb, "").await.unwrap(), "{role} {verb}");
         }
         for verb in ["create", "update", "patch", "delete"] {
-            assert_eq!(may(&cluster, role, verb, "").await.unwrap(), writes, "{role} {verb}");
-            assert!(!may(&cluster, role, verb, "status").await.unwrap(), "{role} {verb} status");
+            assert_eq!(may(cluster, role, verb, "").await.unwrap(), writes, "{role} {verb}");
+            assert!(!may(cluster, role, verb, "status").await.unwrap(), "{role} {verb} status");
         }
     }
 }
 
 /// As Kubewarden's controller makes the Pods of a PolicyServer, and as the Deployment makes the sidecar's.
-#[tokio::test]
-async fn namespaces_that_enforce_the_profile_restricted_take_all_pods() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+async fn namespaces_that_enforce_the_profile_restricted_take_all_pods(cluster: &Cluster) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "restricted",
         "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     cluster.apply_objects(&[namespace]).await.unwrap();

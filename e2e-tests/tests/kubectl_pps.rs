@@ -12,8 +12,6 @@ mod move_pod;
 mod move_several;
 mod move_waits;
 mod picture;
-mod pin;
 mod rights;
 mod simulate;
 mod status;
-mod try_files;

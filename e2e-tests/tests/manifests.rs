@@ -1,4 +1,4 @@
-//! kustomize renders all of `deploy/`, and a real API server accepts the result.
+//! kustomize renders all of `deploy/`. That a real API server takes the result unchanged is in `gitops.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use pps_e2e::{
     cluster::Cluster,
-    kubewarden::{install_definitions, permissive_definition},
+    kubewarden::install_definitions,
     manifests::{
         self,
         render::{as_served, files_below, kustomizations, name_of, render_kustomize},
@@ -20,6 +20,8 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
+
+use crate::support;
 
 #[test]
 fn every_kustomization_builds() {
@@ -166,34 +168,19 @@ fn deployment_meets_the_restricted_pod_security_profile() {
 }
 
 #[tokio::test]
-async fn api_server_accepts_every_kustomization_unchanged() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let group = "monitoring.coreos.com";
-    let definitions = [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")]
-        .map(|(kind, plural)| permissive_definition(group, "v1", kind, plural, "Namespaced"));
-    manifests::apply(&cluster.client(), &definitions).await.unwrap();
-    for folder in kustomizations().unwrap() {
-        let objects = as_served(render_kustomize(&folder).unwrap(), cluster.control_plane.version());
-        let applied = cluster.apply_objects(&objects).await;
-        let applied = applied.unwrap_or_else(|error| panic!("{folder}: {error:#}"));
-        for (object, applied) in objects.iter().zip(applied) {
-            // The API server prunes unknown fields.
-            for (field, value) in object.as_object().unwrap() {
-                if !["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
-                    let path = format!("{folder}: {}: {field}", name_of(object));
-                    assert_contains(&applied.data[field], value, &path);
-                }
-            }
-        }
-    }
+async fn a_cluster_takes_the_manifests_and_keeps_states_without_them() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster;
+        leases_writes_and_lookups_are_kept_apart_from_other_requests,
+        removing_the_product_keeps_the_recorded_states,
+    ])
+    .await
+    .unwrap();
 }
 
 /// Follows requests of the sidecar and of the policies through API priority and fairness. A flood of other accounts, or a
 /// large list, must not delay Leases, writes and lookups.
-#[tokio::test]
-async fn leases_writes_and_lookups_are_kept_apart_from_other_requests() {
-    let cluster = Cluster::builder().start().await.unwrap();
+async fn leases_writes_and_lookups_are_kept_apart_from_other_requests(cluster: &Cluster) {
     let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
     let schemas: Vec<Value> = objects.into_iter().filter(|object| object["kind"] == "FlowSchema").collect();
     let applied = cluster.apply_objects(&schemas).await.unwrap();
@@ -293,9 +280,7 @@ fn example_kustomization_of_the_readme_works() {
 }
 
 /// Follows deploy/README.md.
-#[tokio::test]
-async fn removing_the_product_keeps_the_recorded_states() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+async fn removing_the_product_keeps_the_recorded_states(cluster: &Cluster) {
     install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
     cluster.apply_objects(&objects).await.unwrap();
@@ -312,32 +297,4 @@ async fn removing_the_product_keeps_the_recorded_states() {
     assert_eq!(said.lines().count(), objects.len() - 1, "{said}");
     assert!(said.contains("clusteradmissionpolicy") && !said.contains("customresourcedefinition"), "{said}");
     assert!(kubectl(&["get", "pps", "web", "--output=name"]).await.contains("web"));
-}
-
-/// Asserts that everything that was sent is stored. The API server may add defaults.
-fn assert_contains(stored: &Value, sent: &Value, path: &str) {
-    match (stored, sent) {
-        (Value::Object(stored), Value::Object(sent)) => {
-            for (field, value) in sent {
-                let path = format!("{path}.{field}");
-                // It removes the field.
-                if value.is_null() {
-                    assert_eq!(stored.get(field), None, "{path}");
-                    continue;
-                }
-                assert_contains(
-                    stored.get(field).unwrap_or_else(|| panic!("{path} was dropped")),
-                    value,
-                    &path,
-                );
-            }
-        }
-        (Value::Array(stored), Value::Array(sent)) => {
-            assert_eq!(stored.len(), sent.len(), "{path}");
-            for (index, (stored, sent)) in stored.iter().zip(sent).enumerate() {
-                assert_contains(stored, sent, &format!("{path}[{index}]"));
-            }
-        }
-        (stored, sent) => assert_eq!(stored, sent, "{path}"),
-    }
 }

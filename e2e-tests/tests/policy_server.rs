@@ -23,7 +23,10 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::{chart::release::Release, support::require_jq};
+use crate::{
+    chart::release::Release,
+    support::{self, require_jq},
+};
 
 const DEDICATED: &str = "persistent-pod-state";
 const POLICY: &str = "persistent-pod-state";
@@ -137,8 +140,8 @@ async fn helm_finds_the_names_of_kubewarden_in_the_cluster() {
     assert_eq!(servers.get_opt(DEDICATED).await.unwrap().map(|server| server.name_any()), None);
 }
 
-#[tokio::test]
-async fn helm_names_the_missing_value_and_the_command_that_shows_it() {
+#[test]
+fn helm_names_the_missing_value_and_the_command_that_shows_it() {
     // `helm template` does not ask the cluster.
     let given =
         json!({"namespace": "kubewarden", "image": {"repository": "registry.example/server", "tag": "v1"}});
@@ -172,17 +175,26 @@ async fn helm_names_the_missing_value_and_the_command_that_shows_it() {
         );
         assert!(error.contains(command), "{error}");
     }
-    // In a cluster without Kubewarden nothing is found either.
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let error = Release::new(&cluster).try_run("install", json!({})).unwrap_err();
-    assert!(format!("{error:#}").contains("policyServer.namespace is empty"), "{error:#}");
 }
 
 #[tokio::test]
-async fn an_upgrade_that_would_move_the_policies_changes_nothing() {
+async fn upgrades_leave_the_policies_in_force() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    // In a cluster without Kubewarden nothing is found.
+    let error = Release::new(&cluster).try_run("install", json!({})).unwrap_err();
+    assert!(format!("{error:#}").contains("policyServer.namespace is empty"), "{error:#}");
     let _kubewarden = Controller::install(&cluster).await.unwrap();
-    let release = Release::new(&cluster);
+    support::run_in_turn(scenarios![&cluster;
+        an_upgrade_that_would_move_the_policies_changes_nothing,
+        an_upgrade_that_would_change_the_mode_to_monitor_changes_nothing,
+        upgrades::policies_keep_their_role_and_their_server_until_they_are_gone,
+    ])
+    .await
+    .unwrap();
+}
+
+async fn an_upgrade_that_would_move_the_policies_changes_nothing(cluster: &Cluster) {
+    let release = Release::new(cluster);
     let kinds = "clusterrolebindings,clusteradmissionpolicies,policyservers,deployments,serviceaccounts";
     let versions =
         "-o=jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
@@ -206,22 +218,20 @@ async fn an_upgrade_that_would_move_the_policies_changes_nothing() {
                 .collect::<Vec<_>>()
         };
         assert_eq!(without_deployment(state().await), without_deployment(before));
-        assert_in_force(&cluster, "after the refused upgrade").await;
+        assert_in_force(cluster, "after the refused upgrade").await;
         release.run("uninstall", json!({}));
     }
 }
 
-#[tokio::test]
-async fn an_upgrade_that_would_change_the_mode_to_monitor_changes_nothing() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let _kubewarden = Controller::install(&cluster).await.unwrap();
-    let release = Release::new(&cluster);
+async fn an_upgrade_that_would_change_the_mode_to_monitor_changes_nothing(cluster: &Cluster) {
+    let release = Release::new(cluster);
     let mode = |mode: &str| json!({"policy": {"mode": mode}});
     release.run("install", mode("monitor"));
     release.run("upgrade", mode("protect"));
     let error = release.try_run("upgrade", mode("monitor")).unwrap_err();
     assert!(format!("{error:#}").contains("nothing was changed; delete the policy first"), "{error:#}");
-    assert_in_force(&cluster, "after the refused upgrade").await;
+    assert_in_force(cluster, "after the refused upgrade").await;
+    release.run("uninstall", json!({}));
 }
 
 /// What deploy/README.md says about Argo CD, which does not ask the cluster.

@@ -13,6 +13,7 @@ mod lookup;
 mod node_deletion;
 mod object_size;
 pub(crate) mod openkruise;
+mod operator;
 mod passthrough;
 pub(crate) mod permissions;
 mod protection;
@@ -126,6 +127,7 @@ async fn interruptions_lose_no_state() {
         interruptions::survives_kills_during_a_rollout,
         interruptions::clears_states_of_a_workload_recreated_while_down,
         interruptions::preserves_concurrent_writes_of_others,
+        object_size::reports_a_full_object_and_records_others,
         interruptions::writes_pending_changes_before_it_terminates,
         interruptions::readiness_follows_the_api_server,
     ])
@@ -241,15 +243,4 @@ async fn follows_the_node_deletion_policy() {
     first.unwrap();
     second.unwrap();
     third.unwrap();
-}
-
-#[tokio::test]
-async fn oversized_objects_lose_no_state() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.start().await.unwrap();
-    let result =
-        support::run_in_turn(scenarios![&cluster; object_size::reports_a_full_object_and_records_others])
-            .await;
-    permissions::assert_used_as_granted(&cluster);
-    result.unwrap();
 }

@@ -7,6 +7,8 @@
 
 #[path = "support/cases.rs"]
 mod cases;
+#[path = "support/session.rs"]
+mod session;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,7 +23,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use pps_corpus::{Case, ERROR_PREFIX, Outcome, read_request};
+use pps_corpus::{Case, Outcome};
 use pps_e2e::{
     kubewarden::{
         find_kwctl,
@@ -35,6 +37,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use cases::outcome_of;
+use session::{ERROR_PREFIX, is_for_kwctl, read_request, session};
 
 /// How many kwctl processes run at once. Each one first waits for Sigstore's keys from the network.
 const AT_ONCE: usize = 8;
@@ -42,7 +45,7 @@ const WITH_KWCTL: &str = "set KWCTL=… to run it";
 
 /// The cases that kwctl can run.
 fn cases_for_kwctl() -> Vec<Case> {
-    pps_corpus::cases().unwrap().into_iter().filter(Case::is_for_kwctl).collect()
+    pps_corpus::cases().unwrap().into_iter().filter(is_for_kwctl).collect()
 }
 
 /// The cases whose sessions `policy.bats` and `docs/kwctl.md` use.
@@ -64,7 +67,7 @@ fn kept_sessions_are_those_shown_and_match_the_corpus() {
     let wanted: BTreeMap<String, String> = cases_for_kwctl()
         .iter()
         .filter(|case| shown.contains(&case.name))
-        .map(|case| (format!("{}.yml", case.name), case.session().unwrap()))
+        .map(|case| (format!("{}.yml", case.name), session(case).unwrap()))
         .collect();
     assert_eq!(wanted.len(), shown.len(), "not every case that is shown exists: {shown:?}");
     if env::var_os("UPDATE").is_some_and(|value| value == "1") {
@@ -94,7 +97,7 @@ fn kept_sessions_are_those_shown_and_match_the_corpus() {
 #[test]
 fn replaying_each_session_gives_the_answer_of_the_corpus() {
     let module = PolicyModule::load_file(&policy_path()).unwrap();
-    check_all(|case| replay(&module, case, &case.session()?));
+    check_all(|case| replay(&module, case, &session(case)?));
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn kwctl_gives_the_answer_of_the_corpus_for_each_session() {
     let folder = Scratch::folder("sessions").unwrap();
     check_all(|case| {
         let path = folder.path().join(format!("{}.yml", case.name));
-        fs::write(&path, case.session()?)?;
+        fs::write(&path, session(case)?)?;
         replay_with_kwctl(&kwctl, case, &path)
     });
 }
@@ -140,7 +143,7 @@ fn check_all(run: impl Fn(&Case) -> Result<Outcome> + Sync) {
 /// A case, and its session with an exchange missing, with one too many, and with another name.
 fn broken_sessions() -> (Case, [String; 3]) {
     let case = cases_for_kwctl().into_iter().find(|case| case.name == "rule-02-alias-found").unwrap();
-    let session = case.session().unwrap();
+    let session = session(&case).unwrap();
     let last = session.rfind("- type: Exchange").unwrap();
     let broken = [
         session[..last].to_owned(),

@@ -182,6 +182,7 @@ async fn delete_definition(cluster: &Cluster) {
 async fn assert_no_worker_is_held(program: Option<PathBuf>) {
     let served = Served::start(program, policy("other", |_| ())).await;
     served.assert_every_request_is_answered("cold").await;
+    assert_requests_have_a_limit(&served).await;
 
     let cluster = &served.cluster;
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
@@ -246,8 +247,7 @@ async fn assert_slow_lookups_are_interrupted(program: Option<PathBuf>) {
 }
 
 /// An UPDATE carries the object twice, so neither copy can be larger than half of this.
-async fn assert_requests_have_a_limit(program: Option<PathBuf>) {
-    let served = Served::start(program, policy("other", |_| ())).await;
+async fn assert_requests_have_a_limit(served: &Served) {
     let of_length = |length: usize| {
         let pod = |filler: usize| json!({"metadata": {"name": "x".repeat(filler)}, "spec": {}});
         let empty = review(&request(&pod(0))).len();
@@ -301,18 +301,6 @@ async fn pods_start_in_a_cluster_without_the_definition() {
 async fn pods_start_without_the_definition_on_the_real_policy_server() {
     if let Some(program) = real_policy_server("pods_start_without_the_definition_on_the_real_policy_server") {
         assert_pods_start_without_the_definition(Some(program)).await;
-    }
-}
-
-#[tokio::test]
-async fn requests_have_a_limit() {
-    assert_requests_have_a_limit(None).await;
-}
-
-#[tokio::test]
-async fn requests_have_the_same_limit_on_the_real_policy_server() {
-    if let Some(program) = real_policy_server("requests_have_the_same_limit_on_the_real_policy_server") {
-        assert_requests_have_a_limit(Some(program)).await;
     }
 }
 

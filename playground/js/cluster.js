@@ -151,13 +151,14 @@ function chip(shown, side, pod) {
   const ip = was === null || was.ip === "none" ? "" : was.ip === "same" ? ", same IP" : ", new IP";
   const state = pod.phase === "NotCreated" ? "not created" : pod.phase;
   const changed = changedPods(shown.steps[side]).includes(pod.name) ? " changed" : "";
+  const warnings = pod.warnings.length + pod.caveats.length;
   return selectable(
     shown,
     `Pod/${pod.name}/${side}`,
     [
       h("span", { class: "line" }, spoken("Pod "), h("b", {}, pod.name), " ", h("span", { class: "phase" }, state), " ", pod.ip && h("span", { class: "ip" }, pod.ip)),
       text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}${ip}`),
-      pod.warnings.length === 0 ? null : h("span", { class: "line warned" }, `! ${pod.warnings.length} ${pod.warnings.length === 1 ? "warning" : "warnings"}`),
+      warnings === 0 ? null : h("span", { class: "line warned" }, `! ${warnings} ${warnings === 1 ? "warning" : "warnings"}`),
       spoken(` ${side} PPS`),
     ],
     `pod ${pod.phase.toLowerCase()} ${was === null ? "first" : sign === "?" ? "chance" : was.place}${changed}`,

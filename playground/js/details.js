@@ -21,7 +21,7 @@ export function drawDetails(container, pod, side, world) {
     h("h3", {}, `Pod ${pod.name}, ${side} PPS`),
     h("p", { class: "verdict" }, verdict(pod, origin(world, pod))),
     pod.refusal && h("p", { class: "problem error" }, h("strong", {}, `Refused (${pod.refusal.code}): `), pod.refusal.message),
-    ...pod.warnings.map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
+    ...[...pod.warnings, ...pod.caveats.map((caveat) => `the Pod is not simulated completely: ${caveat}`)].map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
     pod.recordedBefore && section("What was recorded when it was created", recorded(pod.recordedBefore)),
     pod.scheduler.length > 0 && section(pod.node === null ? "What the scheduler finds" : "What the scheduler found when it placed the Pod", schedulerTable(pod)),
     pod.manifest && section(pod.injected ? "What the policy injected" : "The Pod’s YAML", diff(pod, side)),
@@ -65,7 +65,7 @@ function schedulerTable(pod) {
     const chosen = candidate.node === pod.node ? ", chosen" : "";
     const reasons = candidate.excludedBy.map((exclusion) => {
       const source = exclusionSource(exclusion);
-      return h("li", {}, h("span", { class: `source ${source.toLowerCase()}` }, source), " ", exclusion.text.replace(`${candidate.node}: `, "").replace(`${candidate.node} `, ""));
+      return h("li", {}, h("span", { class: `source ${source.toLowerCase()}` }, source), " ", exclusion.text);
     });
     return h(
       "tr",

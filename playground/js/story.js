@@ -75,7 +75,7 @@ export function origin(world, pod) {
 
 /** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume. @param {Pod} pod */
 export function isUncertain(pod) {
-  return pod.warnings.some((warning) => warning.includes("is not simulated completely"));
+  return pod.caveats.length > 0;
 }
 
 /**
@@ -157,7 +157,7 @@ export function shortList(items, most) {
 /** Who excludes a node. @param {import("./types.js").Exclusion} exclusion */
 export function exclusionSource(exclusion) {
   if (exclusion.fromPps) return "PPS";
-  return ["taint", "cordon", "room"].includes(exclusion.what) ? "Node" : "Manifest";
+  return ["taint", "cordon", "resources"].includes(exclusion.what) ? "Node" : "Manifest";
 }
 
 /** Which text has errors. @param {import("./types.js").Problem[]} problems */

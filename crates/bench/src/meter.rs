@@ -1,9 +1,9 @@
-//! CPU time and memory of a process.
+//! CPU time and memory of processes, and functions timed against each other.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::time::ClockId;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use procfs::process::Process;
 
@@ -20,4 +20,67 @@ pub(crate) fn memory(process: &Process) -> Result<(u64, u64)> {
         value.map(|value| value * 1024).context("/proc has no memory figures for this process")
     };
     Ok((kib(status.vmrss)?, kib(status.vmhwm)?))
+}
+
+/// The length of one turn: much longer than reading the clock, much shorter than the machine's fluctuations
+/// in load.
+const TURN: Duration = Duration::from_millis(2);
+const TURNS: usize = 100;
+
+/// The timing of one function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// The time of one call: the median of all turns.
+    pub(crate) each: Duration,
+    /// The time relative to the first function: the median of the ratios of all rounds. The turns of a round
+    /// are close in time, so a slow minute slows both.
+    pub(crate) ratio: f64,
+}
+
+/// Times functions in rounds, in which each has one turn.
+pub(crate) fn compare<const N: usize>(functions: [&mut dyn FnMut(); N]) -> [Timing; N] {
+    let mut lanes = functions.map(|run| (calls_per_turn(run), run));
+    let mut rounds = Vec::with_capacity(TURNS);
+    for _ in 0..TURNS {
+        let mut round = [0.0; N];
+        for ((calls, run), seconds) in lanes.iter_mut().zip(&mut round) {
+            *seconds = time_turn(*calls, run) / f64::from(*calls);
+        }
+        rounds.push(round);
+    }
+    let median_of =
+        |figure: &dyn Fn(&[f64; N]) -> f64| median(&rounds.iter().map(figure).collect::<Vec<_>>());
+    std::array::from_fn(|lane| Timing {
+        each: Duration::from_secs_f64(median_of(&|round| round[lane])),
+        ratio: median_of(&|round| round[lane] / round[0]),
+    })
+}
+
+fn calls_per_turn(run: &mut dyn FnMut()) -> u32 {
+    let mut calls = 1;
+    while time_turn(calls, run) < TURN.as_secs_f64() && calls < 1 << 20 {
+        calls *= 2;
+    }
+    calls
+}
+
+/// CPU time of this thread, so that a turn in which others had the processor counts as little as any.
+fn time_turn(calls: u32, run: &mut dyn FnMut()) -> f64 {
+    let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
+    let started = now();
+    for _ in 0..calls {
+        run();
+    }
+    now().saturating_sub(started).as_secs_f64()
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        length if length % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
 }

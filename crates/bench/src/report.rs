@@ -1,4 +1,4 @@
-//! Markdown tables, and their place in a file.
+//! Figures, Markdown tables, and their place in a file.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +6,128 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+
+use crate::meter::median;
+use crate::recorder::Product;
+
+/// Neither product is ahead if they differ by less than this factor.
+const MARGIN: f64 = 1.1;
+
+/// How a figure is printed. Less is better for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Count,
+    Seconds,
+    Milliseconds,
+    Bytes,
+    Ratio,
+}
+
+impl Unit {
+    fn format(self, value: f64) -> String {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "figures are small and positive"
+        )]
+        let whole = value.round() as u64;
+        match self {
+            Self::Count => count(whole),
+            Self::Seconds => format!("{value:.2} s"),
+            Self::Milliseconds => format!("{value:.2} ms"),
+            Self::Bytes if whole < 1 << 20 => format!("{:.1} KiB", value / 1024.0),
+            Self::Bytes => format!("{:.1} MiB", value / f64::from(1 << 20)),
+            Self::Ratio => format!("{value:.2} ×"),
+        }
+    }
+}
+
+/// The figures of all turns, by row and column. Both are in the order in which they were first added.
+#[derive(Default)]
+pub(crate) struct Figures {
+    columns: Vec<String>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    unit: Unit,
+    /// The figures of each column.
+    values: Vec<Vec<f64>>,
+}
+
+impl Row {
+    fn median(&self, column: usize) -> Option<f64> {
+        self.values.get(column).filter(|values| !values.is_empty()).map(|values| median(values))
+    }
+}
+
+impl Figures {
+    pub(crate) fn add(&mut self, column: &str, row: &str, unit: Unit, value: f64) {
+        let column = position(&mut self.columns, |known| known == column, || column.to_owned());
+        let new = || Row { name: row.to_owned(), unit, values: Vec::new() };
+        let row = position(&mut self.rows, |known| known.name == row, new);
+        let values = &mut self.rows[row].values;
+        values.resize_with(values.len().max(column + 1), Vec::new);
+        values[column].push(value);
+    }
+
+    /// Adds a row that compares each column of a row with the first one.
+    pub(crate) fn add_growth(&mut self, row: &str) {
+        let Some(known) = self.rows.iter().find(|known| known.name == row) else { return };
+        let Some(first) = known.median(0) else { return };
+        let ratios: Vec<_> = (0..self.columns.len()).map(|column| known.median(column)).collect();
+        let name = format!("{row} ÷ at {}", self.columns[0]);
+        for (column, value) in self.columns.clone().iter().zip(ratios) {
+            if let Some(value) = value {
+                self.add(column, &name, Unit::Ratio, value / first);
+            }
+        }
+    }
+
+    /// A table of medians. Beside other products it also says who is ahead; one without a figure could not do it.
+    pub(crate) fn table(&self, first: &str) -> String {
+        let ours = self.columns.iter().position(|column| column == Product::Ours.title());
+        let ours = ours.filter(|_| self.columns.len() > 1);
+        let rows = self.rows.iter().map(|row| {
+            let medians: Vec<_> = (0..self.columns.len()).map(|column| row.median(column)).collect();
+            let cell =
+                |value: &Option<f64>| value.map_or("not possible".into(), |value| row.unit.format(value));
+            let mut cells = vec![row.name.clone()];
+            cells.extend(medians.iter().map(cell));
+            if let Some(ours) = ours {
+                let theirs = medians.iter().enumerate().filter(|(column, _)| *column != ours);
+                let theirs = theirs.filter_map(|(_, value)| *value).min_by(f64::total_cmp);
+                cells.extend(judge(theirs, medians[ours]));
+            }
+            cells
+        });
+        let mut header = vec![first];
+        header.extend(self.columns.iter().map(String::as_str));
+        header.extend(ours.into_iter().flat_map(|_| ["their better ÷ here", "ahead"]));
+        table(&header, rows)
+    }
+}
+
+/// The place of an item, which is added if it is not there.
+fn position<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> usize {
+    items.iter().position(is_it).unwrap_or_else(|| {
+        items.push(new());
+        items.len() - 1
+    })
+}
+
+fn judge(theirs: Option<f64>, ours: Option<f64>) -> [String; 2] {
+    let ratio = theirs.zip(ours).filter(|(_, ours)| *ours > 0.0).map(|(theirs, ours)| theirs / ours);
+    let ahead = match (ratio, theirs, ours) {
+        (Some(ratio), ..) if ratio > MARGIN => "here",
+        (Some(ratio), ..) if ratio < 1.0 / MARGIN => "OpenKruise",
+        (Some(_), ..) | (None, None, None) | (None, Some(0.0), Some(_)) => "even",
+        (None, _, Some(_)) => "here",
+        (None, Some(_), None) => "OpenKruise",
+    };
+    [ratio.map_or("–".to_owned(), |ratio| Unit::Ratio.format(ratio)), ahead.to_owned()]
+}
 
 /// Formats a table. The first column is text, the others are numbers.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -15,46 +137,34 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
         column.set_cell_alignment(CellAlignment::Right);
     }
     // A colon under the header right-aligns a column in Markdown.
-    let lines = table.to_string();
-    let aligned = lines.lines().enumerate().map(|(number, line)| match number {
-        1 => right_align(line),
-        _ => line.to_owned(),
-    });
-    aligned.collect::<Vec<_>>().join("\n")
-}
-
-fn right_align(line: &str) -> String {
-    let mut columns: Vec<String> = line.split('|').map(str::to_owned).collect();
-    let last = columns.len() - 1;
-    for column in columns.iter_mut().take(last).skip(2) {
-        column.pop();
-        column.push(':');
+    let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
+    if let Some(rule) = lines.get_mut(1)
+        && let Some((first, others)) = rule[1..].split_once('|')
+    {
+        *rule = format!("|{first}|{}", others.replace("-|", ":|"));
     }
-    columns.join("|")
+    lines.join("\n")
 }
 
 pub(crate) fn micros(time: Duration) -> String {
     format!("{:.1} µs", time.as_secs_f64() * 1e6)
 }
 
-pub(crate) fn millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1e3)
-}
-
 pub(crate) fn ratio(ratio: f64) -> String {
-    format!("{ratio:.2} ×")
+    Unit::Ratio.format(ratio)
 }
 
 /// A whole number with thousands separators.
 pub(crate) fn count(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().unwrap_or_default().to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|group| std::str::from_utf8(group).unwrap_or_default())
-        .collect();
-    groups.join(",")
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Replaces what a file has between the comments `begin NAME` and `end NAME`.
@@ -81,5 +191,39 @@ mod tests {
     #[test]
     fn thousands_are_separated_by_commas() {
         assert_eq!([count(7_u64), count(1000_u64), count(1_234_567_u64)], ["7", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn the_smaller_figure_is_ahead_unless_both_are_close() {
+        let ahead = |theirs, ours| judge(theirs, ours)[1].clone();
+        assert_eq!(ahead(Some(2.0), Some(1.0)), "here");
+        assert_eq!(ahead(Some(1.0), Some(2.0)), "OpenKruise");
+        assert_eq!(ahead(Some(1.05), Some(1.0)), "even");
+        assert_eq!(ahead(None, Some(1.0)), "here");
+        assert_eq!(ahead(Some(1.0), None), "OpenKruise");
+    }
+
+    #[test]
+    fn a_row_has_the_medians_of_all_turns_and_the_ratio_to_their_better_one() {
+        let mut figures = Figures::default();
+        let turns = [(0, 30.0), (1, 8.0), (2, 4.0), (0, 40.0)];
+        for (product, value) in turns {
+            figures.add(Product::ALL[product].title(), "all recorded after", Unit::Seconds, value);
+        }
+        let text = figures.table("start");
+        let row: Vec<&str> = text.lines().nth(2).unwrap().split('|').map(str::trim).collect();
+        assert_eq!(row[1..7], ["all recorded after", "35.00 s", "8.00 s", "4.00 s", "2.00 ×", "here"]);
+    }
+
+    #[test]
+    fn growth_is_relative_to_the_first_column() {
+        let mut figures = Figures::default();
+        for (column, value) in [("10", 2.0), ("1,000", 3.0)] {
+            figures.add(column, "CPU", Unit::Milliseconds, value);
+        }
+        figures.add_growth("CPU");
+        let text = figures.table("");
+        let row: Vec<&str> = text.lines().last().unwrap().split('|').map(str::trim).collect();
+        assert_eq!(row[1..4], ["CPU ÷ at 10", "1.00 ×", "1.50 ×"]);
     }
 }

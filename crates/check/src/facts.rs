@@ -1,149 +1,105 @@
-//! What was read from the cluster and the registry. Each type has only the fields that the rules need; fields that are
-//! missing or of another type count as empty.
+//! What was read from the cluster and the registry.
 
-mod forms;
-mod objects;
-mod recording;
-mod selector;
-mod settings;
+use std::collections::BTreeMap;
 
-pub use forms::{HasEntries, StatusWrites};
-pub use objects::{
-    Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
-    LeaseSpec, Metadata, ObjectName, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec,
-    PolicyStatus, Recorded, Service, Webhook, WebhookConfiguration,
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration,
 };
-pub use recording::Recording;
-pub use selector::matches;
-pub use settings::{CUSTOM_WORKLOADS, Phase, Recorder, Settings, VALIDATION};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::api::core::v1::{Container, EnvVar, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
+use serde::Deserialize;
+use serde_json::Value;
 
-use std::borrow::Cow;
-use std::fmt;
+pub(crate) use crate::read::{Problem, Read, Right};
+use crate::settings::{Recorder, Settings};
 
-/// One answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Read<T> {
-    /// It exists.
-    Known(T),
-    /// It does not exist.
-    Absent,
-    /// It could not be read: [`Facts::problems`] says why. Or it was not asked for.
-    #[default]
-    Unknown,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Condition {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
-impl<T> Read<T> {
-    /// The same with what is made of the value.
-    pub fn and_then<U>(self, make: impl FnOnce(T) -> Read<U>) -> Read<U> {
-        match self {
-            Self::Known(value) => make(value),
-            Self::Absent => Read::Absent,
-            Self::Unknown => Read::Unknown,
-        }
-    }
-
-    /// The same with another value.
-    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
-        self.and_then(|value| Read::Known(make(value)))
-    }
-
-    /// The value, if it exists.
-    pub fn known(&self) -> Option<&T> {
-        match self {
-            Self::Known(value) => Some(value),
-            Self::Absent | Self::Unknown => None,
-        }
-    }
-
-    /// Whether it does certainly not exist.
-    pub fn is_absent(&self) -> bool {
-        matches!(self, Self::Absent)
-    }
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Policy {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: PolicySpec,
+    pub(crate) status: PolicyStatus,
 }
 
-impl<T> Read<Vec<T>> {
-    /// The items. None if they could not be read.
-    pub fn items(&self) -> Option<&[T]> {
-        match self {
-            Self::Known(items) => Some(items),
-            Self::Absent => Some(&[]),
-            Self::Unknown => None,
-        }
-    }
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PolicySpec {
+    pub(crate) module: String,
+    pub(crate) policy_server: String,
+    pub(crate) mode: String,
+    pub(crate) mutating: bool,
+    pub(crate) rules: Vec<RuleWithOperations>,
+    pub(crate) context_aware_resources: Vec<ContextAwareResource>,
+    pub(crate) object_selector: LabelSelector,
+    pub(crate) namespace_selector: LabelSelector,
+    pub(crate) match_conditions: Vec<MatchCondition>,
 }
 
-/// A right that a request needs.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Right {
-    /// `get`, `list`, …
-    pub verb: &'static str,
-    /// The API group; empty for the core.
-    pub group: Cow<'static, str>,
-    /// The resource, with its subresource: `persistentpodstates/status`.
-    pub resource: String,
-    /// The namespace, if the right is needed in only one.
-    pub namespace: Option<String>,
-    /// The name, if the right is needed for only one object.
-    pub name: Option<String>,
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ContextAwareResource {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
 }
 
-impl Right {
-    /// A right in all namespaces.
-    pub fn new(verb: &'static str, group: impl Into<Cow<'static, str>>, resource: &str) -> Self {
-        Self { verb, group: group.into(), resource: resource.into(), namespace: None, name: None }
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "the names are Kubewarden's")]
+pub(crate) struct PolicyStatus {
+    pub(crate) policy_status: String,
+    pub(crate) mode: String,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl Policy {
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The same right in one namespace.
-    #[must_use]
-    pub fn within(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.into());
-        self
+    pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// The same right for one object.
-    #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.into());
-        self
+    /// Whether Kubewarden's controller has made the webhook, and the PolicyServer can answer it.
+    pub(crate) fn is_active(&self) -> bool {
+        self.condition("PolicyActive").is_some_and(|condition| condition.status == "True")
     }
 }
 
-impl fmt::Display for Right {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)?;
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
-        }
-        if let Some(name) = &self.name {
-            write!(f, " {name}")?;
-        }
-        match &self.namespace {
-            Some(namespace) => write!(f, " in namespace {namespace}"),
-            None => Ok(()),
-        }
-    }
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PolicyServer {
+    pub(crate) spec: PolicyServerSpec,
 }
 
-/// Why something could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Problem {
-    /// The check's own account lacks this right.
-    Forbidden(Right),
-    /// The request failed for another reason.
-    Failed {
-        /// What was to be read.
-        what: String,
-        /// Why it could not be.
-        why: String,
-    },
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PolicyServerSpec {
+    pub(crate) replicas: i32,
+    pub(crate) service_account_name: String,
+    pub(crate) image_pull_secret: String,
+    pub(crate) insecure_sources: Vec<String>,
+    pub(crate) source_authorities: BTreeMap<String, Vec<String>>,
+    pub(crate) env: Vec<EnvVar>,
 }
 
 /// What the registry says about a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModuleAnswer {
-    /// It has the manifest.
+pub(crate) enum ModuleAnswer {
     Found,
-    /// It does not.
     NotFound,
     /// It requires a login (401 or 403).
     NeedsCredentials(u16),
@@ -153,161 +109,238 @@ pub enum ModuleAnswer {
     UnknownAuthority(String),
     /// It speaks HTTP, and the PolicyServer does not allow that.
     PlainHttp,
-    /// Another answer.
     Unclear(String),
-    /// It was not asked.
-    NotAsked(&'static str),
+    /// It was not asked: the flag says so, or the module is in no registry.
+    NotAsked,
 }
 
-/// A module, and what its registry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
-    /// The module as the policy names it.
-    pub reference: String,
-    /// The answer.
-    pub answer: ModuleAnswer,
+pub(crate) struct Module {
+    pub(crate) reference: String,
+    pub(crate) answer: ModuleAnswer,
 }
+
+/// The duration of the recorders' Leases.
+pub(crate) const LEASE_SECONDS: u64 = 15;
 
 /// A Lease that was read twice.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LeaseReads {
-    /// The first read.
-    pub first: Option<LeaseSpec>,
-    /// The second one, seconds later.
-    pub second: Option<LeaseSpec>,
+pub(crate) struct LeaseReads {
+    pub(crate) first: Option<LeaseSpec>,
+    pub(crate) second: Option<LeaseSpec>,
 }
 
 impl LeaseReads {
     /// The holder, if it renewed the Lease between the reads or took it over. Clocks are never compared.
-    pub fn living_holder(&self) -> Option<&str> {
-        let second = self.second.as_ref()?;
-        let holder = second.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
-        (self.first.as_ref() != Some(second)).then_some(holder)
+    pub(crate) fn living_holder(&self) -> Option<&str> {
+        self.holder().filter(|_| self.first != self.second)
     }
 
-    /// The holder, living or not.
-    pub fn holder(&self) -> Option<&str> {
+    pub(crate) fn holder(&self) -> Option<&str> {
         self.second.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 }
 
-/// A Service through which a module's registry is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegistryService {
-    /// Namespace and name of the Service.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The StatefulSets, or other controllers with stable names, that own its Pods: `StatefulSet registry`.
-    pub stateful_owners: Vec<String>,
-}
-
-/// A Deployment of the sidecar's image that is not this installation's. Anybody may have made it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherSidecar {
-    /// `namespace/name`
-    pub name: String,
-    /// Whether it runs with an account that may write states.
-    pub records: Read<bool>,
-}
-
-/// The PersistentPodStates.
+/// What the check needs to know of a PersistentPodState, which may be large.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Objects {
-    /// Those that were listed.
-    pub listed: Vec<Recorded>,
-    /// How many more there are.
-    pub more: u64,
+pub(crate) struct Recorded {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) recording: Option<Condition>,
+    /// Whether its managed fields name `status.packed`, and it shows no other states. They name it also under a
+    /// definition that hides the field.
+    pub(crate) is_packed: bool,
+    pub(crate) written: Option<Time>,
 }
 
-/// Everything that was read.
+impl Recorded {
+    /// Reads an object. None if it is no object of Kubernetes.
+    pub(crate) fn read(object: &Value) -> Option<Self> {
+        let metadata = ObjectMeta::deserialize(&object["metadata"]).ok()?;
+        let status = &object["status"];
+        let conditions = Vec::<Condition>::deserialize(&status["conditions"]).unwrap_or_default();
+        let writes = metadata.managed_fields.unwrap_or_default().into_iter();
+        let writes: Vec<_> = writes
+            .filter_map(|entry| Some((entry.time, entry.fields_v1?.0.get("f:status")?.clone())))
+            .collect();
+        let is_plain = status["podStates"].as_object().is_some_and(|states| !states.is_empty());
+        Some(Self {
+            namespace: metadata.namespace?,
+            name: metadata.name?,
+            recording: conditions.into_iter().find(|condition| condition.kind == "Recording"),
+            is_packed: !is_plain && writes.iter().any(|(_, fields)| fields.get("f:packed").is_some()),
+            written: writes.into_iter().filter_map(|(time, _)| time).max(),
+        })
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
-    /// What is to be checked.
-    pub settings: Settings,
-    /// How the sidecar is set up.
-    pub recording: Recording,
+pub(crate) struct Objects {
+    pub(crate) listed: Vec<Recorded>,
+    pub(crate) more: u64,
+}
+
+/// How the sidecar is set up: as the check's flags say, else as its Deployment says, else its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recording {
+    pub(crate) recorder: Recorder,
+    /// The name of the sidecar's Lease. None without leader election.
+    pub(crate) lease: Option<String>,
+    /// The namespace of the ConfigMap that lists custom kinds.
+    pub(crate) config_namespace: String,
+    /// The namespace of OpenKruise's Lease.
+    pub(crate) openkruise_namespace: String,
+}
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self::of(&Settings::default(), None)
+    }
+}
+
+impl Recording {
+    /// How the sidecar of this Deployment is set up, if there is one.
+    pub(crate) fn of(settings: &Settings, sidecar: Option<&Deployment>) -> Self {
+        let container = sidecar.and_then(container);
+        let found = |flag: &str| container.and_then(|container| setting(container, flag));
+        let config_namespace = settings.config_namespace.clone().or_else(|| found("config-namespace"));
+        let config_namespace = config_namespace.unwrap_or_else(|| "kruise-system".into());
+        let openkruise = settings.openkruise_namespace.clone().or_else(|| found("openkruise-namespace"));
+        let recorder = match found("recorder").as_deref() {
+            Some("openkruise") => Recorder::OpenKruise,
+            _ => Recorder::Own,
+        };
+        let elects = || found("leader-election").as_deref() != Some("false");
+        let lease = settings.lease_name.clone().or_else(|| found("lease-name"));
+        Self {
+            recorder: settings.recorder.unwrap_or(recorder),
+            lease: settings
+                .leader_election
+                .unwrap_or_else(elects)
+                .then(|| lease.unwrap_or_else(|| settings.sidecar.clone())),
+            openkruise_namespace: openkruise.unwrap_or_else(|| config_namespace.clone()),
+            config_namespace,
+        }
+    }
+}
+
+/// The first container of a Deployment's Pods.
+pub(crate) fn container(deployment: &Deployment) -> Option<&Container> {
+    deployment.spec.as_ref()?.template.spec.as_ref()?.containers.first()
+}
+
+/// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its environment (`PPS_FLAG`).
+fn setting(container: &Container, flag: &str) -> Option<String> {
+    let variable = format!("PPS_{}", flag.to_uppercase().replace('-', "_"));
+    let flag = format!("--{flag}");
+    let args = container.args.as_deref().unwrap_or_default();
+    let in_args = args.iter().enumerate().rev().find_map(|(index, arg)| match arg.strip_prefix(&flag)? {
+        "" => args.get(index + 1).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    });
+    let in_env = || container.env.iter().flatten().find(|one| one.name == variable)?.value.clone();
+    in_args.or_else(in_env).filter(|value| !value.is_empty())
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) settings: Settings,
+    pub(crate) recording: Recording,
     /// Major and minor version of Kubernetes, and its full version.
-    pub kubernetes: Read<(u32, u32, String)>,
-    /// The definition of PersistentPodState.
-    pub definition: Read<Definition>,
-    /// The definition of `ClusterAdmissionPolicy`.
-    pub policy_definition: Read<Definition>,
-    /// The definition of `PolicyServer`.
-    pub server_definition: Read<Definition>,
-    /// The Deployments of Kubewarden's controller.
-    pub controllers: Read<Vec<Deployment>>,
-    /// All `ClusterAdmissionPolicies`.
-    pub policies: Read<Vec<Policy>>,
-    /// The name of the PolicyServer that is checked.
-    pub server_name: String,
-    /// That PolicyServer.
-    pub server: Read<PolicyServer>,
+    pub(crate) kubernetes: Read<(u32, u32, String)>,
+    pub(crate) definition: Read<CustomResourceDefinition>,
+    pub(crate) policy_definition: Read<CustomResourceDefinition>,
+    pub(crate) server_definition: Read<CustomResourceDefinition>,
+    pub(crate) policies: Read<Vec<Policy>>,
+    pub(crate) server_name: String,
+    pub(crate) server: Read<PolicyServer>,
     /// The namespace of its Deployment.
-    pub server_namespace: String,
-    /// Its Deployment.
-    pub server_deployment: Read<Deployment>,
-    /// The PolicyServer `default`, if another one is checked.
-    pub default_server: Read<PolicyServer>,
-    /// Its Pods.
-    pub server_pods: Read<Vec<Pod>>,
-    /// Its ServiceAccount.
-    pub server_account: Read<()>,
+    pub(crate) server_namespace: String,
+    pub(crate) server_deployment: Read<Deployment>,
+    pub(crate) server_account: Read<()>,
     /// Whether that account may get PersistentPodStates in all namespaces.
-    pub server_may_look_up: Read<bool>,
-    /// The mutating webhooks.
-    pub mutating: Read<Vec<WebhookConfiguration>>,
-    /// The validating webhooks.
-    pub validating: Read<Vec<WebhookConfiguration>>,
-    /// The modules.
-    pub modules: Vec<Module>,
-    /// Services of this cluster through which the modules' registries are reached.
-    pub registry_services: Vec<RegistryService>,
-    /// The namespaces and their labels.
-    pub namespaces: Read<Vec<Metadata>>,
+    pub(crate) server_may_look_up: Read<bool>,
+    pub(crate) mutating: Read<Vec<MutatingWebhookConfiguration>>,
+    pub(crate) validating: Read<Vec<ValidatingWebhookConfiguration>>,
+    pub(crate) modules: Vec<Module>,
+    pub(crate) namespaces: Read<Vec<Namespace>>,
     /// The sidecars' Deployments in all namespaces.
-    pub sidecars: Read<Vec<Deployment>>,
-    /// Deployments of the sidecar's image that are not this installation's.
-    pub other_sidecars: Vec<OtherSidecar>,
-    /// The Pods in the sidecar's namespace.
-    pub sidecar_pods: Read<Vec<Pod>>,
-    /// The rights that the sidecar needs, and whether it has them.
-    pub sidecar_rights: Vec<(Right, bool)>,
-    /// The sidecar's Lease.
-    pub lease: Read<LeaseReads>,
-    /// The Lease of OpenKruise's manager.
-    pub openkruise_lease: Read<LeaseReads>,
-    /// The list of custom kinds.
-    pub whitelist: Read<String>,
-    /// The PersistentPodStates.
-    pub objects: Read<Objects>,
-    /// What could not be read.
-    pub problems: Vec<Problem>,
+    pub(crate) sidecars: Read<Vec<Deployment>>,
+    /// The rights that the sidecar needs and does not have.
+    pub(crate) sidecar_lacks: Vec<Right>,
+    pub(crate) lease: Read<LeaseReads>,
+    pub(crate) openkruise_lease: Read<LeaseReads>,
+    pub(crate) whitelist: Read<String>,
+    pub(crate) objects: Read<Objects>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Facts {
-    /// Whether the policy with this name is one of the product's.
-    pub fn is_ours(&self, policy: &str) -> bool {
-        self.settings.is_ours(policy)
+    pub(crate) fn own_policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.known().into_iter().flatten().filter(|policy| self.settings.is_ours(policy.name()))
     }
 
-    /// The product's policies.
-    pub fn own_policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.known().into_iter().flatten().filter(|policy| self.is_ours(&policy.metadata.name))
+    pub(crate) fn policies_for_pods(&self) -> impl Iterator<Item = &Policy> {
+        self.own_policies().filter(|policy| !policy.name().ends_with(crate::settings::VALIDATION))
+    }
+
+    /// The sidecar's Deployment of the installation that is checked.
+    pub(crate) fn own_sidecar(&self) -> Option<&Deployment> {
+        self.sidecars.items()?.iter().find(|one| self.is_own_sidecar(one))
+    }
+
+    /// Whether this is the Deployment of the installation that is checked.
+    pub(crate) fn is_own_sidecar(&self, deployment: &Deployment) -> bool {
+        let ObjectMeta { namespace, name, .. } = &deployment.metadata;
+        namespace.as_ref() == Some(&self.settings.namespace) && name.as_ref() == Some(&self.settings.sidecar)
     }
 
     /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer names none.
-    pub fn account_name(&self) -> &str {
-        let named = self.server.known().map_or("", |server| server.spec.service_account_name.as_str());
-        match (&self.settings.service_account, named) {
-            (Some((_, account)), "") if self.server.known().is_none() => account,
-            (_, "") => "default",
-            (_, named) => named,
+    pub(crate) fn account_name(&self) -> &str {
+        match (self.server.known().map(|server| server.spec.service_account_name.as_str()), &self.settings) {
+            (Some(named), _) if !named.is_empty() => named,
+            (None, Settings { service_account: Some((_, account)), .. }) => account,
+            _ => "default",
         }
     }
 
-    /// Whether the API server evaluates match conditions. None if its version is not known.
-    pub fn evaluates_conditions(&self) -> Option<bool> {
-        self.kubernetes.known().map(|(major, minor, _)| (*major, *minor) >= (1, 28))
+    pub(crate) fn labels_of(&self, namespace: &str) -> BTreeMap<String, String> {
+        let known = self.namespaces.items().unwrap_or_default().iter();
+        let mut found = known.filter(|one| one.metadata.name.as_deref() == Some(namespace));
+        found.next().and_then(|one| one.metadata.labels.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn recording(settings: &Settings, container: &Value) -> Recording {
+        let deployment = json!({"spec": {"selector": {}, "template": {"spec": {"containers": [container]}}}});
+        Recording::of(settings, Some(&serde_json::from_value(deployment).unwrap()))
+    }
+
+    #[test]
+    fn flags_take_precedence_over_the_deployment_and_this_over_defaults() {
+        let defaults = Recording::default();
+        assert_eq!(recording(&Settings::default(), &json!({"name": "c"})), defaults);
+        assert_eq!((defaults.recorder, defaults.lease.as_deref()), (Recorder::Own, Some("pps-sidecar")));
+        let container = json!({"name": "c",
+            "args": ["--recorder", "openkruise", "--lease-name=mine", "--leader-election=true"],
+            "env": [{"name": "PPS_CONFIG_NAMESPACE", "value": "own"}, {"name": "PPS_RECORDER", "value": "self"}]});
+        let found = recording(&Settings::default(), &container);
+        assert_eq!((found.recorder, found.lease.as_deref()), (Recorder::OpenKruise, Some("mine")));
+        assert_eq!((found.config_namespace.as_str(), found.openkruise_namespace.as_str()), ("own", "own"));
+        let settings = Settings {
+            recorder: Some(Recorder::Own),
+            leader_election: Some(false),
+            openkruise_namespace: Some("k".into()),
+            ..Settings::default()
+        };
+        let found = recording(&settings, &container);
+        assert_eq!((found.recorder, found.lease), (Recorder::Own, None));
+        assert_eq!(found.openkruise_namespace, "k");
     }
 }

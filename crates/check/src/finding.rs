@@ -1,11 +1,15 @@
-//! A finding: what was seen, how bad it is, and what to do.
+//! What was found: how bad it is, and which object it is about. [`crate::report`] has the words.
 
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::facts::{Condition, ModuleAnswer, Right};
 
 /// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+#[strum(serialize_all = "UPPERCASE")]
+pub(crate) enum Severity {
     /// As it should be.
     Ok,
     /// Worth knowing; nothing to do.
@@ -18,206 +22,168 @@ pub enum Severity {
     Error,
 }
 
-impl Severity {
-    /// Its name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "OK",
-            Self::Info => "INFO",
-            Self::Unknown => "UNKNOWN",
-            Self::Warning => "WARNING",
-            Self::Error => "ERROR",
-        }
+/// One finding.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    pub(crate) subject: String,
+    pub(crate) diagnosis: Diagnosis,
+}
+
+impl Finding {
+    /// The name of the diagnosis, by which programs and `docs/check.md` know the finding.
+    pub(crate) fn code(&self) -> &'static str {
+        (&self.diagnosis).into()
     }
 }
 
-/// One finding.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// How bad it is.
-    pub severity: Severity,
-    /// Which finding it is. Names never change.
-    pub code: Code,
-    /// The object that it is about: `PolicyServer default`.
-    pub subject: String,
-    /// What was seen.
-    pub seen: String,
-    /// What to do, in one line. Empty if there is nothing to do.
-    pub advice: String,
-}
-
-macro_rules! codes {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Which finding it is. `docs/check.md` says for each what causes it and what to do.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        pub enum Code {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl Code {
-            /// All codes, in the order of `docs/check.md`.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
-
-            /// Its name.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name),)+
-                }
-            }
-        }
-    };
-}
-
-codes! {
-    /// The version of Kubernetes is supported.
+/// What is right or wrong. `docs/check.md` explains each by its name, in this order; names never change.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
+pub(crate) enum Diagnosis {
     KubernetesSupported,
-    /// Kubernetes is older than the product supports.
     KubernetesTooOld,
-    /// This Kubernetes does not evaluate match conditions.
-    MatchConditionsNotEvaluated,
-
-    /// Kubewarden's definitions have the fields that the policies use.
     KubewardenInstalled,
-    /// Kubewarden is not installed.
-    KubewardenMissing,
-    /// Kubewarden's definition lacks fields that the policies use.
-    KubewardenTooOld,
-    /// Kubewarden's controller was not found, or is not available.
-    KubewardenControllerUnavailable,
-
-    /// The definition of PersistentPodState fits.
-    DefinitionReady,
-    /// There is no definition of PersistentPodState.
+    KubewardenMissing(Vec<&'static str>),
+    /// Its definition lacks these fields; without any, it does not serve v1.
+    KubewardenTooOld(Vec<&'static str>),
+    DefinitionReady(Vec<String>),
     DefinitionMissing,
-    /// The definition of PersistentPodState is OpenKruise's, but the sidecar is to record.
     DefinitionOfOpenKruise,
-    /// The definition is not established, or is being deleted.
-    DefinitionNotEstablished,
-    /// The definition serves no version that the policy and the sidecar read.
+    DefinitionNotEstablished {
+        is_deleted: bool,
+    },
     DefinitionVersionNotServed,
-    /// Objects may be stored in a version that the definition no longer has.
-    DefinitionStoredVersionUnknown,
-    /// Each read of a PersistentPodState may need a conversion webhook.
-    DefinitionConversionWebhook,
-    /// The definition has no status subresource, so nothing can be recorded.
     DefinitionWithoutStatus,
-    /// The definition does not keep the compact form of states, or hides states that have it.
-    DefinitionWithoutCompactForm,
-
-    /// The PolicyServer exists and its Pods are ready.
+    /// The objects whose states it hides.
+    DefinitionWithoutCompactForm(Vec<String>),
     PolicyServerReady,
-    /// The PolicyServer does not exist.
     PolicyServerMissing,
-    /// Not all Pods of the PolicyServer are ready.
-    PolicyServerNotReady,
-    /// Kubewarden's controller could not set up the PolicyServer.
-    PolicyServerNotReconciled,
-    /// The PolicyServer has one replica.
-    PolicyServerSingleReplica,
-    /// The PolicyServer has another image than `default`.
-    PolicyServerImageDiffers,
-    /// The PolicyServer runs only modules with certain signatures.
-    SignatureRequired,
-    /// The PolicyServer's ServiceAccount does not exist.
+    PolicyServerNotReady(Unready),
     ServiceAccountMissing,
-    /// The PolicyServer has another ServiceAccount than the one that gets the role.
-    ServiceAccountMismatch,
-    /// The PolicyServer's ServiceAccount may get PersistentPodStates.
+    /// The namespace and name to which the role is bound.
+    ServiceAccountMismatch(String, String),
     LookupAllowed,
-    /// The PolicyServer's ServiceAccount may not get PersistentPodStates.
     LookupForbidden,
-
-    /// The policies are active.
-    PolicyActive,
-    /// A policy is not installed.
-    PolicyMissing,
-    /// A policy is not active.
-    PolicyNotActive,
-    /// The policies run on several `PolicyServers`.
-    PolicyServersDiffer,
-    /// The installation would move a policy to another PolicyServer, which Kubewarden refuses.
-    PolicyServerImmutable,
-    /// The installation would change a policy's mode from protect to monitor, which Kubewarden refuses.
-    PolicyModeImmutable,
-    /// A policy only monitors.
+    PolicyActive {
+        server: String,
+        mode: String,
+    },
+    PolicyMissing {
+        is_validation: bool,
+    },
+    PolicyNotActive {
+        state: String,
+        server: String,
+        unmet: Option<Condition>,
+    },
+    PolicyServersDiffer(Vec<String>),
+    PolicyServerImmutable {
+        from: String,
+        to: String,
+    },
     PolicyMonitors,
-    /// Pods start without their states while the PolicyServer cannot be reached.
-    FailurePolicyIgnore,
-    /// The policy may take as long as the API server waits, or longer.
-    TimeoutsDoNotFit,
-    /// The policy for Pods has no objectSelector, so Pods of all kinds are sent.
-    ObjectSelectorMissing,
-    /// A match condition was removed or changed.
-    MatchConditionsChanged,
-    /// A policy is not sent the Pods that it was installed for, or does not change them.
-    PolicyDiffers,
-    /// A policy may not look up PersistentPodStates.
+    MatchConditionsChanged(Vec<&'static str>),
+    PolicyDiffers(Difference),
     LookupNotGranted,
-    /// The policies have different modules.
-    ModulesDiffer,
-
-    /// The webhooks exist and match their policies.
+    ModulesDiffer(Vec<String>),
     WebhookRegistered,
-    /// A policy has no webhook.
     WebhookMissing,
-    /// A webhook calls another PolicyServer than its policy names.
-    WebhookPointsElsewhere,
-    /// A webhook differs from its policy.
-    WebhookDiffers,
-    /// Other webhooks change Pods after this policy.
-    LaterWebhooks,
-
-    /// The registry has the module.
     ModuleFound,
-    /// The registry does not have the module.
-    ModuleNotFound,
-    /// The registry requires a login to read the module.
-    RegistryNeedsCredentials,
-    /// The registry cannot be reached.
-    RegistryUnreachable,
-    /// The registry's certificate is not trusted, or it does not speak HTTPS.
-    RegistryUntrusted,
-    /// The registry gave another answer than yes or no.
-    RegistryAnswerUnclear,
-    /// Whether the module can be pulled was not checked.
+    ModuleNotFound(PullFailure),
+    /// The status of the answer.
+    RegistryNeedsCredentials(u16),
+    /// The PolicyServer may reach it if it runs elsewhere or uses a proxy.
+    RegistryUnreachable {
+        failure: PullFailure,
+        may_differ: bool,
+    },
+    RegistryUntrusted(PullFailure),
+    RegistryAnswerUnclear(String),
     ModuleNotChecked,
-    /// The registry runs in a StatefulSet whose Pods the policy checks.
-    RegistryNeedsPolicy,
-
-    /// The sidecar is available.
-    SidecarAvailable,
-    /// The sidecar is not installed.
-    SidecarMissing,
-    /// Not enough sidecars are available.
-    SidecarNotAvailable,
-    /// The sidecar's ServiceAccount lacks a right.
-    SidecarForbidden,
-    /// The sidecar and the policy have different versions.
-    VersionsDiffer,
-    /// One sidecar leads.
-    LeaderActive,
-    /// No sidecar leads.
-    LeaderMissing,
-    /// There are two installations of the sidecar.
-    SecondInstallation,
-    /// OpenKruise's manager records, too.
-    ConflictingRecorder,
-    /// OpenKruise's manager is to record, but does not run.
+    SidecarAvailable {
+        available: i32,
+        wanted: i32,
+    },
+    /// Who renews the Lease all the same.
+    SidecarMissing(Option<String>),
+    SidecarNotAvailable {
+        available: i32,
+        wanted: i32,
+    },
+    SidecarForbidden(Vec<Right>),
+    VersionsDiffer {
+        sidecar: String,
+        policy: String,
+    },
+    LeaderActive(String),
+    LeaderMissing(Leaderless),
+    SecondInstallation(Vec<String>),
+    ConflictingRecorder(String),
     RecorderMissing,
+    ObjectsRecorded {
+        listed: usize,
+        more: u64,
+    },
+    ObjectsNotRecorded {
+        failed: Vec<NotRecorded>,
+        listed: usize,
+        more: u64,
+    },
+    NamespacesNotCovered(Vec<String>),
+    WhitelistMalformed(String),
+    CustomKindNotCovered(Vec<String>),
+    PermissionMissing(Right),
+    RequestFailed(String),
+}
 
-    /// All PersistentPodStates are recorded.
-    ObjectsRecorded,
-    /// Some PersistentPodStates are not recorded.
-    ObjectsNotRecorded,
-    /// PersistentPodStates lie in namespaces in which no Pod gets its state back.
-    NamespacesNotCovered,
-    /// The list of custom kinds cannot be read.
-    WhitelistMalformed,
-    /// The sidecar records a custom kind whose Pods no policy covers.
-    CustomKindNotCovered,
+/// Why a PolicyServer does not answer as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unready {
+    Stopped,
+    NoDeployment,
+    /// Of `wanted` Pods only `ready` are ready, or a new Pod does not become ready.
+    Pods {
+        ready: i32,
+        wanted: i32,
+        unavailable: i32,
+    },
+}
 
-    /// A right is missing to check something.
-    PermissionMissing,
-    /// Something could not be read.
-    RequestFailed,
+/// What makes a policy for Pods be sent other Pods than the one that was installed, or change nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Difference {
+    NotMutating,
+    NoNewPods,
+    /// Its objectSelector leaves out more.
+    ObjectSelector,
+    /// Its namespaceSelector has further expressions, for these keys.
+    NamespaceSelector(Vec<String>),
+    /// It has further match conditions.
+    MatchConditions(Vec<String>),
+}
+
+/// What it means that the PolicyServer cannot pull a module, and why that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PullFailure {
+    pub(crate) answer: ModuleAnswer,
+    /// Whether the policies run with this module nevertheless.
+    pub(crate) is_harmless_now: bool,
+}
+
+/// Why no sidecar leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leaderless {
+    NoLease,
+    /// Nobody holds it.
+    Free,
+    /// This holder does not renew it.
+    Silent(String),
+}
+
+/// A PersistentPodState whose condition `Recording` is False.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotRecorded {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) condition: Condition,
 }

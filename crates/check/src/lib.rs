@@ -1,19 +1,20 @@
-//! Checks an installation of PersistentPodState: before anything is bound, and afterwards.
+//! Checks an installation of PersistentPodState, before anything is bound and afterwards: are versions and definitions
+//! right, is the module there, do the policies run, does somebody record, which Pods are sent?
 //!
-//! [`gather::gather`] reads the cluster and the module's registry into [`Facts`]; it writes nothing.
-//! [`rules::judge`] turns facts into [`Finding`]s without I/O, and [`report`] prints them. `pps-sidecar check` and the
-//! chart's hooks run [`args::CheckArgs`].
-//!
-//! Modules depend on each other in one direction only: `finding`, `facts` ← `rules`; `finding` ← `report`; `gather` and `registry`
-//! know only `facts`.
+//! `gather` reads cluster and registry into facts and writes nothing; `rules` make typed findings of them without I/O;
+//! `report` puts these into words.
 
 pub mod args;
-pub mod facts;
-pub mod finding;
-pub mod gather;
+mod facts;
+mod finding;
+mod gather;
+pub mod read;
+pub mod reader;
 mod registry;
 pub mod report;
-pub mod rules;
+mod rules;
+mod settings;
 
-pub use facts::Facts;
-pub use finding::{Code, Finding, Severity};
+pub use gather::{Silence, silent_recorder};
+pub use rules::{INJECTION, is_own_webhook};
+pub use settings::{NAMESPACE, Settings};

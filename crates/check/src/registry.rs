@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::reference::Reference;
 use crate::facts::ModuleAnswer;
-use crate::gather::{encode, root_cause};
+use crate::reader::{encode, root_cause};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one way of asking may take, with the request for a token.

@@ -3,12 +3,18 @@
 //! Names and messages come from the cluster, and whoever may create an object chooses them. So neither form passes
 //! control characters on: a terminal would obey them.
 
+mod words;
+
 use std::fmt::Write as _;
+use std::iter;
 
 use serde::Serialize;
 use serde_json::json;
 
-use crate::finding::{Code, Finding, Severity};
+pub(crate) use self::words::words;
+use crate::facts::Facts;
+use crate::finding::{Diagnosis, Finding, Severity};
+use crate::rules::{Answer, Verdict, living_recorder, verdict};
 
 /// The width of a line of the table, where nobody knows that of the terminal.
 pub const WIDTH: usize = 110;
@@ -20,41 +26,85 @@ const MIN_WIDTH: usize = 40;
 const MAX_TEXT: usize = 600;
 
 /// The exit code: 1 if something is wrong, else 2 if something could not be checked, else 0.
-pub fn exit_code(findings: &[Finding]) -> u8 {
+pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         1
-    } else if findings.iter().any(|one| matches!(one.code, Code::PermissionMissing | Code::RequestFailed)) {
+    } else if findings.iter().any(|one| is_unread(&one.diagnosis)) {
         2
     } else {
         0
     }
 }
 
-/// The findings as a table with lines of this width, and below what they come to. Without `all`, those that are ok are only
-/// counted.
-pub fn table(findings: &[Finding], verdict: &[String], all: bool, width: usize) -> String {
+fn is_unread(diagnosis: &Diagnosis) -> bool {
+    matches!(diagnosis, Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_))
+}
+
+/// The findings as a table with lines of this width, and below what they come to. Without `--all`, those that are ok are
+/// only counted.
+pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
     let mut text = String::new();
     let width = width.max(MIN_WIDTH);
-    for finding in findings.iter().filter(|finding| all || finding.severity != Severity::Ok) {
-        let _ = writeln!(text, "{:<INDENT$}{}", finding.severity.as_str(), finding.code.as_str());
-        let seen = format!("{}: {}", finding.subject, finding.seen);
-        for line in wrap(&printable(&seen), width - INDENT) {
+    for finding in findings.iter().filter(|one| facts.settings.all || one.severity != Severity::Ok) {
+        let severity: &str = finding.severity.into();
+        let _ = writeln!(text, "{severity:<INDENT$}{}", finding.code());
+        let words = words(facts, finding);
+        for line in wrap(&printable(&format!("{}: {}", finding.subject, words.seen)), width - INDENT) {
             let _ = writeln!(text, "{:INDENT$}{line}", "");
         }
-        if !finding.advice.is_empty() {
-            for (index, line) in
-                advice(&printable(&finding.advice), width - INDENT - 3).into_iter().enumerate()
-            {
+        if !words.advice.is_empty() {
+            let lines = advice(&printable(&words.advice), width - INDENT - 3);
+            for (index, line) in lines.into_iter().enumerate() {
                 let mark = if index == 0 { "-> " } else { "   " };
                 let _ = writeln!(text, "{:INDENT$}{mark}{line}", "");
             }
         }
     }
-    let summary = summary(findings);
-    for line in [&summary].into_iter().chain(verdict).flat_map(|sentence| wrap(&printable(sentence), width)) {
+    let conclusion = verdict(facts, findings).map(|verdict| conclude(facts, &verdict)).unwrap_or_default();
+    for line in iter::once(summary(findings)).chain(conclusion).flat_map(|one| wrap(&printable(&one), width))
+    {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// Whether states are recorded and injected, in words.
+fn conclude(facts: &Facts, Verdict { recorded, injected }: &Verdict) -> Vec<String> {
+    if facts.kubernetes.known().is_none() {
+        return vec!["Nothing could be read: whether states are recorded and injected is not known.".into()];
+    }
+    let objects = facts.objects.known().into_iter().flat_map(|objects| &objects.listed);
+    let last = objects.filter_map(|object| object.written.as_ref()).max();
+    let last = last.map(|time| format!(" A status was last written at {}.", time.0)).unwrap_or_default();
+    let except = |codes: &[&str], what: &str| match codes {
+        [] => String::new(),
+        codes => format!(", but not {what} ({})", codes.join(", ")),
+    };
+    let who = match living_recorder(facts) {
+        Some(holder) => format!("{holder} renews its Lease"),
+        None => "the sidecar is available".to_owned(),
+    };
+    let recorded = match recorded {
+        Answer::Yes(codes) => {
+            format!("States are recorded{}: {who}.", except(codes, "those of all workloads"))
+        }
+        Answer::No(codes) => format!("States are not recorded: see {}.", codes.join(", ")),
+        _ => "Whether states are recorded is not known: not everything could be read.".into(),
+    };
+    let injected = match injected {
+        Answer::Yes(codes) => format!(
+            "States are injected into new Pods{}: the policies are active, and their webhooks exist.",
+            except(codes, "in all namespaces")
+        ),
+        Answer::No(codes) => format!("States are not injected into new Pods: see {}.", codes.join(", ")),
+        Answer::Unknown => {
+            "Whether states are injected into new Pods is not known: not everything could be read.".into()
+        }
+        Answer::NotChecked => {
+            "Whether states are injected into new Pods was not checked (--without-policies).".into()
+        }
+    };
+    vec![format!("{recorded}{last}"), injected]
 }
 
 /// An advice in lines. A command at its end is not broken, if a line has room for it: it may be copied.
@@ -105,24 +155,21 @@ pub struct Versioned<'a, T> {
 }
 
 /// The findings as JSON.
-pub fn to_json(findings: &[Finding]) -> String {
-    let clean: Vec<Finding> = findings
-        .iter()
-        .map(|finding| Finding {
-            subject: printable(&finding.subject),
-            seen: printable(&finding.seen),
-            advice: printable(&finding.advice),
-            ..finding.clone()
+pub(crate) fn to_json(facts: &Facts, findings: &[Finding]) -> String {
+    let finding = |one: &Finding| {
+        let words = words(facts, one);
+        json!({
+            "severity": one.severity,
+            "code": one.code(),
+            "subject": printable(&one.subject),
+            "seen": printable(&words.seen),
+            "advice": printable(&words.advice),
         })
-        .collect();
-    let report = json!({"exitCode": exit_code(findings), "findings": clean});
-    serde_json::to_string_pretty(&Versioned {
-        api_version: API_VERSION,
-        kind: "CheckReport",
-        answer: &report,
-    })
-    .unwrap_or_default()
-        + "\n"
+    };
+    let shown: Vec<_> = findings.iter().map(finding).collect();
+    let answer = &json!({"exitCode": exit_code(findings), "findings": shown});
+    let report = Versioned { api_version: API_VERSION, kind: "CheckReport", answer };
+    serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
 }
 
 /// Replaces what a terminal would obey or hide: control characters, and those that change the direction of text or have
@@ -184,17 +231,17 @@ fn push(lines: &mut [String], c: char) {
 mod tests {
     use super::*;
 
-    fn finding(severity: Severity, code: Code, seen: &str) -> Finding {
-        Finding { severity, code, subject: "Pod a".into(), seen: seen.into(), advice: "do it".into() }
+    fn finding(severity: Severity, subject: &str, diagnosis: Diagnosis) -> Finding {
+        Finding { severity, subject: subject.into(), diagnosis }
     }
 
     #[test]
     fn the_exit_code_says_whether_something_is_wrong_or_could_not_be_checked() {
-        let ok = finding(Severity::Ok, Code::PolicyActive, "");
-        let error = finding(Severity::Error, Code::PolicyMissing, "");
-        let unread = finding(Severity::Unknown, Code::PermissionMissing, "");
-        let unclear = finding(Severity::Unknown, Code::RegistryNeedsCredentials, "");
-        let warning = finding(Severity::Warning, Code::PolicyMonitors, "");
+        let ok = finding(Severity::Ok, "a", Diagnosis::PolicyServerReady);
+        let error = finding(Severity::Error, "a", Diagnosis::PolicyServerMissing);
+        let unread = finding(Severity::Unknown, "a", Diagnosis::RequestFailed("b".into()));
+        let unclear = finding(Severity::Unknown, "a", Diagnosis::RegistryNeedsCredentials(401));
+        let warning = finding(Severity::Warning, "a", Diagnosis::PolicyMonitors);
         assert_eq!(exit_code(&[]), 0);
         assert_eq!(exit_code(&[ok.clone(), warning, unclear]), 0);
         assert_eq!(exit_code(&[ok, unread.clone()]), 2);
@@ -204,24 +251,24 @@ mod tests {
     #[test]
     fn no_control_character_reaches_the_terminal_and_no_line_is_too_long() {
         let hostile = "\u{1b}[2Jx\r\ny\u{9b}31m\u{202e}z\u{200b}\u{7}";
-        let long = "n".repeat(10_000);
+        let facts = Facts::default();
+        let failed = |why: &str| Diagnosis::RequestFailed(why.into());
         let findings = [
-            finding(Severity::Error, Code::PolicyMissing, hostile),
-            finding(Severity::Warning, Code::PolicyMonitors, &long),
-            finding(Severity::Warning, Code::PolicyMonitors, &"wort 字 ".repeat(300)),
+            finding(Severity::Error, hostile, failed(hostile)),
+            finding(Severity::Warning, "Pod a", failed(&"n".repeat(10_000))),
+            finding(Severity::Warning, "Pod a", failed(&"wort 字 ".repeat(300))),
         ];
-        for text in [table(&findings, &[hostile.into()], true, WIDTH), to_json(&findings)] {
+        for text in [table(&facts, &findings, WIDTH), to_json(&facts, &findings)] {
             let bad =
                 |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
             assert_eq!(text.chars().find(bad), None, "{text:?}");
             assert!(text.len() < 12_000);
         }
         for width in [0, 80, WIDTH] {
-            let table = table(&findings, &["wort ".repeat(50)], true, width);
+            let table = table(&facts, &findings, width);
             assert!(table.lines().all(|line| line.chars().count() <= width.max(MIN_WIDTH)), "{table}");
         }
-        let table = table(&findings, &[], true, WIDTH);
-        assert!(table.contains("\u{fffd}[2Jx y\u{fffd}31m"), "{table}");
+        assert!(table(&facts, &findings, WIDTH).contains("\u{fffd}[2Jx y\u{fffd}31m"));
     }
 
     #[test]
@@ -236,20 +283,21 @@ mod tests {
     #[test]
     fn the_table_lists_what_is_not_ok_with_its_advice_and_counts_the_rest() {
         let findings = [
-            finding(Severity::Ok, Code::PolicyActive, "fine"),
-            finding(Severity::Error, Code::PolicyMissing, "does not exist"),
-            finding(Severity::Info, Code::LaterWebhooks, "runs later"),
+            finding(Severity::Ok, "PolicyServer a", Diagnosis::PolicyServerReady),
+            finding(Severity::Error, "CRD", Diagnosis::DefinitionWithoutStatus),
         ];
-        let expected = "ERROR     PolicyMissing\n          Pod a: does not exist\n          -> do it\n\
-                        INFO      LaterWebhooks\n          Pod a: runs later\n          -> do it\n\
-                        1 error, 0 warnings, 0 unknown, 1 hint (INFO), 1 ok\nStates are recorded.\n";
-        let verdict = ["States are recorded.".to_owned()];
-        assert_eq!(table(&findings, &verdict, false, WIDTH), expected);
-        assert!(table(&findings, &verdict, true, WIDTH).starts_with("OK        PolicyActive\n"));
-        let json: serde_json::Value = serde_json::from_str(&to_json(&findings)).unwrap();
+        let mut facts = Facts::default();
+        let expected = "ERROR     DefinitionWithoutStatus\n          CRD: has no subresource status, so nothing can be \
+                        recorded\n          -> apply our crd.yaml\n\
+                        1 error, 0 warnings, 0 unknown, 0 hints (INFO), 1 ok\n\
+                        Nothing could be read: whether states are recorded and injected is not known.\n";
+        assert_eq!(table(&facts, &findings, WIDTH), expected);
+        facts.settings.all = true;
+        assert!(table(&facts, &findings, WIDTH).starts_with("OK        PolicyServerReady\n"));
+        let json: serde_json::Value = serde_json::from_str(&to_json(&facts, &findings)).unwrap();
         assert_eq!((&json["apiVersion"], &json["kind"]), (&API_VERSION.into(), &"CheckReport".into()));
         assert_eq!(json["exitCode"], 1);
-        assert_eq!(json["findings"][1]["code"], "PolicyMissing");
+        assert_eq!(json["findings"][1]["code"], "DefinitionWithoutStatus");
         assert_eq!(json["findings"][1]["severity"], "error");
     }
 }

@@ -1,65 +1,74 @@
 //! What the facts mean. No I/O, no clock.
 
-mod cluster;
-mod definition;
-mod findings;
-mod module;
 mod objects;
 mod policies;
-mod sent;
-mod server;
-mod sidecar;
+mod recorder;
+mod registry;
 #[cfg(test)]
 mod tests;
 mod verdict;
-mod webhooks;
+mod versions;
 
-use self::findings::Findings;
-pub use self::module::INJECTION;
-pub use self::sidecar::silent_recorder;
-pub use self::verdict::verdict;
-pub use self::webhooks::is_own_webhook;
-use crate::facts::{Facts, Problem};
-use crate::finding::{Code, Finding, Severity};
+use std::collections::BTreeSet;
+
+pub use self::policies::{INJECTION, is_own_webhook};
+pub(crate) use self::recorder::silent_recorder;
+pub(crate) use self::registry::host_of;
+pub(crate) use self::verdict::recorder as living_recorder;
+pub(crate) use self::verdict::{Answer, Verdict, verdict};
+pub(crate) use self::versions::{OLDEST, OWN_FIELD, VERSIONS, is_ours};
+use crate::facts::{Facts, Problem, Right};
+use crate::finding::{Diagnosis, Finding, Severity};
 
 /// Turns facts into findings, topic by topic.
-pub fn judge(facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::default();
-    cluster::check(facts, &mut findings);
-    definition::check(facts, &mut findings);
-    if facts.settings.has_policies {
-        server::check(facts, &mut findings);
+    versions::check(facts, &mut findings);
+    if !facts.settings.without_policies {
+        policies::server::check(facts, &mut findings);
         policies::check(facts, &mut findings);
-        webhooks::check(facts, &mut findings);
-        module::check(facts, &mut findings);
+        registry::check(facts, &mut findings);
     }
-    sidecar::check(facts, &mut findings);
+    recorder::check(facts, &mut findings);
     objects::check(facts, &mut findings);
-    check_problems(facts, &mut findings);
+    // Each missing right once.
+    for problem in facts.problems.iter().collect::<BTreeSet<_>>() {
+        let (subject, diagnosis) = match problem {
+            Problem::Forbidden(right) => {
+                ("this check".to_owned(), Diagnosis::PermissionMissing(right.clone()))
+            }
+            Problem::Failed { right, why } => (
+                right.as_ref().map_or_else(|| "the API server".to_owned(), Right::object),
+                Diagnosis::RequestFailed(why.clone()),
+            ),
+        };
+        findings.add(Severity::Unknown, subject, diagnosis);
+    }
     findings.0
 }
 
-/// What could not be read: each missing right once.
-fn check_problems(facts: &Facts, findings: &mut Findings) {
-    let mut problems: Vec<&Problem> = facts.problems.iter().collect();
-    problems.sort();
-    problems.dedup();
-    for problem in problems {
-        match problem {
-            Problem::Forbidden(right) => findings.add(
-                Severity::Unknown,
-                Code::PermissionMissing,
-                "this check",
-                format!("may not {right}"),
-                "run it with an account that may, for example with the ClusterRole pps-check of deploy/check.yaml",
-            ),
-            Problem::Failed { what, why } => findings.add(
-                Severity::Unknown,
-                Code::RequestFailed,
-                what,
-                format!("cannot be read: {why}"),
-                "run the check again; if it fails again, see why the API server refuses the request",
-            ),
-        }
+/// Collects findings.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, severity: Severity, subject: impl Into<String>, diagnosis: Diagnosis) {
+        self.0.push(Finding { severity, subject: subject.into(), diagnosis });
+    }
+
+    fn ok(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {
+        self.add(Severity::Ok, subject, diagnosis);
+    }
+
+    fn info(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {
+        self.add(Severity::Info, subject, diagnosis);
+    }
+
+    fn warning(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {
+        self.add(Severity::Warning, subject, diagnosis);
+    }
+
+    fn error(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {
+        self.add(Severity::Error, subject, diagnosis);
     }
 }

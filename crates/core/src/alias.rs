@@ -1,7 +1,7 @@
-//! Aliases: how a single get finds a PPS of any name.
+//! Which PPS governs a workload, and aliases: how a single get finds a PPS of any name.
 //!
-//! A PPS may have another name than its workload. The policy finds it without a list, because the sidecar keeps an
-//! alias for it: a PPS under [the workload's second name](crate::generate::second_name), whose `targetRef` names the
+//! A PPS may have another name than its workload. The policy finds it without a list, because the sidecar
+//! keeps an alias for it: a PPS under [the workload's second name](second_name), whose `targetRef` names the
 //! other PPS and which says nothing else. An alias proves nothing by itself: a reader checks that the PPS it
 //! points to targets the workload.
 
@@ -17,16 +17,48 @@ pub fn aliased(target_ref: &TargetReference) -> Option<&str> {
     (target_ref.group() == GROUP && target_ref.kind == KIND).then_some(&target_ref.name)
 }
 
-/// A key to sort the PPS objects by that target one workload: the first governs it. That is the one of the workload's own
-/// name, which the policy asks for first; else the one of its [second name](crate::generate::second_name), which it asks
-/// for next; else the oldest; of equally old ones the first by name.
-pub fn precedence<'a>(
-    workload: &str,
-    second_name: &str,
-    pps: &'a str,
-    created: &'a str,
-) -> impl Ord + use<'a> {
-    (pps != workload, pps != second_name, created, pps)
+/// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload of another
+/// kind: `<name>-<8 hex digits, a hash of group and kind>`, at most 253 characters.
+pub fn second_name(target: &TargetReference) -> String {
+    // FNV-1a, since the standard library's hashers may change between versions.
+    let mut hash: u32 = 0x811c_9dc5;
+    for byte in target.group().bytes().chain([b'/']).chain(target.kind.bytes()) {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    let length = 253 - "-00000000".len();
+    let name: String = target.name.chars().take(length).collect();
+    format!("{}-{hash:08x}", name.trim_end_matches(['-', '.']))
+}
+
+/// A PPS that may govern a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pub name: &'a str,
+    pub target: &'a TargetReference,
+    /// `metadata.creationTimestamp`.
+    pub created: &'a str,
+    pub is_terminating: bool,
+}
+
+/// Whether a PPS with this target can govern a workload: it targets the workload and is not terminating. An
+/// alias targets no workload.
+pub fn may_govern(workload: &TargetReference, target: &TargetReference, is_terminating: bool) -> bool {
+    !is_terminating && target.is_same_workload(workload)
+}
+
+/// Which of these objects governs a workload: the one of the workload's own name, which the policy asks for
+/// first; else the one of its [second name](second_name), which it asks for next; else the oldest; of equally
+/// old ones the first by name. Each candidate comes with what the caller knows it by.
+pub fn governing<'a, T>(
+    workload: &TargetReference,
+    candidates: impl IntoIterator<Item = (Candidate<'a>, T)>,
+) -> Option<T> {
+    let second = second_name(workload);
+    let living =
+        candidates.into_iter().filter(|(pps, _)| may_govern(workload, pps.target, pps.is_terminating));
+    let precedence =
+        |pps: &Candidate<'a>| (pps.name != workload.name, pps.name != second, pps.created, pps.name);
+    living.min_by_key(|(pps, _)| precedence(pps)).map(|(_, known_as)| known_as)
 }
 
 #[cfg(test)]
@@ -34,15 +66,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_that_the_policy_asks_for_take_precedence_then_the_oldest_object() {
-        let first = |mut objects: Vec<(&'static str, &'static str)>| {
-            objects.sort_by_key(|(name, created)| precedence("web", "web-1234abcd", name, created));
-            objects[0].0
+    fn the_names_that_the_policy_asks_for_govern_then_the_oldest_object() {
+        let web =
+            TargetReference { api_version: "apps/v1".into(), kind: "StatefulSet".into(), name: "web".into() };
+        let newer = TargetReference { api_version: "apps/v2".into(), ..web.clone() };
+        let other = TargetReference { name: "db".into(), ..web.clone() };
+        let alias = target_of_alias("web");
+        let second = second_name(&web);
+        let first = |objects: &[(&'static str, &'static str)]| {
+            let candidates = objects.iter().map(|(name, created)| {
+                let name = if *name == "second" { second.as_str() } else { *name };
+                let (name, is_terminating) = (name.trim_end_matches('!'), name.ends_with('!'));
+                let target = match name {
+                    "other" => &other,
+                    "alias" => &alias,
+                    _ => &newer,
+                };
+                (Candidate { name, target, created, is_terminating }, name.to_owned())
+            });
+            governing(&web, candidates)
         };
-        assert_eq!(first(vec![("a", "1"), ("web-1234abcd", "2"), ("web", "3")]), "web");
-        assert_eq!(first(vec![("a", "1"), ("web-1234abcd", "2")]), "web-1234abcd");
-        assert_eq!(first(vec![("a", "2"), ("b", "1")]), "b");
-        assert_eq!(first(vec![("b", "1"), ("a", "1")]), "a");
+        for (objects, expected) in [
+            (&[("a", "1"), ("second", "2"), ("web", "3")][..], Some("web")),
+            (&[("a", "1"), ("second", "2")], Some(second.as_str())),
+            (&[("a", "1"), ("web!", "0")], Some("a")),
+            (&[("a", "2"), ("b", "1")], Some("b")),
+            (&[("b", "1"), ("a", "1")], Some("a")),
+            (&[("other", "1"), ("alias", "1"), ("a!", "1")], None),
+        ] {
+            assert_eq!(first(objects).as_deref(), expected, "{objects:?}");
+        }
     }
 
     #[test]

@@ -13,13 +13,13 @@ pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
 /// The annotation of a Pod that says whether the Pod is recorded, see [`forbids_recording`].
 pub const RECORD_ANNOTATION: &str = "kruise.io/record-persistent-pod-state";
 
-/// The annotation of a Pod that a client is moving, beside [`RECORD_ANNOTATION`]. Its value says whether the Pod was `recorded` or
-/// `exempt` before.
+/// The annotation of a Pod that a client is moving, beside [`RECORD_ANNOTATION`]. Its value says whether the
+/// Pod was `recorded` or `exempt` before.
 pub const MOVE_ANNOTATION: &str = "kruise.io/persistent-pod-state-move";
 
-/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: what is recorded under its name then stays
-/// unchanged, also while the Pod is Ready. Without this, nobody could change the recorded state of a running Pod before it is
-/// created again.
+/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: what is recorded under its
+/// name then stays unchanged, also while the Pod is Ready. Without this, nobody could change the recorded
+/// state of a running Pod before it is created again.
 pub fn forbids_recording(value: &str) -> bool {
     value == "false"
 }
@@ -29,8 +29,9 @@ pub fn forbids_recording(value: &str) -> bool {
 /// beginning stands for one or more characters. The second part is the key to list instead, with the same
 /// characters in place of `*`.
 pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
-    // Kube-OVN has one for each provider of a network: ovn, or <network>.<namespace>.ovn, with .<interface> after it
-    // for a Pod that has several in one network. It takes a network with allocated=true for configured.
+    // Kube-OVN has one for each provider of a network: ovn, or <network>.<namespace>.ovn, with .<interface>
+    // after it for a Pod that has several in one network. It takes a network with allocated=true for
+    // configured.
     ("*.kubernetes.io/allocated", Some("*.kubernetes.io/ip_address")),
     ("*.kubernetes.io/routed", None),
     // Kube-OVN does not configure a NAT gateway's Pod that has it.
@@ -40,13 +41,14 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     // What Multus has done, in its present and in its older spelling. Others read it as the Pod's addresses.
     ("k8s.v1.cni.cncf.io/network-status", Some("k8s.v1.cni.cncf.io/networks")),
     ("k8s.v1.cni.cncf.io/networks-status", Some("k8s.v1.cni.cncf.io/networks")),
-    // Calico takes these for the Pod's addresses until its status has some; the last one is that of the AWS VPC CNI.
+    // Calico takes these for the Pod's addresses until its status has some; the last one is that of the AWS
+    // VPC CNI.
     ("cni.projectcalico.org/podIP", Some("cni.projectcalico.org/ipAddrs")),
     ("cni.projectcalico.org/podIPs", Some("cni.projectcalico.org/ipAddrs")),
     ("cni.projectcalico.org/containerID", None),
     ("vpc.amazonaws.com/pod-ips", None),
-    // AWS's VPC resource controller takes these for the interface or the address that it has given to the Pod, and its own
-    // webhook refuses a new Pod that has the first one.
+    // AWS's VPC resource controller takes these for the interface or the address that it has given to the
+    // Pod, and its own webhook refuses a new Pod that has the first one.
     ("vpc.amazonaws.com/pod-eni", None),
     ("vpc.amazonaws.com/PrivateIPv4Address", None),
     // GKE's network plugin says in it which addresses it has given to the Pod in further networks.

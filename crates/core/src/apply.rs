@@ -106,11 +106,6 @@ impl std::error::Error for ApplyError {}
 /// assert!(!apply(&plan, &mut pod)?.is_changed(), "the second time changes nothing");
 /// # Ok::<(), pps_core::ApplyError>(())
 /// ```
-///
-/// # Errors
-///
-/// When a field that has to be extended is of the wrong type, or has too many terms. The Pod may then be
-/// partly changed: discard it.
 pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
     let mut applied = Applied::default();
     if plan.is_empty() {

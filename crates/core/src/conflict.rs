@@ -11,8 +11,8 @@ use crate::spread_constraint::unreachable_spreads;
 const MAX_SPREAD_WARNINGS: usize = 4;
 
 /// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the plan's
-/// required topology allows, or whose spread constraints may. Such a Pod stays Pending: the plan overwrites nothing of
-/// the Pod's own.
+/// required topology allows, or whose spread constraints may. Such a Pod stays Pending: the plan overwrites
+/// nothing of the Pod's own.
 pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
     let spec = &pod["spec"];
     let mut warnings = Vec::new();

@@ -1,9 +1,9 @@
 //! Changes of recorded states that a user makes by hand: states are dropped, rewritten, or taken from a file.
 //!
-//! The sidecar records what it sees; these functions write what a user wants instead. Each returns one write that applies
-//! only to the object version from which it was computed, keeps the form that the object has, and changes nothing but the
-//! states of these Pods and their number. A bucket of the compact form is written again as a whole, and what
-//! `podStates` says of its Pods is taken into it.
+//! The sidecar records what it sees; these functions write what a user wants instead. Each returns one write
+//! that applies only to the object version from which it was computed, keeps the form that the object has,
+//! and changes nothing but the states of these Pods and their number. A bucket of the compact form is written
+//! again as a whole, and what `podStates` says of its Pods is taken into it.
 
 mod check;
 mod error;
@@ -24,8 +24,8 @@ use crate::status::{compact_patch, entry_patch, guarded_patch};
 pub struct Edit {
     /// What changes, by Pod.
     pub changes: BTreeMap<String, Change>,
-    /// The body of a patch of the status: a list is a JSON patch (RFC 6902), anything else a merge patch (RFC 7396). If the
-    /// object has changed since it was read, the API server answers with a conflict.
+    /// The body of a patch of the status: a list is a JSON patch (RFC 6902), anything else a merge patch (RFC
+    /// 7396). If the object has changed since it was read, the API server answers with a conflict.
     pub body: Value,
 }
 
@@ -47,33 +47,17 @@ pub struct Merge {
     pub kept: BTreeSet<String>,
 }
 
-/// What is recorded in an object in JSON, in either form or both, by Pod. A Pod whose entry is empty has no state.
-///
-/// # Errors
-///
-/// If the states cannot be read, or the definition hides them.
-///
-/// ```
-/// use pps_core::edit::states;
-/// use serde_json::json;
-///
-/// let status = json!({
-///     "podStates": {"web-0": {"nodeName": "node-1"}, "web-1": {}},
-///     "packed": {"version": 1, "buckets": {"ordinals-0": "3 web-* node-*\n0 7\n1 7\n2 7\n"}},
-/// });
-/// let states = states(&json!({"status": status}))?;
-/// let nodes: Vec<_> = states.iter().map(|(pod, state)| (pod.as_str(), state.node_name.as_str())).collect();
-/// assert_eq!(nodes, [("web-0", "node-1"), ("web-2", "node-7")]);
-/// # Ok::<(), pps_core::edit::EditError>(())
-/// ```
+/// What is recorded in an object in JSON, in either form or both, by Pod. A Pod whose entry is empty has no
+/// state.
 pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
     let mut entries = Object::read(pps)?.entries;
     entries.retain(|_, state| *state != PodState::default());
     Ok(entries)
 }
 
-/// Whether the definition may hide states of an object, because it has no `status.packed`: what is recorded there is stored
-/// and not shown, and any write would lose it. Under a definition that has this field, nothing is hidden.
+/// Whether the definition may hide states of an object, because it has no `status.packed`: what is recorded
+/// there is stored and not shown, and any write would lose it. Under a definition that has this field,
+/// nothing is hidden.
 ///
 /// It needs the managed fields. They may go on to say that the compact form was written after it was removed.
 pub fn may_hide_states(pps: &Value) -> bool {
@@ -81,10 +65,6 @@ pub fn may_hide_states(pps: &Value) -> bool {
 }
 
 /// All states of an object as `status.podStates` has them, for readers that know no other form.
-///
-/// # Errors
-///
-/// As [`states`].
 pub fn plain_states(pps: &Value) -> Result<Map<String, Value>, EditError> {
     Ok(states(pps)?.into_iter().map(|(pod, state)| (pod, json!(state))).collect())
 }
@@ -103,10 +83,6 @@ pub fn without_place(state: &PodState) -> PodState {
 }
 
 /// Drops what is recorded of these Pods. Returns nothing if nothing is.
-///
-/// # Errors
-///
-/// If the object cannot be changed.
 pub fn drop_states<'a>(
     pps: &Value,
     pods: impl IntoIterator<Item = &'a str>,
@@ -117,23 +93,15 @@ pub fn drop_states<'a>(
 
 /// Records a state for a Pod, or drops it. Returns nothing if that is what is recorded.
 ///
-/// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads the Pod before it records
-/// it again. So a state of a Pod that may still run is emptied and not dropped.
-///
-/// # Errors
-///
-/// If the object cannot be changed, or the state cannot be recorded.
+/// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads the Pod
+/// before it records it again. So a state of a Pod that may still run is emptied and not dropped.
 pub fn set_state(pps: &Value, pod: &str, state: Option<&PodState>) -> Result<Option<Edit>, EditError> {
     let object = Object::read(pps)?;
     object.edit(pps, [(pod.to_owned(), state.cloned())].into())
 }
 
-/// Takes over states, such as those of another cluster. Empty ones are left out. Pods that have a state keep it, unless it
-/// may be overwritten.
-///
-/// # Errors
-///
-/// If the object cannot be changed, or one of the states cannot be recorded.
+/// Takes over states, such as those of another cluster. Empty ones are left out. Pods that have a state keep
+/// it, unless it may be overwritten.
 pub fn merge(pps: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -> Result<Merge, EditError> {
     let object = Object::read(pps)?;
     let nothing = PodState::default();

@@ -1,5 +1,5 @@
-//! The fields of a Pod that an injection reads and changes. All others stay text: they cost nothing to parse or to write,
-//! and cannot change, whatever they are.
+//! The fields of a Pod that an injection reads and changes. All others stay text: they cost nothing to parse
+//! or to write, and cannot change, whatever they are.
 
 use serde::de::Error as _;
 use serde_json::value::RawValue;
@@ -8,8 +8,8 @@ use serde_json::{Error, Map, Value};
 use crate::json::to_text;
 use crate::pick::pick_with_nulls;
 
-/// How the keys begin that `serde_json` gives to the text of a number and to a text that is parsed later. It would read a
-/// map with such a key as what these stand for. Letters follow.
+/// How the keys begin that `serde_json` gives to the text of a number and to a text that is parsed later. It
+/// would read a map with such a key as what these stand for. Letters follow.
 const PRIVATE_KEY: &[u8] = b"\"$serde_json::private::";
 
 /// How deep a Pod can be nested: a host that reads the answer stops at 128, with the answer around the Pod.
@@ -52,11 +52,6 @@ struct Part<'j> {
 
 impl<'j> Excerpt<'j> {
     /// Parses the fields of a Pod that an injection reads or changes.
-    ///
-    /// # Errors
-    ///
-    /// If the text is no JSON object that the host can read again, a field is repeated, or one cannot be parsed without being
-    /// changed.
     pub fn read(text: &'j str) -> Result<Self, Error> {
         check(text)?;
         let [metadata, spec] = pick_with_nulls(text, ["metadata", "spec"])?;
@@ -133,7 +128,8 @@ fn is_object(value: &RawValue) -> bool {
     value.get().starts_with('{')
 }
 
-/// Fails if a text is nested too deep, or has half a surrogate pair. What is skipped is not parsed, which would notice.
+/// Fails if a text is nested too deep, or has half a surrogate pair. What is skipped is not parsed, which
+/// would notice.
 fn check(text: &str) -> Result<(), Error> {
     let (mut depth, mut is_text) = (0_i32, false);
     let mut bytes = text.as_bytes();
@@ -186,8 +182,8 @@ fn parse(value: &RawValue) -> Result<Value, Error> {
     serde_json::from_str(value.get())
 }
 
-/// Whether a text has a key of `serde_json`'s own. In a value the quote before such a text would be escaped, or no colon
-/// would follow.
+/// Whether a text has a key of `serde_json`'s own. In a value the quote before such a text would be escaped,
+/// or no colon would follow.
 fn has_private_key(mut text: &[u8]) -> bool {
     // Not `contains`, whose search would add 0.6 KB to the Wasm module.
     while let [_, rest @ ..] = text {
@@ -209,8 +205,8 @@ fn has_private_key(mut text: &[u8]) -> bool {
     false
 }
 
-/// Whether a text has a printable character as a number, which could hide a name from a search. No server writes other ones
-/// so than quotes, the backslash and what HTML reserves.
+/// Whether a text has a printable character as a number, which could hide a name from a search. No server
+/// writes other ones so than quotes, the backslash and what HTML reserves.
 fn has_needless_escape(mut text: &[u8]) -> bool {
     while let [byte, rest @ ..] = text {
         text = rest;

@@ -8,24 +8,20 @@
 //! |---|---|
 //! | [`pps`] | what does a PPS object say? |
 //! | [`owner`] | which workload does a Pod belong to, and can its Pods have recorded states? |
-//! | [`alias`] | how does a get find a PPS of another name than its workload's? |
+//! | [`alias`] | which PPS governs a workload, and how does a get find one of another name? |
 //! | [`mod@plan`] | what is injected into a re-created Pod? |
 //! | [`annotations`] | which annotations may be injected at all? |
 //! | [`mod@apply`] | how does the plan get into the Pod's JSON without changing anything else? |
+//! | [`injected`] | what has the plan changed in a Pod that exists? |
+//! | [`addresses`] | which addresses does a Pod have, or a recorded annotation name? |
 //! | [`excerpt`] | which fields of a Pod are parsed, and how do they get back into its text? |
 //! | [`conflict`] | do the Pod's own scheduling rules contradict the plan? |
 //! | [`spread_constraint`] | which topology spread constraints can the plan make unsatisfiable? |
-//! | [`record`] | what is recorded of a running Pod? |
-//! | [`workload`] | which Pod names does a workload want, and which recorded states are kept? |
 //! | [`required_affinity`] | can any node satisfy the required affinity of a Pending Pod? |
-//! | [`demand`] | which Pods does a workload's spec ask for? |
-//! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
-//! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
 //! | [`packed`] | how are the states of many Pods stored? |
 //! | [`status`] | what has to be written into the PPS, as a merge patch? |
 //! | [`size`] | how much capacity is left in it? |
 //! | [`edit`] | which write changes recorded states as a user wants it? |
-//! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
 //! | [`protect`] | may a PPS be deleted? |
 //! | [`mod@pick`] | what is in single fields of a large JSON text? |
@@ -38,16 +34,17 @@
 //! only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, and the feature
 //! `schema` adds JSON schemas for the CRD.
 
+#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+
+pub mod addresses;
 pub mod alias;
 pub mod annotations;
 pub mod apply;
 pub mod conflict;
-pub mod demand;
 pub mod edit;
 pub mod excerpt;
-pub mod generate;
+pub mod injected;
 mod json;
-pub mod kinds;
 pub mod limits;
 mod names;
 pub mod owner;
@@ -57,22 +54,20 @@ pub mod plan;
 pub mod pps;
 pub mod protect;
 pub mod reason;
-pub mod record;
 pub mod required_affinity;
 pub mod size;
 pub mod spread_constraint;
 pub mod status;
 pub mod validate;
-pub mod whitelist;
-pub mod workload;
 
 pub use annotations::{
     AnnotationRules, INJECTED_ANNOTATION, MOVE_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION,
     forbids_recording, is_never_injected,
 };
 pub use apply::{Applied, ApplyError, apply};
+pub use injected::{Injected, injected};
 pub use json::{object, shorten, shorten_to, to_text};
-pub use names::is_dns_subdomain;
+pub use names::{is_annotation_key, is_dns_subdomain, is_label_key, successor_of};
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
 pub use pps::{PersistentPodState, PodState, Spec, Status, TargetReference};

@@ -1,5 +1,5 @@
-//! The limits on everything that a user or the sidecar writes. The schema, the validation, the plan and the sidecar use
-//! the same numbers. Each is far above what real use needs.
+//! The limits on everything that a user or the sidecar writes. The schema, the validation, the plan and the
+//! sidecar use the same numbers. Each is far above what real use needs.
 
 /// Keys in one topology term.
 pub const MAX_TOPOLOGY_KEYS: usize = 64;
@@ -25,7 +25,8 @@ pub const MAX_UNPACKED_LENGTH: usize = 32 * MAX_BUCKET_LENGTH;
 pub const MAX_RECORDED_LABELS: usize = MAX_TOPOLOGY_KEYS * (1 + MAX_PREFERRED_TERMS);
 /// Characters in the value of a label.
 pub const MAX_LABEL_VALUE_LENGTH: usize = 63;
-/// Characters in the value of an annotation: the API server takes as much, in bytes, for all keys and values of an object.
+/// Characters in the value of an annotation: the API server takes as much, in bytes, for all keys and values
+/// of an object.
 pub const MAX_ANNOTATION_VALUE_LENGTH: usize = 256 * 1024;
 /// Characters in the audit annotation that lists what was injected.
 pub const MAX_AUDIT_LENGTH: usize = 1024;
@@ -33,7 +34,8 @@ pub const MAX_AUDIT_LENGTH: usize = 1024;
 pub const MAX_UID_LENGTH: usize = 128;
 /// Conditions of one PPS.
 pub const MAX_CONDITIONS: usize = 32;
-/// Characters in the type of a condition. This limit and the next two are those of Kubernetes' own conditions.
+/// Characters in the type of a condition. This limit and the next two are those of Kubernetes' own
+/// conditions.
 pub const MAX_CONDITION_TYPE_LENGTH: usize = 316;
 /// Characters in the reason of a condition.
 pub const MAX_REASON_LENGTH: usize = 1024;
@@ -41,12 +43,14 @@ pub const MAX_REASON_LENGTH: usize = 1024;
 pub const MAX_CONDITION_MESSAGE_LENGTH: usize = 32 * 1024;
 /// Errors or warnings that one answer lists. It says how many more there are.
 pub const MAX_MESSAGES: usize = 20;
-/// Items in a list of a Pod's node affinity, together with what is injected: its terms, required or preferred, and the
-/// expressions in a term. A topology is added to each required term, after a comparison with each of its expressions.
+/// Items in a list of a Pod's node affinity, together with what is injected: its terms, required or
+/// preferred, and the expressions in a term. A topology is added to each required term, after a comparison
+/// with each of its expressions.
 pub const MAX_POD_ITEMS: usize = 128;
-/// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the sidecar keeps and compares
-/// with the nodes. The policy injects one expression with one value for each required key into each term. Anybody can write
-/// a Pod that looks like one of the policy's, and what is kept takes more memory than what is sent.
+/// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the sidecar keeps
+/// and compares with the nodes. The policy injects one expression with one value for each required key into
+/// each term. Anybody can write a Pod that looks like one of the policy's, and what is kept takes more memory
+/// than what is sent.
 pub const MAX_KEPT_AFFINITY_ITEMS: usize = 256;
 /// Bytes of all keys and values of that affinity.
 pub const MAX_KEPT_AFFINITY_BYTES: usize = 16 * 1024;

@@ -15,12 +15,12 @@ pub(crate) fn is_kind(text: &str) -> bool {
 
 /// Whether a text can be the key of an annotation. The API server validates it in lower case, unlike the
 /// key of a label.
-pub(crate) fn is_annotation_key(text: &str) -> bool {
+pub fn is_annotation_key(text: &str) -> bool {
     is_label_key(&text.to_ascii_lowercase())
 }
 
 /// Whether a text can be the key of a label: `name`, or `prefix/name`.
-pub(crate) fn is_label_key(text: &str) -> bool {
+pub fn is_label_key(text: &str) -> bool {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     prefix.is_none_or(is_dns_subdomain)
         && name.len() <= 63
@@ -51,6 +51,18 @@ fn consists_of(text: &str, is_ordinary: fn(u8) -> bool, separators: &[u8]) -> bo
     is_end(text.bytes().next())
         && is_end(text.bytes().next_back())
         && text.bytes().all(|byte| is_ordinary(byte) || separators.contains(&byte))
+}
+
+/// The replacement of a deprecated label that Kubernetes no longer sets on new nodes.
+pub fn successor_of(topology_key: &str) -> Option<&'static str> {
+    Some(match topology_key {
+        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
+        "beta.kubernetes.io/arch" => "kubernetes.io/arch",
+        "beta.kubernetes.io/os" => "kubernetes.io/os",
+        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

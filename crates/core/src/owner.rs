@@ -87,10 +87,6 @@ impl PodIdentity {
     /// Reads the identity from a Pod in JSON. Stops as soon as the Pod is known to have no
     /// [stateful owner](Self::stateful_owner), so that other Pods cost little; the rest of the text is then
     /// not validated.
-    ///
-    /// # Errors
-    ///
-    /// When the text is not a JSON object, or a field is of the wrong type.
     pub fn parse(pod: &str) -> Result<Self, serde_json::Error> {
         let paths = ["metadata.name", "metadata.ownerReferences"];
         let [name, owners] = pick_within(pod, "metadata", paths)?;

@@ -41,36 +41,22 @@ use crate::pps::PodState;
 /// The version of the form that is described here. An object that has another one is not read.
 pub const VERSION: i32 = 1;
 
-/// From this many states on, an object gets the compact form. Smaller objects stay as `OpenKruise` has them: at 100 states
-/// the compact form saves the API server less than 2 ms for each Pod that is created.
+/// From this many states on, an object gets the compact form. Smaller objects stay as `OpenKruise` has them:
+/// at 100 states the compact form saves the API server less than 2 ms for each Pod that is created.
 pub const COMPACT_FROM: usize = 200;
 /// Below this many states, an object in the compact form returns to `podStates`.
 pub const COMPACT_UNTIL: usize = 100;
 
-/// Whether an object with so many states should have the compact form. `is_compact` is whether it has it now: between the
-/// two limits it stays as it is.
+/// Whether an object with so many states should have the compact form. `is_compact` is whether it has it now:
+/// between the two limits it stays as it is.
 pub fn should_be_compact(states: usize, is_compact: bool) -> bool {
     states >= if is_compact { COMPACT_UNTIL } else { COMPACT_FROM }
 }
 
-/// The recorded state of one Pod in the status of an object in JSON, in either form. If both have the Pod, `podStates` is
-/// newer: whoever does not know the compact form writes only that.
+/// The recorded state of one Pod in the status of an object in JSON, in either form. If both have the Pod,
+/// `podStates` is newer: whoever does not know the compact form writes only that.
 ///
 /// Of the compact form it needs only the version and the Pod's bucket.
-///
-/// # Errors
-///
-/// If what the status says about the Pod cannot be read.
-///
-/// ```
-/// use pps_core::packed::recorded_state;
-/// use serde_json::json;
-///
-/// let status = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "1 web-0 node-7\n% %\n"}}});
-/// assert_eq!(recorded_state(&status, "web-0")?.unwrap().node_name, "node-7");
-/// assert_eq!(recorded_state(&status, "web-1")?, None);
-/// # Ok::<(), pps_core::packed::Damaged>(())
-/// ```
 pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
     let damaged = |reason: &dyn fmt::Display| Damaged(format!("status.podStates.{pod}: {reason}"));
     if let Some(state) = PodState::read(&status["podStates"][pod]).map_err(|error| damaged(&error))? {
@@ -90,10 +76,6 @@ pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Dam
 }
 
 /// The bucket of this name.
-///
-/// # Errors
-///
-/// If no bucket can have it. The message does not repeat the name, which may be anything.
 pub fn parse_bucket(name: &str) -> Result<Bucket, Damaged> {
     Bucket::parse(name).ok_or_else(|| {
         Damaged("status.packed.buckets is damaged: no bucket can have one of the names".into())
@@ -101,10 +83,6 @@ pub fn parse_bucket(name: &str) -> Result<Bucket, Damaged> {
 }
 
 /// Checks the version that an object in the compact form has.
-///
-/// # Errors
-///
-/// If it is not [`VERSION`].
 pub fn check_version(version: Option<i64>) -> Result<(), Damaged> {
     match version {
         Some(version) if version == i64::from(VERSION) => Ok(()),

@@ -10,10 +10,6 @@ use serde_json::value::RawValue;
 type Fields<'j, const N: usize> = [Option<&'j RawValue>; N];
 
 /// Reads fields by their paths, such as `metadata.name`, in one pass.
-///
-/// # Errors
-///
-/// If the text is no JSON object, a path leads through something else than objects, or a field is repeated.
 pub fn pick<'j, const N: usize>(json: &'j str, paths: [&str; N]) -> Result<Fields<'j, N>, Error> {
     let mut found = [None; N];
     pick_all(json, &paths, &mut found, None)?;
@@ -22,10 +18,6 @@ pub fn pick<'j, const N: usize>(json: &'j str, paths: [&str; N]) -> Result<Field
 }
 
 /// Reads fields as [`pick`] does; one that is `null` is there.
-///
-/// # Errors
-///
-/// As [`pick`].
 pub(crate) fn pick_with_nulls<'j, const N: usize>(
     json: &'j str,
     paths: [&str; N],
@@ -44,10 +36,6 @@ fn drop_nulls(fields: &mut [Option<&RawValue>]) {
 }
 
 /// Reads fields of one field, such as `metadata`, and nothing after it.
-///
-/// # Errors
-///
-/// As [`pick`], if what was read is wrong.
 pub(crate) fn pick_within<'j, const N: usize>(
     json: &'j str,
     field: &str,
@@ -60,10 +48,6 @@ pub(crate) fn pick_within<'j, const N: usize>(
 }
 
 /// Reads a string that was picked; one that is missing is empty.
-///
-/// # Errors
-///
-/// If it is no string.
 pub fn read_picked(field: Option<&RawValue>) -> Result<String, Error> {
     field.map_or_else(|| Ok(String::new()), |field| serde_json::from_str(field.get()))
 }

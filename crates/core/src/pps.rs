@@ -166,7 +166,8 @@ mod tests {
         assert_eq!(object.spec.retention(), RetentionPolicy::WhenScaled);
     }
 
-    /// The sidecar's reader refuses the whole spec: it must not drop states by a policy that it does not know.
+    /// The sidecar's reader refuses the whole spec: it must not drop states by a policy that it does not
+    /// know.
     #[test]
     fn an_injection_reads_a_spec_whose_policies_are_unknown() {
         let of = |retention: &str, key: serde_json::Value| {

@@ -1,7 +1,8 @@
 //! Whether a PPS may be deleted.
 //!
-//! Who deletes a PPS loses the recorded states. The label [`PROTECTION_LABEL`] prevents that, with the values that
-//! OpenKruise gives it: `Always`, and `Cascading`, which protects the object while it holds states of existing Pods.
+//! Who deletes a PPS loses the recorded states. The label [`PROTECTION_LABEL`] prevents that, with the values
+//! that OpenKruise gives it: `Always`, and `Cascading`, which protects the object while it holds states of
+//! existing Pods.
 
 use serde_json::Value;
 
@@ -12,8 +13,9 @@ use crate::pps::{KIND, Metadata, TargetReference};
 /// The label that protects an object.
 pub const PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
 
-/// The users that delete what belongs to something deleted: the garbage collector, and the controller that empties a
-/// namespace. They have the last name where the controller manager has one identity for all its controllers.
+/// The users that delete what belongs to something deleted: the garbage collector, and the controller that
+/// empties a namespace. They have the last name where the controller manager has one identity for all its
+/// controllers.
 pub const CLUSTER_CONTROLLERS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
@@ -71,14 +73,15 @@ pub fn warn_of_label(object: &Value) -> Option<String> {
     })
 }
 
-/// Whether an object is an [alias](crate::alias). It has no states to protect, and the sidecar has to delete one that
-/// points elsewhere.
+/// Whether an object is an [alias](crate::alias). It has no states to protect, and the sidecar has to delete
+/// one that points elsewhere.
 fn is_alias(object: &Value) -> bool {
     aliased(&TargetReference::read(&object["spec"]["targetRef"])).is_some()
 }
 
-/// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state is: the others have
-/// been dropped. Under the other policies states outlive the Pods, so the number of wanted Pods decides.
+/// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state is: the
+/// others have been dropped. Under the other policies states outlive the Pods, so the number of wanted Pods
+/// decides.
 fn has_states_of_existing_pods(object: &Value) -> bool {
     let status = &object["status"];
     let has_items = |value: &Value| value.as_object().is_some_and(|items| !items.is_empty());

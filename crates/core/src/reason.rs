@@ -9,7 +9,8 @@ pub enum Reason {
     AllRecorded,
     /// Fewer states are recorded than the workload wants Pods. States are recorded as Pods become Ready.
     WaitingForPods,
-    /// The workload does not say how many Pods it wants, so no state is dropped before the workload is deleted.
+    /// The workload does not say how many Pods it wants, so no state is dropped before the workload is
+    /// deleted.
     ReplicasUnknown,
     /// The workload that the PPS names does not exist.
     WorkloadNotFound,
@@ -17,7 +18,8 @@ pub enum Reason {
     WorkloadKindNotWatched,
     /// The sidecar lacks the permission to list or watch workloads of this kind.
     WorkloadKindForbidden,
-    /// Workloads of this kind cannot be listed for another reason than a missing permission. The sidecar retries.
+    /// Workloads of this kind cannot be listed for another reason than a missing permission. The sidecar
+    /// retries.
     WorkloadKindUnavailable,
     /// The whitelist names a kind that cannot be watched.
     WorkloadKindUnsupported,
@@ -33,7 +35,8 @@ pub enum Reason {
     ConflictingRecorder,
     /// A PPS cannot be read, so nothing is recorded in it.
     UnreadableObject,
-    /// Another client changes a PPS between each read of it and the write that follows, so nothing is recorded in it.
+    /// Another client changes a PPS between each read of it and the write that follows, so nothing is
+    /// recorded in it.
     WriteConflicts,
     /// A field of the PPS is larger than the limit, so nothing is recorded.
     LimitExceeded,
@@ -53,7 +56,8 @@ pub enum Reason {
     StatesForgotten,
     /// The sidecar dropped states of Pods that the workload no longer wants.
     StatesDropped,
-    /// The sidecar evicted a Pod that waited for a node that no longer exists, so that its controller creates it again.
+    /// The sidecar evicted a Pod that waited for a node that no longer exists, so that its controller creates
+    /// it again.
     PodEvicted,
     /// A Pod waits for a node that no longer exists, and the sidecar does not evict it.
     PodNotEvicted,

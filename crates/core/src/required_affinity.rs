@@ -9,8 +9,8 @@ use crate::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_KEPT_AFFINITY_ITEMS};
 /// The part of a Pod's required node affinity that lists values of node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredAffinity {
-    /// The requirements `key In values` of each node selector term. A node must match all requirements of at least one
-    /// term.
+    /// The requirements `key In values` of each node selector term. A node must match all requirements of at
+    /// least one term.
     terms: Vec<Vec<(String, Vec<String>)>>,
 }
 

@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use crate::json::list;
+use crate::names::successor_of;
 use crate::plan::{HOSTNAME, Requirement};
-use crate::record::successor_of;
 
-/// A `DoNotSchedule` constraint of a Pod whose `minDomains` cannot be reached on the nodes that a required label allows.
+/// A `DoNotSchedule` constraint of a Pod whose `minDomains` cannot be reached on the nodes that a required
+/// label allows.
 ///
-/// The scheduler then takes 0 for the fewest matching Pods in a domain, in place of what the other domains have. So the
-/// Pod stays Pending only while [`max_skew`](Self::max_skew) matching Pods run in its domain.
+/// The scheduler then takes 0 for the fewest matching Pods in a domain, in place of what the other domains
+/// have. So the Pod stays Pending only while [`max_skew`](Self::max_skew) matching Pods run in its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnreachableSpread<'a> {
     /// Index in the Pod's `spec.topologySpreadConstraints`.
@@ -62,8 +63,8 @@ pub fn unreachable_spreads<'a>(spec: &'a Value, required: &'a [Requirement]) -> 
     unreachable
 }
 
-/// Whether all nodes with one value of the label `given` have at most one value of the label `key`: it is the same
-/// label, perhaps in its deprecated spelling, or the host name, or the zone, which lies in one region.
+/// Whether all nodes with one value of the label `given` have at most one value of the label `key`: it is the
+/// same label, perhaps in its deprecated spelling, or the host name, or the zone, which lies in one region.
 fn fixes(given: &str, key: &str) -> bool {
     let [given, key] = [given, key].map(|key| successor_of(key).unwrap_or(key));
     given == key

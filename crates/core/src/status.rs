@@ -2,22 +2,13 @@
 //!
 //! A patch holds only what changes, so its size depends on the change and not on the object.
 
-mod recording;
-
 use serde_json::{Map, Value, json};
 
-pub use self::recording::Recording;
 use crate::packed;
-use crate::pps::{Condition, PodState};
+use crate::pps::PodState;
 
-/// The type of the condition that the sidecar sets.
-pub const RECORDING: &str = "Recording";
-
-/// Characters of a condition's message that are written. A node can lack thousands of keys with long names, and the API
-/// server refuses a status with a message beyond [its limit](crate::limits::MAX_CONDITION_MESSAGE_LENGTH).
-const MAX_MESSAGE: usize = 1024;
-
-/// The merge patch (RFC 7396) for one entry of `podStates`: none if both are equal, `null` if the entry is removed.
+/// The merge patch (RFC 7396) for one entry of `podStates`: none if both are equal, `null` if the entry is
+/// removed.
 pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Option<Value> {
     if before == after {
         return None;
@@ -53,41 +44,15 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
     Some(patch.into())
 }
 
-/// The conditions with this one added or replaced, or none if it is already among them. Conditions of other types are
-/// unchanged. `now` is in the format of RFC 3339 and becomes the transition time only if the condition's status changes.
-pub fn with_recording(
-    conditions: &[Condition],
-    recording: &Recording,
-    generation: Option<i64>,
-    now: &str,
-) -> Option<Vec<Condition>> {
-    let status = if recording.ok { "True" } else { "False" };
-    let before = conditions.iter().find(|condition| condition.type_ == RECORDING);
-    let since =
-        before.filter(|before| before.status == status).map(|before| before.last_transition_time.as_str());
-    let condition = Condition {
-        type_: RECORDING.into(),
-        status: status.into(),
-        reason: recording.reason.as_str().into(),
-        message: recording.message.chars().take(MAX_MESSAGE).collect(),
-        last_transition_time: since.unwrap_or(now).into(),
-        observed_generation: generation,
-    };
-    if before == Some(&condition) {
-        return None;
-    }
-    let others = conditions.iter().filter(|condition| condition.type_ != RECORDING).cloned();
-    Some(others.chain([condition]).collect())
-}
-
-/// The body of a status patch for the object with this UID and resource version. If either has changed, the API server
-/// answers with a conflict.
+/// The body of a status patch for the object with this UID and resource version. If either has changed, the
+/// API server answers with a conflict.
 pub fn guarded_patch(uid: &str, resource_version: &str, status: &Map<String, Value>) -> Value {
     json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status})
 }
 
-/// The same patch as a JSON patch (RFC 6902), for an object in the compact form. It applies only where the API server has that
-/// form: under a definition without it, a merge patch would make the API server store the object without its other states.
+/// The same patch as a JSON patch (RFC 6902), for an object in the compact form. It applies only where the
+/// API server has that form: under a definition without it, a merge patch would make the API server store the
+/// object without its other states.
 pub fn compact_patch(patch: &Value) -> Value {
     let mut operations =
         vec![json!({"op": "test", "path": "/status/packed/version", "value": packed::VERSION})];
@@ -126,7 +91,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Reason;
 
     fn state() -> impl Strategy<Value = PodState> {
         let map = || btree_map("[a-c]", "[x-y]", 0..3);
@@ -187,27 +151,5 @@ mod tests {
         let before = pruned.clone();
         assert!(json_patch::patch(&mut pruned, &operations).is_err());
         assert_eq!(pruned, before);
-    }
-
-    #[test]
-    fn sets_the_transition_time_only_when_the_status_changes() {
-        let other_type = Condition { type_: "Theirs".into(), ..Condition::default() };
-        let good = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
-        let first = with_recording(std::slice::from_ref(&other_type), &good, Some(1), "t1").unwrap();
-        assert_eq!((&first[0], first[1].last_transition_time.as_str()), (&other_type, "t1"));
-        assert_eq!(with_recording(&first, &good, Some(1), "t2"), None);
-
-        let other_words = Recording { message: "still fine".into(), ..good };
-        assert_eq!(
-            with_recording(&first, &other_words, Some(1), "t2").unwrap()[1].last_transition_time,
-            "t1"
-        );
-
-        let long = Recording { message: "é".repeat(100_000), ..other_words };
-        assert_eq!(with_recording(&[], &long, None, "t").unwrap()[0].message.chars().count(), MAX_MESSAGE);
-
-        let bad = Recording { ok: false, reason: Reason::WorkloadNotFound, message: "gone".into() };
-        let turned = with_recording(&first, &bad, Some(1), "t3").unwrap();
-        assert_eq!((turned.len(), turned[1].last_transition_time.as_str()), (2, "t3"));
     }
 }

@@ -11,10 +11,10 @@ use crate::alias::aliased;
 use crate::annotations::AnnotationRules;
 use crate::json::{shorten, to_text};
 use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS, describe_excess, shorten_list};
+use crate::names::successor_of;
 use crate::names::{is_annotation_key, is_api_version, is_dns_subdomain, is_kind, is_label_key};
 use crate::owner::has_stable_names;
 use crate::pps::TargetReference;
-use crate::record::successor_of;
 
 type SyntaxRule = fn(&str) -> bool;
 

@@ -14,9 +14,7 @@
 //! policy's host calls with [`Case::host`], collects the results in an [`Outcome`], and calls [`Case::check`].
 
 mod host;
-pub mod hostile;
 pub mod scope;
-mod session;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +25,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 pub use host::{FakeHost, HostQuirks};
-pub use session::{ERROR_PREFIX, Exchange, read_request};
 
 /// One case.
 #[derive(Clone, Debug)]
@@ -214,7 +211,7 @@ impl Case {
     }
 
     /// The full payload of each expected host call.
-    fn expected_calls(&self) -> Vec<(String, Value)> {
+    pub fn expected_calls(&self) -> Vec<(String, Value)> {
         let calls = self.expected.host_calls.iter().flatten();
         calls
             .map(|(operation, differing)| {

@@ -62,8 +62,7 @@ impl Sent {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Always => "**sent**",
-            Self::WithoutMatchConditions => "sent before 1.28",
-            Self::Never => "not sent",
+            Self::WithoutMatchConditions | Self::Never => "not sent",
         }
     }
 }

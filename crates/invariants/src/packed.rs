@@ -1,20 +1,9 @@
-//! Recorded states in the compact form.
-//!
-//! If the first byte is [`FORMS`], states are generated from the bytes after it, and stored in each form. Else the first
-//! byte selects a Pod, and the bytes after it are the text of its bucket.
-
-mod forms;
+//! The text of a bucket of the compact form, read by the product and by an independent reader.
 
 use std::collections::BTreeMap;
 
-use persistent_pod_state_policy::{Host, admit};
 use pps_core::packed::{Bucket, Row, find, read_bucket, write_bucket};
 use serde_json::{Map, Value, json};
-
-use crate::injected::Recorded;
-
-/// If the first byte is this one, states are generated from the bytes after it.
-pub const FORMS: u8 = 0;
 
 /// Names of Pods: with dots, without ordinals, and with ordinals at the limits of buckets.
 const PODS: [&str; 16] = [
@@ -36,20 +25,12 @@ const PODS: [&str; 16] = [
     "",
 ];
 
-/// Checks a text, or states that are generated from the bytes.
+/// The first byte selects a Pod, and the bytes after it are the text of its bucket. It is read as this module reads it, or
+/// refused: by the sidecar, which reads all of it, and by the policy, which reads the line of one Pod.
 pub fn check(data: &[u8]) {
-    match data.split_first() {
-        Some((&FORMS, seed)) => forms::check(seed),
-        Some((choice, text)) => {
-            check_text(PODS[usize::from(*choice) % PODS.len()], &String::from_utf8_lossy(text));
-        }
-        None => {}
-    }
-}
-
-/// A text is read as this module reads it, or refused: by the sidecar, which reads all of it, and by the policy, which
-/// reads the line of one Pod.
-fn check_text(pod: &str, text: &str) {
+    let Some((choice, text)) = data.split_first() else { return };
+    let pod = PODS[usize::from(*choice) % PODS.len()];
+    let text = &*String::from_utf8_lossy(text);
     let bucket = Bucket::of(pod);
     assert_eq!(bucket.to_string(), bucket_of(pod), "{pod:?}");
     assert_eq!(Bucket::parse(&bucket_of(pod)), Some(bucket));
@@ -67,77 +48,10 @@ fn check_text(pod: &str, text: &str) {
         let again = write_bucket(&rows);
         assert_eq!(read_bucket(bucket, &again), Ok(states), "{again:?}");
     }
-    let status = json!({"packed": {"version": 1, "buckets": {bucket_of(pod): text}}});
-    assert_answers(pod, &status, one);
-}
-
-/// Asks the policy for a Pod, with a host that applies masks and one that does not. It injects this state; if there is none, the
-/// object cannot be read.
-fn assert_answers(pod: &str, status: &Value, state: Option<&Value>) {
-    // The policy looks up no Pod without a name.
-    if pod.is_empty() {
-        return;
-    }
-    for ignores_masks in [false, true] {
-        let quirks = pps_corpus::HostQuirks { ignores_masks, ..Default::default() };
-        let host = MaskingHost(pps_corpus::FakeHost::new(vec![object(status)], quirks));
-        let before = asking(pod);
-        let payload = json!({"request": {
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "operation": "CREATE",
-            "namespace": "shop",
-            "object": before,
-        }});
-        let response = admit(payload.to_string().as_bytes(), &host);
-        let story = format!("{pod:?}, masks ignored: {ignores_masks}, {status}\n{response:?}");
-        let after = &response.mutated().unwrap_or_else(|| before.clone());
-        match state {
-            Some(state) => {
-                assert!(response.accepted, "{story}");
-                Recorded::read("web", &object(status)["spec"], state).judge(&before, after);
-            }
-            None => assert!(response.code == Some(503) && response.mutated_object.is_none(), "{story}"),
-        }
-    }
-}
-
-struct MaskingHost(pps_corpus::FakeHost);
-
-impl Host for MaskingHost {
-    fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
-        if namespace == "tracing" { Ok(String::new()) } else { self.0.call(operation, payload) }
-    }
-}
-
-fn object(status: &Value) -> Value {
-    json!({
-        "apiVersion": "apps.kruise.io/v1alpha1",
-        "kind": "PersistentPodState",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {
-            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
-            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone", "host", "a"]},
-            "preferredPersistentTopology": [{"weight": 9, "preference": {"nodeTopologyKeys": ["rack"]}}],
-            "persistentPodAnnotations": [{"key": "ip"}, {"key": "a"}],
-        },
-        "status": status,
-    })
-}
-
-fn asking(pod: &str) -> Value {
-    json!({
-        "metadata": {
-            "name": pod,
-            "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true},
-            ],
-        },
-        "spec": {"containers": [{"name": "web", "image": "web:1"}]},
-    })
 }
 
 /// The name of the bucket of a Pod.
-pub(crate) fn bucket_of(pod: &str) -> String {
+fn bucket_of(pod: &str) -> String {
     let digits = pod.rsplit_once('-').map_or("", |(_, digits)| digits);
     // Without a sign and leading zeros.
     if let Some(number) = digits.parse::<u32>().ok().filter(|number| number.to_string() == digits) {

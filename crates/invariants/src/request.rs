@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::injected::{Recorded, list};
-use crate::packed::bucket_of;
 use crate::settings::Expected;
 
 /// If the first byte is this one, the payload is generated from the bytes after it.
@@ -31,14 +30,7 @@ pub fn check(data: &[u8]) {
     };
     // If the policy does not ask this host, it does not ask the others either.
     if check_with(&payload, Answers::Rich) {
-        for answers in [
-            Answers::Compact,
-            Answers::Damaged,
-            Answers::Aliased,
-            Answers::NotFound,
-            Answers::NoSuchKind,
-            Answers::Broken,
-        ] {
+        for answers in [Answers::Aliased, Answers::NotFound, Answers::NoSuchKind, Answers::Broken] {
             check_with(&payload, answers);
         }
     }
@@ -49,10 +41,6 @@ pub fn check(data: &[u8]) {
 enum Answers {
     /// Every name belongs to an object that has a state for every Pod.
     Rich,
-    /// The same, in the compact form.
-    Compact,
-    /// The same, but the bucket ends too early.
-    Damaged,
     /// The object that governs the workload has another name; an alias leads to it.
     Aliased,
     /// There is no object.
@@ -61,33 +49,6 @@ enum Answers {
     NoSuchKind,
     /// Every call fails.
     Broken,
-}
-
-impl Answers {
-    /// Whether every name belongs to an object.
-    fn has_every_name(self) -> bool {
-        matches!(self, Self::Rich | Self::Compact | Self::Damaged)
-    }
-
-    fn cut(self, text: &str) -> &str {
-        if self == Self::Damaged { &text[..text.len() - 2] } else { text }
-    }
-}
-
-/// A bucket with [`state`] for each of these Pods. Every byte of their names is escaped.
-fn bucket_text(pods: &[&str]) -> String {
-    let mut text = format!(
-        "{} * node-1 label:zone=* label:host=* label:disk=* label:unnamed=* annotation:ip=* annotation:mac=* \
-         annotation:empty=* annotation:ovn.kubernetes.io/allocated=*\n",
-        pods.len()
-    );
-    for pod in pods {
-        let escape = |byte: u8| format!("%{byte:02X}");
-        let name: String = pod.bytes().map(escape).collect();
-        let name = if name.is_empty() { "%" } else { &name };
-        text += &[name, " % a 1 b x 10.0.0.7 %C3%A9\"\\ % true\n"].concat();
-    }
-    text
 }
 
 struct FixedHost {
@@ -106,7 +67,7 @@ impl Host for FixedHost {
         assert!(self.calls.get() < 3, "too many calls");
         self.calls.set(self.calls.get() + 1);
         let name = request["name"].as_str().unwrap_or_default();
-        let exists = self.answers.has_every_name() || (self.answers == Answers::Aliased && name == CHOSEN);
+        let exists = self.answers == Answers::Rich || (self.answers == Answers::Aliased && name == CHOSEN);
         match self.answers {
             Answers::Broken => Err("Callback evaluation failure: timed out".into()),
             Answers::NoSuchKind => {
@@ -118,24 +79,12 @@ impl Host for FixedHost {
                 Ok(json!({"metadata": {"name": ALIAS}, "spec": {"targetRef": target}}).to_string())
             }
             _ if exists => {
-                let masks = list(&request["field_masks"]).iter().filter_map(Value::as_str);
-                let masked = |prefix: &str| masks.clone().find_map(|mask| mask.strip_prefix(prefix));
-                let pod = masked("status.podStates.");
-                let pods = pod.map_or(vec!["web-0", "web.0"], |pod| vec![pod]);
-                let bucket = masked("status.packed.buckets.").unwrap_or("ordinals-0");
-                let pods = pods.into_iter();
-                let status = match self.answers {
-                    Answers::Compact | Answers::Damaged => {
-                        let in_bucket: Vec<&str> = pods.filter(|pod| bucket_of(pod) == bucket).collect();
-                        let text = bucket_text(&in_bucket);
-                        let text = self.answers.cut(&text);
-                        json!({"packed": {"version": 1, "buckets": {bucket: text}}})
-                    }
-                    _ => {
-                        json!({"podStates": pods.map(|pod| (pod.to_owned(), state())).collect::<Map<_, _>>()})
-                    }
-                };
-                let target = if self.answers.has_every_name() { name } else { "web" };
+                let mut masks = list(&request["field_masks"]).iter().filter_map(Value::as_str);
+                let pod = masks.find_map(|mask| mask.strip_prefix("status.podStates."));
+                let pods = pod.map_or(vec!["web-0", "web.0"], |pod| vec![pod]).into_iter();
+                let status =
+                    json!({"podStates": pods.map(|pod| (pod.to_owned(), state())).collect::<Map<_, _>>()});
+                let target = if self.answers == Answers::Rich { name } else { "web" };
                 Ok(object(name, target, &status).to_string())
             }
             _ => Err(format!(
@@ -229,7 +178,7 @@ fn governing(pod: &Value, answers: Answers) -> Option<&str> {
     let has_state = !is_dotted(pod) || pod["metadata"]["name"] == "web.0";
     let is_stateful = group == "apps" && owner["kind"] == "StatefulSet" && has_state;
     match answers {
-        Answers::Rich | Answers::Compact if is_stateful => Some(name),
+        Answers::Rich if is_stateful => Some(name),
         Answers::Aliased if is_stateful && name == "web" => Some(CHOSEN),
         _ => None,
     }

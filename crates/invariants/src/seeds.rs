@@ -4,10 +4,8 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::answer::{ERROR, SEPARATOR};
-use crate::packed::FORMS;
 use crate::request::STRUCTURED;
 
-const ORDINALS: &str = r#"{"ordinals": {"start": 2, "replicas": 3, "reserved": [[0, 2], [4, 6], [5, 5]]}}"#;
 const ANNOTATED: &str = r#"{
     "metadata": {"annotations": {
         "kruise.io/required-persistent-topology": " zone , rack,,zone",
@@ -38,16 +36,10 @@ const BUCKETS: [(&str, &str); 5] = [
 
 /// The target, name and bytes of each seed.
 pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
-    let mut seeds = vec![
-        ("pps", "ordinals".to_owned(), ORDINALS.into()),
-        ("pps", "workload-annotations".to_owned(), ANNOTATED.into()),
-    ];
+    let mut seeds = vec![("pps", "workload-annotations".to_owned(), ANNOTATED.into())];
     seeds.extend(crate::observed::seeds());
     for seed in 0..8 {
-        seeds.push(("request", format!("structured-{seed}"), structured(STRUCTURED, seed)));
-    }
-    for seed in 0..64 {
-        seeds.push(("packed", format!("forms-{seed}"), structured(FORMS, seed)));
+        seeds.push(("request", format!("structured-{seed}"), structured(seed)));
     }
     for (name, text) in BUCKETS {
         seeds.push(("packed", name.to_owned(), [b"\x10", text.as_bytes()].concat()));
@@ -70,14 +62,14 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     Ok(seeds)
 }
 
-/// A first byte, and pseudo-random bytes from which a target generates what it checks. The same number gives the same bytes.
-fn structured(first: u8, seed: u32) -> Vec<u8> {
+/// Pseudo-random bytes from which a request is generated. The same number gives the same bytes.
+fn structured(seed: u32) -> Vec<u8> {
     let mut state = seed;
     let bytes = (0..600).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         state.to_be_bytes()[0]
     });
-    [first].into_iter().chain(bytes).collect()
+    [STRUCTURED].into_iter().chain(bytes).collect()
 }
 
 fn answer(case: &pps_corpus::Case, operation: &str, call: &Value) -> Vec<u8> {

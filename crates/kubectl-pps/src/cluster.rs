@@ -1,7 +1,6 @@
 //! The API server: connects, reads and writes.
 
 mod connection;
-mod namespace;
 pub mod read;
 #[cfg(test)]
 pub(crate) mod stub;

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::decide::hand::Hand;
-
 /// How a command ends that gave its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -41,57 +39,42 @@ impl Outcome {
 pub enum Failure {
     /// The command line cannot be carried out.
     Usage(String),
-    /// What was asked for does not exist, was refused, or is not safe. Nothing was changed, unless the text says so.
+    /// The request names what does not exist, was refused, or is not safe. Nothing was changed, unless the
+    /// text says so.
     Refused(String),
     /// The API server could not be reached or read, or a right is missing.
     Unreadable(String),
+    /// The cluster has no definition of PersistentPodState.
+    NoDefinition,
 }
 
-/// Why nothing can be said about a cluster without the definition.
-const NO_DEFINITION: &str = "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the \
-                             product is not installed, or its CRD was deleted";
-
 impl Failure {
-    /// The cluster has no definition of PersistentPodState.
-    pub fn no_definition() -> Self {
-        Self::Unreadable(NO_DEFINITION.to_owned())
-    }
-
-    /// The same with the command that says what is wrong with the installation, if that may be the cause.
-    #[must_use]
-    pub fn or_check(self, hand: &Hand) -> Self {
-        match self {
-            Self::Unreadable(text) if text == NO_DEFINITION => {
-                Self::Unreadable(format!("{text}: {}", hand.check()))
-            }
-            failure => failure,
-        }
-    }
-
     /// The same with more lines.
     #[must_use]
     pub fn with(self, lines: &str) -> Self {
-        let more = |text: String| format!("{text}\n{lines}");
+        let text = format!("{self}\n{lines}");
         match self {
-            Self::Usage(text) => Self::Usage(more(text)),
-            Self::Refused(text) => Self::Refused(more(text)),
-            Self::Unreadable(text) => Self::Unreadable(more(text)),
+            Self::Usage(_) => Self::Usage(text),
+            Self::Refused(_) => Self::Refused(text),
+            Self::Unreadable(_) | Self::NoDefinition => Self::Unreadable(text),
         }
     }
 
     /// 1 if something was refused, else 2.
     pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Refused(_) => 1,
-            Self::Usage(_) | Self::Unreadable(_) => 2,
-        }
+        if matches!(self, Self::Refused(_)) { 1 } else { 2 }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(text) | Self::Refused(text) | Self::Unreadable(text)) = self;
-        f.write_str(text)
+        f.write_str(match self {
+            Self::Usage(text) | Self::Refused(text) | Self::Unreadable(text) => text,
+            Self::NoDefinition => {
+                "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the product is \
+                 not installed, or its CRD was deleted"
+            }
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 //! | [`snapshot`] | what was read, and what could not be |
 //! | [`decide`] | pure functions: what the answer is, and what to write |
 //! | [`run`] | one file for each command: reads, lets `decide` decide, asks, writes |
-//! | [`print`] | tables, colours and text that a terminal can show |
+//! | [`render`] | tables, colours and text that a terminal can show |
 //!
 //! Only `cluster/write.rs` changes anything. All decisions are those of [`pps_core`], the simulation and the check.
 
@@ -15,7 +15,7 @@ pub mod args;
 pub mod cluster;
 pub mod decide;
 mod failure;
-pub mod print;
+pub mod render;
 pub mod run;
 pub mod snapshot;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use kubectl_pps::args::Cli;
-use kubectl_pps::print::Terminal;
+use kubectl_pps::render::Terminal;
 use kubectl_pps::{Failure, run};
 
 fn main() -> ExitCode {

@@ -1,28 +1,23 @@
-//! Runs the commands: one file for each. Each reads, lets [`decide`](crate::decide) decide, shows, asks and writes.
+//! Runs the commands: one file for each. Each reads, lets [`decide`](crate::decide) decide, shows, asks and
+//! writes.
 
-mod attempt;
 mod check;
-mod completion;
 mod explain;
 mod export;
-pub mod file;
+mod file;
 mod forget;
 mod import;
 mod move_pod;
 mod nodes;
-mod pin;
-mod replace_file;
 mod rights;
 mod simulate;
 mod states;
 mod status;
-mod subject;
-mod unpin;
-mod version;
-mod workload;
 
-use crate::args::{Cli, Command};
-use crate::print::Terminal;
+use serde_json::json;
+
+use crate::args::{Cli, Command, Version, candidates, script};
+use crate::render::{Terminal, for_programs};
 use crate::{Failure, Outcome};
 
 /// Runs a command.
@@ -31,26 +26,33 @@ use crate::{Failure, Outcome};
 ///
 /// If it gives no answer, or does not do what it was to do.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
-    let hand = status::hand(&cli.connection, "");
-    Box::pin(command(cli, terminal)).await.map_err(|failure| failure.or_check(&hand))
+    Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
+        Failure::NoDefinition => failure.with(&status::hand(&cli.connection, "").check()),
+        failure => failure,
+    })
 }
 
 async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     let connection = &cli.connection;
     match &cli.command {
-        Command::Try(args) => attempt::run(args, connection, terminal),
-        Command::Check(args) => check::run(args, connection, terminal).await,
+        Command::Check(args) => Box::pin(check::run(args, connection, terminal)).await,
         Command::Explain(args) => Box::pin(explain::run(args, connection, terminal)).await,
-        Command::Complete(args) => completion::complete(args, terminal),
-        Command::Completion(args) => completion::run(args, terminal),
+        Command::Complete(args) => terminal.print(&candidates(&args.words)).map(|()| Outcome::Well),
+        Command::Completion(args) => terminal.print(&script(&args.shell)).map(|()| Outcome::Well),
         Command::Export(args) => export::run(args, connection, terminal).await,
         Command::Forget(args) => forget::run(args, connection, terminal).await,
         Command::Import(args) => import::run(args, connection, terminal).await,
         Command::Move(args) => move_pod::run(args, connection, terminal).await,
-        Command::Pin(args) => pin::run(args, connection, terminal).await,
         Command::Simulate(args) => simulate::run(args, connection, terminal).await,
         Command::Status(args) => Box::pin(status::run(args, connection, terminal)).await,
-        Command::Unpin(args) => unpin::run(args, connection, terminal).await,
-        Command::Version(args) => version::run(*args, terminal),
+        Command::Version(args) => terminal.print(&version(*args)).map(|()| Outcome::Well),
     }
+}
+
+fn version(args: Version) -> String {
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    let answer = json!({"clientVersion": {"gitVersion": version, "platform": platform}});
+    let text = for_programs(args.output.output, "Version", &answer);
+    text.unwrap_or_else(|| format!("Client Version: {version}\n"))
 }

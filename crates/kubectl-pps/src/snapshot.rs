@@ -1,33 +1,98 @@
 //! What was read from the cluster, without what no command needs, and what could not be read.
 
 mod index;
-mod node;
-mod pod;
-mod pps;
-mod unseen;
-mod workload;
+mod objects;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
 use serde_json::Value;
 
-#[cfg(test)]
-pub(crate) use self::index::BUILT;
 pub use self::index::{FoundBy, Index, WorkloadKey};
-pub use self::node::Node;
-pub use self::pod::Pod;
-pub use self::pps::Pps;
-pub use self::unseen::Unseen;
-pub use self::workload::Workload;
+pub(crate) use self::objects::name_order;
+pub use self::objects::{Node, Pod, Pps, Workload};
+use crate::Failure;
 
-/// The resource of PersistentPodStates.
-pub const PPS: &str = "persistentpodstates.apps.kruise.io";
-/// The resource of Kubernetes' StatefulSets.
-pub const WORKLOADS: &str = "statefulsets.apps";
-/// The resource of OpenKruise's StatefulSets.
-pub const KRUISE_WORKLOADS: &str = "statefulsets.apps.kruise.io";
+/// A kind of object that commands list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names are Kubernetes'")]
+pub enum Resource {
+    PersistentPodStates,
+    Pods,
+    Nodes,
+    StatefulSets,
+    /// OpenKruise's, of which a cluster may have none.
+    KruiseStatefulSets,
+    PersistentVolumeClaims,
+    PersistentVolumes,
+    PodDisruptionBudgets,
+}
+
+impl Resource {
+    /// The API group and the plural.
+    pub fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::PersistentPodStates => (GROUP, "persistentpodstates"),
+            Self::Pods => ("", "pods"),
+            Self::Nodes => ("", "nodes"),
+            Self::StatefulSets => ("apps", "statefulsets"),
+            Self::KruiseStatefulSets => (GROUP, "statefulsets"),
+            Self::PersistentVolumeClaims => ("", "persistentvolumeclaims"),
+            Self::PersistentVolumes => ("", "persistentvolumes"),
+            Self::PodDisruptionBudgets => ("policy", "poddisruptionbudgets"),
+        }
+    }
+
+    /// The StatefulSets of an API group.
+    pub fn stateful_sets_of(group: &str) -> Self {
+        if group == GROUP { Self::KruiseStatefulSets } else { Self::StatefulSets }
+    }
+
+    /// Whether its objects have no namespace.
+    pub fn is_cluster_wide(self) -> bool {
+        matches!(self, Self::Nodes | Self::PersistentVolumes)
+    }
+}
+
+/// A list that could not be read, or not completely.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unread {
+    /// What was to be listed.
+    pub resource: Resource,
+    /// In which namespace; none for all.
+    pub namespace: Option<String>,
+    /// Why it could not be read; none if the user lacks the right to list it.
+    pub why: Option<String>,
+}
+
+impl Unread {
+    /// Whether the user lacks the right.
+    pub fn is_forbidden(&self) -> bool {
+        self.why.is_none()
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (group, plural) = self.resource.name();
+        let dot = if group.is_empty() { "" } else { "." };
+        let within = self.namespace.as_ref().map(|one| format!(" in namespace {one}")).unwrap_or_default();
+        match &self.why {
+            None => write!(f, "you have no permission to list {plural}{dot}{group}{within}"),
+            Some(why) => write!(f, "cannot read {plural}{dot}{group}{within}: {why}"),
+        }
+    }
+}
+
+impl From<&Unread> for Failure {
+    fn from(unread: &Unread) -> Self {
+        Self::Unreadable(unread.to_string())
+    }
+}
 
 /// Which namespaces were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +106,14 @@ pub enum Scope {
 impl Scope {
     /// Whether a namespace belongs to it.
     pub fn contains(&self, namespace: &str) -> bool {
+        self.namespace().is_none_or(|own| own == namespace)
+    }
+
+    /// The namespace, if it is one.
+    pub fn namespace(&self) -> Option<&str> {
         match self {
-            Self::All => true,
-            Self::Namespace(own) => own == namespace,
+            Self::All => None,
+            Self::Namespace(own) => Some(own),
         }
     }
 }
@@ -51,7 +121,7 @@ impl Scope {
 /// A cluster at one moment, as far as it was read.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Which namespaces were asked for. Pods may be of others, too: they take room.
+    /// Which namespaces were asked for. Pods may be of others too: they take room.
     pub scope: Scope,
     /// By namespace and name; ordinals in the order of numbers.
     pub pods: Vec<Pod>,
@@ -61,20 +131,20 @@ pub struct Snapshot {
     pub workloads: Vec<Workload>,
     /// PersistentPodStates, aliases among them.
     pub pps: Vec<Pps>,
-    /// The claims of volumes.
+    /// `PersistentVolumeClaims`.
     pub claims: Vec<Value>,
-    /// The volumes themselves.
+    /// `PersistentVolumes`.
     pub volumes: Vec<Value>,
-    /// The `PodDisruptionBudgets`.
+    /// `PodDisruptionBudgets`.
     pub budgets: Vec<Value>,
-    /// What could not be read.
-    pub unseen: Vec<Unseen>,
+    /// The lists that could not be read.
+    pub unread: Vec<Unread>,
     /// When it was read, in seconds since 1970; none if that is not known.
     pub read_at: Option<i64>,
 }
 
-/// What lasts for less time than this, in seconds, may be about to end: the scheduler and the sidecar need a moment.
-const MOMENT: i64 = 30;
+/// What lasts for less time than this may be about to end: the scheduler and the sidecar need a moment.
+const MOMENT_SECONDS: i64 = 30;
 
 impl Snapshot {
     /// One without any object.
@@ -88,7 +158,7 @@ impl Snapshot {
             claims: Vec::new(),
             volumes: Vec::new(),
             budgets: Vec::new(),
-            unseen: Vec::new(),
+            unread: Vec::new(),
             read_at: None,
         }
     }
@@ -126,8 +196,7 @@ impl Snapshot {
 
     /// Whether a node has all these labels; none if nodes may not be read.
     pub fn has_node(&self, labels: &[Requirement]) -> Option<bool> {
-        let has_all = |node: &Node| labels.iter().all(|one| node.label(&one.key) == Some(one.value.as_str()));
-        Some(self.nodes.as_ref()?.values().any(has_all))
+        Some(self.nodes.as_ref()?.values().any(|node| node.has(labels)))
     }
 
     /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be read.
@@ -135,9 +204,10 @@ impl Snapshot {
         pod.node().is_some_and(|node| self.lacks_node(node))
     }
 
-    /// Whether something that began at this time has lasted for more than a moment. Not known, and so false, without a time.
+    /// Whether something that began at this time has lasted for more than a moment. Not known, and so false, without a
+    /// time.
     pub fn is_lasting(&self, since: Option<i64>) -> bool {
-        self.read_at.zip(since).is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT)
+        self.read_at.zip(since).is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT_SECONDS)
     }
 
     /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API group.
@@ -148,26 +218,56 @@ impl Snapshot {
         targets.chain(owners).any(|one| one.group() == group)
     }
 
-    /// Why not all objects of this resource, such as `pods` or `statefulsets.apps`, could be read within the scope; none if
-    /// they were, or were not asked for.
-    pub fn unread(&self, resource: &str) -> Option<&Unseen> {
-        let list = match &self.scope {
-            Scope::Namespace(namespace) if resource != "nodes" => {
-                format!("{resource} in namespace {namespace}")
-            }
-            _ => resource.to_owned(),
-        };
-        self.unseen.iter().find(|unseen| unseen.list() == list)
+    /// Why not all objects of a kind could be read within the scope; none if they were, or were not asked for.
+    pub fn unread(&self, resource: Resource) -> Option<&Unread> {
+        let namespace = self.scope.namespace().filter(|_| !resource.is_cluster_wide());
+        self.unread.iter().find(|one| one.resource == resource && one.namespace.as_deref() == namespace)
+    }
+
+    /// Fails if not all objects of a kind could be read within the scope.
+    ///
+    /// # Errors
+    ///
+    /// Which list could not be read.
+    pub fn require(&self, resource: Resource) -> Result<(), &Unread> {
+        self.unread(resource).map_or(Ok(()), Err)
+    }
+
+    /// The same of all workloads. OpenKruise's do not matter where nothing names one.
+    ///
+    /// # Errors
+    ///
+    /// Which list could not be read.
+    pub fn require_workloads(&self) -> Result<(), &Unread> {
+        self.require(Resource::StatefulSets)?;
+        if self.names_workload_of(GROUP) { self.require(Resource::KruiseStatefulSets) } else { Ok(()) }
     }
 
     /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.
-    pub fn relevant_unseen(&self) -> impl Iterator<Item = &Unseen> {
+    pub fn relevant_unread(&self) -> impl Iterator<Item = &Unread> {
         let is_named = self.names_workload_of(GROUP);
-        self.unseen.iter().filter(move |unseen| is_named || unseen.resource() != KRUISE_WORKLOADS)
+        self.unread.iter().filter(move |one| is_named || one.resource != Resource::KruiseStatefulSets)
     }
 
     /// The PersistentPodState of a name.
     pub fn pps(&self, namespace: &str, name: &str) -> Option<&Pps> {
         self.pps.iter().find(|pps| pps.namespace() == namespace && pps.name() == name)
     }
+}
+
+/// For tests: the right to `list pods in namespace shop` is missing.
+#[cfg(test)]
+pub(crate) fn forbidden(what: &str) -> Unread {
+    let namespace = what.split_once(" in namespace ").map(|(_, namespace)| namespace);
+    let all = [
+        Resource::PersistentPodStates,
+        Resource::Pods,
+        Resource::Nodes,
+        Resource::StatefulSets,
+        Resource::KruiseStatefulSets,
+        Resource::PersistentVolumes,
+    ];
+    let unread = |resource| Unread { resource, namespace: namespace.map(str::to_owned), why: None };
+    let found = all.into_iter().map(unread).find(|one| one.to_string().ends_with(&format!("to {what}")));
+    found.unwrap_or_else(|| panic!("{what}: no such list"))
 }

@@ -138,7 +138,7 @@ fn commands_are_found_in_blocks_and_in_quoted_prose() {
     {
         assert_eq!(mistake(right), None);
     }
-    for wrong in ["mvoe", "move db-0 --too node-1", "explain db-0 db-1", "pin db --form table"] {
+    for wrong in ["mvoe", "move db-0 --too node-1", "explain db-0 db-1", "export db --form plain"] {
         assert!(mistake(wrong).is_some(), "{wrong}");
     }
 }

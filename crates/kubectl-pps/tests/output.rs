@@ -16,12 +16,6 @@ fn json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn an_answer_for_programs_says_its_version_and_kind() {
-    let answer = json(&["try", "../../docs/examples/pps.yaml", "-o", "json"]);
-    assert_eq!((&answer["apiVersion"], &answer["kind"]), (&"kubectl-pps/v1".into(), &"Trial".into()));
-}
-
-#[test]
 fn the_version_needs_no_cluster() {
     let version = env!("CARGO_PKG_VERSION");
     let output = run(&["version", "--kubeconfig", "/nonexistent"]);

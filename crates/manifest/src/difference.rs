@@ -61,60 +61,8 @@ fn changed<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     lines
 }
 
-/// Lines of a difference that belong together: changes, with some unchanged lines around them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hunk<'a> {
-    /// The number of its first line in the first text, from 1, and how many of its lines that text has.
-    pub old: (usize, usize),
-    /// The same in the second text.
-    pub new: (usize, usize),
-    /// Its lines.
-    pub lines: Vec<Line<'a>>,
-}
-
-/// The parts of a difference that have changes, each with up to `context` unchanged lines before and after it.
-pub fn hunks<'a>(lines: &[Line<'a>], context: usize) -> Vec<Hunk<'a>> {
-    let is_shown = {
-        let changes: Vec<usize> =
-            lines.iter().enumerate().filter(|(_, line)| line.op != ' ').map(|(index, _)| index).collect();
-        move |index: usize| {
-            let next = changes.partition_point(|change| change.saturating_add(context) < index);
-            changes.get(next).is_some_and(|change| *change <= index.saturating_add(context))
-        }
-    };
-    let (mut old, mut new) = (1, 1);
-    let mut found: Vec<Hunk<'a>> = Vec::new();
-    let mut is_open = false;
-    for (index, line) in lines.iter().enumerate() {
-        let (in_old, in_new) = (usize::from(line.op != '+'), usize::from(line.op != '-'));
-        if is_shown(index) {
-            if !is_open {
-                found.push(Hunk { old: (old, 0), new: (new, 0), lines: Vec::new() });
-            }
-            if let Some(hunk) = found.last_mut() {
-                hunk.old.1 += in_old;
-                hunk.new.1 += in_new;
-                hunk.lines.push(line.clone());
-            }
-        }
-        is_open = is_shown(index);
-        (old, new) = (old + in_old, new + in_new);
-    }
-    // As in every unified difference, an empty range is named by the line before it.
-    for hunk in &mut found {
-        for range in [&mut hunk.old, &mut hunk.new] {
-            if range.1 == 0 {
-                range.0 = range.0.saturating_sub(1);
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -141,30 +89,6 @@ mod tests {
         assert_eq!(lines, 1);
         let (before, after) = (text(2), text(3));
         assert_eq!(difference(&before, &after).len(), 1 + 2 * 2999);
-    }
-
-    fn shown_hunks(before: &str, after: &str, context: usize) -> String {
-        let lines = difference(before, after);
-        let hunks = hunks(&lines, context);
-        let mut shown = String::new();
-        for Hunk { old, new, lines } in hunks {
-            let _ = writeln!(shown, "@@ -{},{} +{},{} @@", old.0, old.1, new.0, new.1);
-            for line in lines {
-                let _ = writeln!(shown, "{}{}", line.op, line.text);
-            }
-        }
-        shown
-    }
-
-    /// The expected texts are those of `diff -U`.
-    #[test]
-    fn hunks_show_changes_with_their_surroundings() {
-        let (before, after) = ("a\nb\nc\nd\ne\nf\ng\n", "a\nX\nb\nc\nd\ne\nf\n");
-        assert_eq!(shown_hunks(before, after, 1), "@@ -1,2 +1,3 @@\n a\n+X\n b\n@@ -6,2 +7,1 @@\n f\n-g\n");
-        assert_eq!(shown_hunks(before, after, 3), "@@ -1,7 +1,7 @@\n a\n+X\n b\n c\n d\n e\n f\n-g\n");
-        assert_eq!(shown_hunks(before, after, 0), "@@ -1,0 +2,1 @@\n+X\n@@ -7,1 +7,0 @@\n-g\n");
-        assert_eq!(shown_hunks("", "a\n", 3), "@@ -0,0 +1,1 @@\n+a\n");
-        assert_eq!(shown_hunks("a\n", "a\n", 3), "");
     }
 
     proptest! {

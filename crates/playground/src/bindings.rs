@@ -1,7 +1,7 @@
 //! What the page calls.
 
-use persistent_pod_state_policy::Host;
-use pps_manifest::{answer, read_settings};
+use persistent_pod_state_policy::{Host, Settings, admit};
+use pps_manifest::yaml::parse_one;
 use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -58,12 +58,15 @@ pub fn run(scenario: &str) -> String {
 /// Answers a request of PolicyServer, `{"request": …, "settings": …}`, as the policy does. Returns the response, as JSON.
 #[wasm_bindgen]
 pub fn evaluate(payload: &str, host: &HostFunction) -> String {
-    answer(payload, host).into_json()
+    admit(payload.as_bytes(), host).into_json()
 }
 
 /// Checks the policy's settings, which are YAML or JSON. Returns `{"valid": …, "message": …}`.
 #[wasm_bindgen(js_name = validateSettings)]
 pub fn validate_settings(settings: &str) -> String {
-    let message = read_settings(settings).err().map(|fault| fault.to_string());
+    let read = parse_one(settings).map_err(|error| error.to_string());
+    let read =
+        read.and_then(|one| Settings::parse(&one.value.to_string()).map_err(|error| error.to_string()));
+    let message = read.err();
     json!({"valid": message.is_none(), "message": message}).to_string()
 }

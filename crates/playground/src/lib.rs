@@ -9,7 +9,6 @@
 
 mod bindings;
 mod scenario;
-mod texts;
 mod view;
 
 pub use bindings::{HostFunction, evaluate, run, validate_settings};

@@ -4,8 +4,7 @@ use pps_manifest::yaml::{self, Document, Place, YamlError};
 use pps_simulation::Scenario;
 use serde_json::{Map, Value, json};
 
-use crate::texts::Texts;
-use crate::view;
+use crate::view::{self, Texts};
 
 /// The format of scenarios that this version reads.
 const VERSION: u64 = 1;

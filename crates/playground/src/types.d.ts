@@ -53,7 +53,7 @@ export interface Step {
 }
 
 export interface ClusterEvent {
-  kind: "created" | "changed" | "deleted" | "scheduled" | "pending" | "injected" | "refused" | "recorded" | "forgotten" | "evicted" | "warning";
+  kind: "created" | "changed" | "deleted" | "scheduled" | "pending" | "injected" | "refused" | "recorded" | "forgotten" | "evicted" | "warning" | "caveat" | "kept";
   /** `Pod/db-0` */
   object: string;
   text: string;
@@ -111,6 +111,8 @@ export interface Pod {
   /** As YAML. Only in the last step, and if the Pod was created. */
   manifest: { before: string; after: string; diff: DiffLine[] } | null;
   warnings: string[];
+  /** What a scheduler looks at and the simulation does not. */
+  caveats: string[];
   refusal: { code: number; message: string } | null;
   /** It ran in the beginning. */
   isAdopted?: true;

@@ -1,10 +1,18 @@
 //! The result of a simulation as the page gets it: with lines and columns, and with objects as YAML.
 
+use pps_manifest::yaml::Positions;
 use pps_manifest::{difference, to_yaml};
 use pps_simulation::{Problem, RunResult, Source};
 use serde_json::{Value, json};
 
-use crate::texts::Texts;
+/// Where everything of a scenario is in its texts.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    pub(crate) objects: Vec<Positions>,
+    pub(crate) settings: Positions,
+    /// By the action's index; none for actions without YAML.
+    pub(crate) actions: Vec<Option<Positions>>,
+}
 
 pub(crate) fn result(
     result: &RunResult,
@@ -42,13 +50,16 @@ pub(crate) fn result(
 
 fn locate(problem: &Problem, texts: &Texts) -> Result<Value, serde_json::Error> {
     let field = problem.field.as_deref().unwrap_or_default();
-    let (source, object, place) = match problem.source {
+    let (source, object, positions) = match problem.source {
         Source::Objects { object } => {
-            ("objects".to_owned(), object, object.and_then(|object| texts.object(object, field)))
+            ("objects".to_owned(), object, object.and_then(|object| texts.objects.get(object)))
         }
-        Source::Settings => ("settings".to_owned(), None, Some(texts.setting(field))),
-        Source::Action { index } => (format!("action {index}"), None, texts.action(index, field)),
+        Source::Settings => ("settings".to_owned(), None, Some(&texts.settings)),
+        Source::Action { index } => {
+            (format!("action {index}"), None, texts.actions.get(index).and_then(Option::as_ref))
+        }
     };
+    let place = positions.map(|positions| positions.find(field));
     Ok(json!({
         "source": source,
         "object": object,

@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use oci_client::manifest::{IMAGE_CONFIG_MEDIA_TYPE, IMAGE_LAYER_GZIP_MEDIA_TYPE};
-use serde::Serialize;
+use serde_json::json;
 use tar::{EntryType, Header};
 
 use crate::{
@@ -22,38 +22,6 @@ const DESCRIPTION: &str =
 /// An unprivileged user; the Deployment sets the same.
 const USER: &str = "65532:65532";
 
-/// The image configuration. The order of the fields determines the bytes, and so the digest.
-#[derive(Serialize)]
-struct Image<'a> {
-    created: &'a str,
-    architecture: &'a str,
-    os: &'a str,
-    config: RunConfig<'a>,
-    rootfs: RootFs<'a>,
-    history: [History<'a>; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct RunConfig<'a> {
-    user: &'a str,
-    entrypoint: [String; 1],
-    working_dir: &'a str,
-    labels: &'a Annotations,
-}
-
-#[derive(Serialize)]
-struct RootFs<'a> {
-    r#type: &'a str,
-    diff_ids: [String; 1],
-}
-
-#[derive(Serialize)]
-struct History<'a> {
-    created: &'a str,
-    created_by: String,
-}
-
 /// The annotations of the image, and of the index of several.
 pub(crate) fn annotations(provenance: &Provenance) -> Annotations {
     provenance.annotations(TITLE, DESCRIPTION)
@@ -67,19 +35,15 @@ pub(crate) fn build_artifact(
     let archive = pack(binary, provenance).context("cannot pack the layer")?;
     let annotations = annotations(provenance);
     let created = provenance.created();
-    let config = Image {
-        created: &created,
-        architecture: architecture.name(),
-        os: "linux",
-        config: RunConfig {
-            user: USER,
-            entrypoint: [format!("/{PACKAGE}")],
-            working_dir: "/",
-            labels: &annotations,
-        },
-        rootfs: RootFs { r#type: "layers", diff_ids: [digest(&archive)] },
-        history: [History { created: &created, created_by: format!("pps-publish {VERSION}") }],
-    };
+    // Its keys are sorted, so that the same image has the same digest.
+    let config = json!({
+        "created": created,
+        "architecture": architecture.name(),
+        "os": "linux",
+        "config": {"User": USER, "Entrypoint": [format!("/{PACKAGE}")], "WorkingDir": "/", "Labels": annotations},
+        "rootfs": {"type": "layers", "diff_ids": [digest(&archive)]},
+        "history": [{"created": created, "created_by": format!("pps-publish {VERSION}")}],
+    });
     let config = Blob::new(IMAGE_CONFIG_MEDIA_TYPE, serde_json::to_vec(&config)?);
     let layer = Blob::new(IMAGE_LAYER_GZIP_MEDIA_TYPE, compress(&archive).context("cannot pack the layer")?);
     Artifact::new(config, layer, annotations)

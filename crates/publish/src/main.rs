@@ -33,7 +33,6 @@ use binary::Architecture;
 use provenance::Provenance;
 use registry::Registry;
 use sbom::Sbom;
-use slsa::WorkflowRun;
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -66,7 +65,7 @@ fn run(args: &Args) -> Result<()> {
             use_registry(pushed, RegistryOperation::Pull, async |registry| registry.resolve().await)
         }
         Command::Provenance { output } => {
-            let predicate = WorkflowRun::read(|name| std::env::var(name).ok())?.predicate();
+            let predicate = slsa::predicate(|name| std::env::var(name).ok())?;
             write(output, format!("{predicate:#}\n").as_bytes())
         }
         Command::Sbom { subject, output } => {

@@ -7,87 +7,48 @@ use serde_json::{Value, json};
 /// Defines the parameters below.
 const BUILD_TYPE: &str = "https://actions.github.io/buildtypes/workflow/v1";
 
-/// The run of a workflow, as GitHub's variables describe it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WorkflowRun {
-    /// The URL of the repository.
-    repository: String,
-    /// The workflow's file in the repository.
-    path: String,
-    /// The branch or tag of the workflow's file.
-    workflow_ref: String,
-    /// The branch or tag that is built.
-    git_ref: String,
-    commit: String,
-    /// Identifies the run and its attempt.
-    invocation: String,
-    event: String,
-    repository_id: String,
-    owner_id: String,
-    environment: String,
-}
-
-impl WorkflowRun {
-    /// Reads the variables with this function.
-    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let get = |name: &str| {
-            variable(name)
-                .filter(|value| !value.is_empty())
-                .with_context(|| format!("{name} is not set: run this in GitHub Actions, which sets it"))
-        };
-        let name = get("GITHUB_REPOSITORY")?;
-        let repository = format!("{}/{name}", get("GITHUB_SERVER_URL")?);
-        let workflow = get("GITHUB_WORKFLOW_REF")?;
-        let parts = workflow.strip_prefix(&format!("{name}/")).and_then(|rest| rest.split_once('@'));
-        let (path, workflow_ref) = parts.with_context(|| {
-            format!("GITHUB_WORKFLOW_REF is {workflow:?}: it must be {name}/<file>@<branch or tag>")
-        })?;
-        let commit = get("GITHUB_SHA")?;
-        let is_commit = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-        ensure!(is_commit, "GITHUB_SHA is {commit:?}: it must be a commit");
-        let (run, attempt) = (get("GITHUB_RUN_ID")?, get("GITHUB_RUN_ATTEMPT")?);
-        Ok(Self {
-            invocation: format!("{repository}/actions/runs/{run}/attempts/{attempt}"),
-            repository,
-            path: path.to_owned(),
-            workflow_ref: workflow_ref.to_owned(),
-            git_ref: get("GITHUB_REF")?,
-            commit,
-            event: get("GITHUB_EVENT_NAME")?,
-            repository_id: get("GITHUB_REPOSITORY_ID")?,
-            owner_id: get("GITHUB_REPOSITORY_OWNER_ID")?,
-            environment: get("RUNNER_ENVIRONMENT")?,
-        })
-    }
-
-    /// The predicate. The same run gives the same bytes.
-    pub(crate) fn predicate(&self) -> Value {
-        let Self { repository, path, workflow_ref, git_ref, .. } = self;
-        json!({
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {
-                    "workflow": {"ref": workflow_ref, "repository": repository, "path": path},
-                },
-                "internalParameters": {
-                    "github": {
-                        "event_name": self.event,
-                        "repository_id": self.repository_id,
-                        "repository_owner_id": self.owner_id,
-                        "runner_environment": self.environment,
-                    },
-                },
-                "resolvedDependencies": [{
-                    "uri": format!("git+{repository}@{git_ref}"),
-                    "digest": {"gitCommit": self.commit},
-                }],
+/// The predicate for the run of a workflow, which GitHub's variables describe. The same run gives the same bytes.
+pub(crate) fn predicate(variable: impl Fn(&str) -> Option<String>) -> Result<Value> {
+    let get = |name: &str| {
+        variable(name)
+            .filter(|value| !value.is_empty())
+            .with_context(|| format!("{name} is not set: run this in GitHub Actions, which sets it"))
+    };
+    let name = get("GITHUB_REPOSITORY")?;
+    let repository = format!("{}/{name}", get("GITHUB_SERVER_URL")?);
+    let workflow = get("GITHUB_WORKFLOW_REF")?;
+    let parts = workflow.strip_prefix(&format!("{name}/")).and_then(|rest| rest.split_once('@'));
+    let (path, workflow_ref) = parts.with_context(|| {
+        format!("GITHUB_WORKFLOW_REF is {workflow:?}: it must be {name}/<file>@<branch or tag>")
+    })?;
+    let commit = get("GITHUB_SHA")?;
+    let is_commit = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    ensure!(is_commit, "GITHUB_SHA is {commit:?}: it must be a commit");
+    let (run, attempt) = (get("GITHUB_RUN_ID")?, get("GITHUB_RUN_ATTEMPT")?);
+    Ok(json!({
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "workflow": {"ref": workflow_ref, "repository": repository, "path": path},
             },
-            "runDetails": {
-                "builder": {"id": format!("{repository}/{path}@{workflow_ref}")},
-                "metadata": {"invocationId": self.invocation},
+            "internalParameters": {
+                "github": {
+                    "event_name": get("GITHUB_EVENT_NAME")?,
+                    "repository_id": get("GITHUB_REPOSITORY_ID")?,
+                    "repository_owner_id": get("GITHUB_REPOSITORY_OWNER_ID")?,
+                    "runner_environment": get("RUNNER_ENVIRONMENT")?,
+                },
             },
-        })
-    }
+            "resolvedDependencies": [{
+                "uri": format!("git+{repository}@{}", get("GITHUB_REF")?),
+                "digest": {"gitCommit": commit},
+            }],
+        },
+        "runDetails": {
+            "builder": {"id": format!("{repository}/{path}@{workflow_ref}")},
+            "metadata": {"invocationId": format!("{repository}/actions/runs/{run}/attempts/{attempt}")},
+        },
+    }))
 }
 
 #[cfg(test)]
@@ -114,13 +75,13 @@ mod tests {
         ])
     }
 
-    fn read(variables: &BTreeMap<&str, &str>) -> Result<WorkflowRun> {
-        WorkflowRun::read(|name| variables.get(name).map(|&value| value.to_owned()))
+    fn read(variables: &BTreeMap<&str, &str>) -> Result<Value> {
+        predicate(|name| variables.get(name).map(|&value| value.to_owned()))
     }
 
     #[test]
     fn the_predicate_names_source_builder_and_run() {
-        let predicate = read(&variables()).unwrap().predicate();
+        let predicate = read(&variables()).unwrap();
         let build = &predicate["buildDefinition"];
         assert_eq!(build["buildType"], BUILD_TYPE);
         assert_eq!(

@@ -139,10 +139,10 @@ pub struct Args {
     )]
     pub max_object_size: usize,
 
-    /// In which form the states of large objects are stored. auto: in status.packed, from about 200 Pods
-    /// on, as short text that costs the API server little, unless OpenKruise's manager runs. never: all states are in status.podStates,
-    /// and objects that have status.packed are moved back, as far as they fit. OpenKruise reads only
-    /// status.podStates: use never before you return to it.
+    /// In which form the states of large objects are stored. auto: in status.packed, from about 200 Pods on,
+    /// as short text that costs the API server little, unless OpenKruise's manager runs. never: all states
+    /// are in status.podStates, and objects that have status.packed are moved back, as far as they fit.
+    /// OpenKruise reads only status.podStates: use never before you return to it.
     #[arg(long, value_name = "auto|never", value_enum, default_value_t = CompactStates::Auto, env = "PPS_COMPACT_STATES")]
     pub compact_states: CompactStates,
 

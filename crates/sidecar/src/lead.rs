@@ -1,8 +1,9 @@
-//! Lead: the election. Of several processes only the one that holds the Lease may write. Writes nothing but the Lease.
+//! Lead: the election. Of several processes only the one that holds the Lease may write. Writes nothing but
+//! the Lease.
 //!
-//! The Lease is written with the resource version that was read: of two processes that take it, one gets a conflict.
-//! The time for which a holder leads is counted from its request, never from the answer. If the process was stopped in
-//! between, the answer comes too late and does not count.
+//! The Lease is written with the resource version that was read: of two processes that take it, one gets a
+//! conflict. The time for which a holder leads is counted from its request, never from the answer. If the
+//! process was stopped in between, the answer comes too late and does not count.
 
 mod leadership;
 mod lease;
@@ -17,13 +18,13 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
 use self::lease::{LeaseAction, ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
-use crate::observe::client;
+use crate::observe::client::{RequestError, bounded};
 use crate::telemetry::health::Health;
 
 /// Short enough that a failed renewal can be retried before the term ends.
@@ -187,12 +188,12 @@ impl Elector {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Duration, Problem> {
+    async fn attempt(&mut self) -> Result<Duration, RequestError> {
         let ours = self.ours.take();
         let (lease, action) = if let Some(ours) = ours {
             (Some(ours), LeaseAction::Renew)
         } else {
-            let lease = bounded(self.api.get_opt(&self.name)).await?;
+            let lease = bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?;
             let spec = lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
             let action = self.observed.decide(&self.me, spec.as_ref(), now());
             (lease, action)
@@ -203,7 +204,7 @@ impl Elector {
             return Ok(wait);
         }
 
-        let requested_at = now();
+        let (requested_at, exists) = (now(), lease.is_some());
         self.has_requested = true;
         match self.write(lease, |before| hold(before, &self.me, wall_clock())).await {
             Ok(lease) => {
@@ -211,8 +212,11 @@ impl Elector {
                 self.lead(requested_at + RENEW_WITHIN);
                 Ok(RETRY)
             }
-            Err(Problem::Conflict) => Ok(CONFLICT_RETRY),
-            Err(other) => Err(other),
+            // Another process has written it, or it was deleted, in the meantime.
+            Err(error) if error.code() == Some(409) || (exists && error.code() == Some(404)) => {
+                Ok(CONFLICT_RETRY)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -221,19 +225,15 @@ impl Elector {
         &self,
         lease: Option<Lease>,
         change: impl FnOnce(Option<LeaseSpec>) -> LeaseSpec,
-    ) -> Result<Lease, Problem> {
+    ) -> Result<Lease, RequestError> {
         let params = PostParams::default();
         if let Some(mut lease) = lease {
             lease.spec = Some(change(Some(lease.spec.unwrap_or_default())));
-            match bounded(self.api.replace(&self.name, &params, &lease)).await {
-                // It was deleted in the meantime.
-                Err(Problem::Api(kube::Error::Api(status))) if status.code == 404 => Err(Problem::Conflict),
-                other => other,
-            }
+            bounded(REQUEST_TIMEOUT, self.api.replace(&self.name, &params, &lease)).await
         } else {
             let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
             let lease = Lease { metadata, spec: Some(change(None)) };
-            bounded(self.api.create(&params, &lease)).await
+            bounded(REQUEST_TIMEOUT, self.api.create(&params, &lease)).await
         }
     }
 
@@ -279,7 +279,7 @@ impl Elector {
         }
         let lease = match self.ours.take() {
             Some(ours) => Ok(Some(ours)),
-            None => bounded(self.api.get_opt(&self.name)).await,
+            None => bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await,
         };
         let is_ours = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
         let result = match lease {
@@ -301,38 +301,18 @@ impl Elector {
     }
 
     /// What is wrong, and what to do about it.
-    fn describe(&self, problem: &Problem) -> String {
+    fn describe(&self, error: &RequestError) -> String {
         let lease = &self.lease;
-        match problem {
-            Problem::Api(kube::Error::Api(status)) if status.code == 403 => format!(
+        match error {
+            RequestError::Kube(kube::Error::Api(status)) if status.code == 403 => format!(
                 "not allowed to use the Lease {lease}: grant get, create and update on it, or run a single sidecar with --leader-election=false; until then nothing is written ({})",
                 status.message
             ),
-            Problem::Api(kube::Error::Api(status)) => {
+            RequestError::Kube(kube::Error::Api(status)) => {
                 format!("cannot use the Lease {lease}: {}", status.message)
             }
             other => format!("cannot use the Lease {lease}: {other}"),
         }
-    }
-}
-
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-enum Problem {
-    #[error("another process has written it in the meantime")]
-    Conflict,
-    #[error("no answer from the API server for {} s", REQUEST_TIMEOUT.as_secs())]
-    NoAnswer,
-    #[error("{}", client::describe(.0))]
-    Api(kube::Error),
-}
-
-async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Problem> {
-    match timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Problem::Conflict),
-        Ok(Err(error)) => Err(Problem::Api(error)),
-        Err(_) => Err(Problem::NoAnswer),
     }
 }
 

@@ -5,21 +5,19 @@
 //! observe ──facts──▶ decide ──writes──▶ write
 //! ```
 //!
-//! - `observe` turns watches into [`facts`].
-//! - [`decide`] turns facts into writes, without a cluster.
+//! - `observe` turns watches into [facts](pps_recorder::facts).
+//! - [`pps_recorder`] turns facts into writes, without a cluster.
 //! - `write` is the only place that changes objects in the cluster.
 //! - `lead` determines whether this process may write.
 //! - `serve` answers probes and scrapes from what the others report to [`telemetry`].
 //! - [`run`] wires them together.
 //!
-//! This library belongs to the program. Its public items are those that the program, its tests and the benchmarks
-//! use.
+//! This library belongs to the program. Its public items are those that the program, its tests and the
+//! benchmarks use.
 
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
 pub mod args;
-pub mod decide;
-pub mod facts;
 mod lead;
 pub mod observe;
 pub mod run;

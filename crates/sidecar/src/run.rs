@@ -1,28 +1,26 @@
-//! Run: sets up all parts and loops until a signal arrives. `turn` has what happens in each turn of the loop.
+//! Run: sets up all parts and loops until a signal arrives. The [`worker`] has what happens in each turn of
+//! the loop.
 
-mod conflicting_recorder;
-mod conflicts;
-mod drops;
-mod kinds;
-mod leadership;
+mod generated;
 mod logging;
 mod missing_nodes;
-mod supervisor;
+mod status;
 mod term;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod watching;
 mod worker;
-mod writing;
+mod writes;
 
 use std::env;
 use std::io::{Write as _, stdout};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
 use pps_check::args::CheckArgs;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 use tracing::{info, warn};
@@ -30,13 +28,13 @@ use tracing::{info, warn};
 use self::term::CurrentTerm;
 use self::worker::Worker;
 use crate::args::{Args, Recorder};
-use crate::facts::interest::Interest;
 use crate::lead::Election;
-use crate::observe::client;
 use crate::observe::watch::Watches;
+use crate::observe::{client, openkruise};
 use crate::serve;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
+use pps_recorder::facts::interest::Interest;
 
 /// How many observations may be queued before the watches have to wait.
 const QUEUE: usize = 1024;
@@ -45,14 +43,15 @@ const APPLIED_AT_ONCE: usize = 256;
 /// How often metrics are updated and unused timing is dropped.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs the program until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster is
-/// configured, or the admin address is in use.
+/// Runs the program until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster
+/// is configured, or the admin address is in use.
 pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     logging::start(args)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
 }
 
-/// Checks an installation, and prints what was found. Returns the exit code. Fails if no cluster is configured.
+/// Checks an installation, and prints what was found. Returns the exit code. Fails if no cluster is
+/// configured.
 pub fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     let report = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let client = client::connect(args.kubeconfig.as_deref()).await?;
@@ -65,7 +64,13 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<u8> {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
     let client = client::connect(args.kubeconfig.as_deref()).await?;
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
     let election = start_election(args, &client, &health);
@@ -73,10 +78,13 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let address = serve::serve(args.admin_address, health.clone(), metrics.clone(), election.leadership())?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
     match args.recorder {
-        Recorder::Own => record(args, client, election, health, metrics, terminate, interrupt).await?,
+        Recorder::Own => record(args, client, election, health, metrics, stop).await?,
         Recorder::OpenKruise => {
             health.mark_synced();
-            leave_recording(args, &client, &metrics, terminate, interrupt).await;
+            tokio::select! {
+                () = openkruise::watch_manager(&client, args.openkruise_namespace(), &metrics) => {}
+                () = stop => {}
+            }
         }
     }
     info!("stopped");
@@ -95,45 +103,27 @@ fn start_election(args: &Args, client: &Client, health: &Health) -> Election {
     Election::start(client.clone(), namespace, &args.lease_name, health.clone())
 }
 
-/// Writes nothing, and reports whether OpenKruise's manager runs.
-async fn leave_recording(
-    args: &Args,
-    client: &Client,
-    metrics: &Metrics,
-    mut terminate: Signal,
-    mut interrupt: Signal,
-) {
-    tokio::select! {
-        () = conflicting_recorder::watch_manager(client, args.openkruise_namespace(), metrics) => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-}
-
 async fn record(
     args: &Args,
     client: Client,
     election: Election,
     health: Health,
     metrics: Arc<Metrics>,
-    mut terminate: Signal,
-    mut interrupt: Signal,
+    stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (sender, mut observations) = mpsc::channel(QUEUE);
     let interest = Interest::default();
     let mut leadership = election.leadership();
-    let term = CurrentTerm::new(leadership.clone());
+    let term = CurrentTerm::new(leadership.clone(), client.clone(), metrics.clone());
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
     let (checked, mut checks) = mpsc::channel(1);
-    let manager_checks = conflicting_recorder::check_repeatedly(
-        client.clone(),
-        args.openkruise_namespace().to_owned(),
-        checked,
-    );
+    let namespace = args.openkruise_namespace();
+    let manager_checks = openkruise::check_repeatedly(client.clone(), namespace.to_owned(), checked);
     let mut worker = Worker::new(args, client, interest, watches, term, health, metrics);
-    worker.tasks.spawn("check of OpenKruise's manager", manager_checks);
-    worker.start_first_watches(args.config_namespace.clone());
+    worker.watching.spawn("check of OpenKruise's manager", manager_checks);
+    worker.watching.start_first(args.config_namespace.clone());
 
+    let mut stop = pin!(stop);
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         let due = worker.next_due();
@@ -146,14 +136,13 @@ async fn record(
                     worker.apply(observation);
                 }
             }
-            Some(result) = worker.in_flight.join_next() => worker.on_write_done(result?),
-            failure = worker.tasks.first_failure() => return Err(failure),
+            Some(result) = worker.writes.next_result() => worker.on_write_done(result?),
+            failure = worker.watching.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP_INTERVAL).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
-            Some(check) = checks.recv() => worker.on_manager_checked(check, args.openkruise_namespace()),
+            Some(check) = checks.recv() => worker.on_manager_checked(check, namespace),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = &mut stop => break,
         }
         worker.take_turn();
     }

@@ -1,5 +1,6 @@
-//! Serve: `/healthz`, `/readyz` and `/metrics` over HTTP. Read-only. Whoever reaches the port can hold neither much memory
-//! nor a connection for long, and keeps no probe out: a new connection ends the oldest one when there are too many.
+//! Serve: `/healthz`, `/readyz` and `/metrics` over HTTP. Read-only. Whoever reaches the port can hold
+//! neither much memory nor a connection for long, and keeps no probe out: a new connection ends the oldest
+//! one when there are too many.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,9 +38,9 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a connection that could not be accepted, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves in the background until the program ends. Returns the address, whose port differs from the requested one if
-/// that was 0. Fails if the address cannot be bound. All IPv6 addresses include those of IPv4, and are these alone on a host
-/// without IPv6.
+/// Serves in the background until the program ends. Returns the address, whose port differs from the
+/// requested one if that was 0. Fails if the address cannot be bound. All IPv6 addresses include those of
+/// IPv4, and are these alone on a host without IPv6.
 pub(crate) fn serve(
     address: SocketAddr,
     health: Health,
@@ -102,7 +103,8 @@ fn listen(
     }
 }
 
-/// Binds as the standard library does; `[::]` also takes IPv4, whatever the host's default (`net.ipv6.bindv6only`) is.
+/// Binds as the standard library does; `[::]` also takes IPv4, whatever the host's default
+/// (`net.ipv6.bindv6only`) is.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
@@ -187,8 +189,8 @@ mod tests {
         serve(any, Health::default(), Arc::new(Metrics::default()), leadership).unwrap()
     }
 
-    /// Sends this, and then nothing. Returns what is answered until the connection ends; nothing if it stays open for ten
-    /// seconds.
+    /// Sends this, and then nothing. Returns what is answered until the connection ends; nothing if it stays
+    /// open for ten seconds.
     async fn answer_to(address: SocketAddr, request: &[u8]) -> Option<String> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         // The server may have seen enough before the end.

@@ -1,10 +1,10 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
-#[cfg(test)]
-mod compact_form_tests;
 pub(crate) mod events;
 mod failure;
 pub(crate) mod reads;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::{Api, Client};
-use pps_core::generate;
 use pps_core::status::{compact_patch, guarded_patch};
+use pps_recorder::generate;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 pub(crate) use self::failure::Failure;
-use self::failure::{classify, no_answer};
-use crate::decide::index::StatusWrite;
-use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
 use crate::lead::Permit;
-use crate::observe::wire::PpsObject;
+use crate::observe::client::{RequestError, bounded};
+use pps_recorder::decide::index::StatusWrite;
+use pps_recorder::decide::{GeneratedPps, PodEviction};
+use pps_recorder::facts::PpsObject;
+use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -49,8 +49,8 @@ pub(crate) struct Unconfirmed {
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
-    /// Of a status write with the compact form, which the API server does not store: the new resource version, if it has
-    /// stored the rest; else why not.
+    /// Of a status write with the compact form, which the API server does not store: the new resource
+    /// version, if it has stored the rest; else why not.
     CompactFormDropped(StatusWrite, Result<String, String>),
     /// Of a status write that was not sent.
     DropsUnconfirmed(StatusWrite, Unconfirmed),
@@ -60,6 +60,18 @@ pub(crate) enum WriteResult {
     Eviction(PodEviction, Result<(), Failure>),
     /// Of a read: whether a node exists, on which a later write depends.
     NodeLookup(Arc<str>, Result<NodeLookup, Failure>),
+}
+
+impl WriteResult {
+    /// The object whose status was to be written.
+    pub(crate) fn object(&self) -> Option<&NamespacedName> {
+        match self {
+            Self::Status(write, _)
+            | Self::CompactFormDropped(write, _)
+            | Self::DropsUnconfirmed(write, _) => Some(&write.key),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +112,10 @@ impl Writer {
         WriteResult::Status(write, result)
     }
 
-    /// Moves the states of an object into the compact form. A definition that does not have it prunes it, and only the
-    /// API server knows its present definition. So the compact form is first written beside `podStates`, which are removed
-    /// once the API server has answered that it has both, and only where it still has both.
+    /// Moves the states of an object into the compact form. A definition that does not have it prunes it, and
+    /// only the API server knows its present definition. So the compact form is first written beside
+    /// `podStates`, which are removed once the API server has answered that it has both, and only where it
+    /// still has both.
     async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
         let mut beside = write.patch.clone();
         beside["status"].as_object_mut().map(|status| status.remove("podStates"));
@@ -126,8 +139,8 @@ impl Writer {
         WriteResult::Status(write, result)
     }
 
-    /// Moves the states of an object that is too large to have both forms. The API server is asked first what it would store,
-    /// and then what it has stored.
+    /// Moves the states of an object that is too large to have both forms. The API server is asked first what
+    /// it would store, and then what it has stored.
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
         match self.run_permitted(self.patch_whole_status(&write, &write.patch, true)).await {
             Ok(stored) if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
@@ -191,8 +204,9 @@ impl Writer {
         WriteResult::Generated(workload, generated, result)
     }
 
-    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. Before that it asks for a
-    /// node that could take the Pod and that no watch has shown. A disruption budget does not protect a Pending Pod.
+    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. Before that it
+    /// asks for a node that could take the Pod and that no watch has shown. A disruption budget does not
+    /// protect a Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
         let result = match self.exists_node(&eviction.node_selectors).await {
             Ok(false) => self.run_permitted(self.create_eviction(&eviction)).await,
@@ -204,7 +218,8 @@ impl Writer {
 
     async fn create_eviction(&self, eviction: &PodEviction) -> Result<(), kube::Error> {
         let pods = <Pod as kube::Resource>::url_path(&(), Some(&eviction.pod.namespace));
-        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then policy/v1.
+        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then
+        // policy/v1.
         let body = json!({
             "metadata": {"name": &*eviction.pod.name, "namespace": &*eviction.pod.namespace},
             "deleteOptions": delete_params(&eviction.uid, &eviction.resource_version),
@@ -216,25 +231,29 @@ impl Writer {
         self.client.request_text(request).await.map(drop)
     }
 
-    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a proxy may
-    /// also answer 404.
+    async fn create_event(&self, event: &Event) -> Result<(), Failure> {
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        let (events, params) = (Api::namespaced(self.client.clone(), namespace), PostParams::default());
+        self.run_permitted(async { events.create(&params, event).await.map(drop) }).await
+    }
+
+    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a
+    /// proxy may also answer 404.
     pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
         let api: Api<Node> = Api::all(self.client.clone());
         // The semaphore is never closed.
         let _turn = self.reads.acquire().await.ok();
-        let result = match timeout(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
-            Ok(Err(kube::Error::Api(status))) if is_node_not_found(&status, &node) => {
+        let result = match bounded(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
+            Err(RequestError::Kube(kube::Error::Api(status))) if is_node_not_found(&status, &node) => {
                 Ok(NodeLookup::NotFound)
             }
-            Ok(Ok(_)) => Ok(NodeLookup::Found),
-            Ok(Err(error)) => Err(classify(error)),
-            Err(_) => Err(no_answer(REQUEST_TIMEOUT)),
+            answer => answer.map(|_| NodeLookup::Found).map_err(Failure::from),
         };
         WriteResult::NodeLookup(node, result)
     }
 
-    /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the whole
-    /// object.
+    /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the
+    /// whole object.
     async fn patch_status(&self, write: &StatusWrite, patch: &Value) -> Result<String, kube::Error> {
         let mut request = status_request(write, patch, false)?;
         request.headers_mut().insert(
@@ -245,7 +264,8 @@ impl Writer {
         Ok(stored.metadata.resource_version)
     }
 
-    /// Sends a status patch and requests the object in return. With `dry_run` the API server only says what it would store.
+    /// Sends a status patch and requests the object in return. With `dry_run` the API server only says what
+    /// it would store.
     async fn patch_whole_status(
         &self,
         write: &StatusWrite,
@@ -260,7 +280,8 @@ impl Writer {
         &self,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failure> {
-        self.permit.run_while_valid(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
+        let answer = self.permit.run_while_valid(bounded(REQUEST_TIMEOUT, request)).await;
+        answer.map_or(Err(Failure::NotLeading), |answer| answer.map_err(Failure::from))
     }
 }
 
@@ -320,7 +341,8 @@ fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// Compares what was sent with what the API server has stored: it drops fields that the definition does not have.
+/// Compares what was sent with what the API server has stored: it drops fields that the definition does not
+/// have.
 fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
     let has_source = |object: &Value| {
         let annotations = object["spec"]["persistentPodAnnotations"].as_array();
@@ -329,119 +351,9 @@ fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
     if has_source(sent) && !has_source(stored) { ApplyResult::WithoutSources } else { ApplyResult::Complete }
 }
 
-/// Runs a request with a time limit.
-async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
-    match timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(classify(error)),
-        Err(_) => Err(no_answer(REQUEST_TIMEOUT)),
-    }
-}
-
 /// Whether the API server itself says that there is no node of this name.
 fn is_node_not_found(status: &Status, node: &str) -> bool {
     let is_about_node =
         status.details.as_ref().is_some_and(|details| details.kind == "nodes" && details.name == node);
     status.code == 404 && status.reason == "NotFound" && is_about_node
-}
-
-#[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-    use std::sync::Mutex;
-
-    use http_body_util::BodyExt;
-    use kube::client::Body;
-    use tower::service_fn;
-
-    use super::*;
-    use crate::facts::{GroupKind, NamespacedName};
-    use crate::lead::Election;
-
-    #[test]
-    fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
-        let status = |code: u16, reason: &str, kind: &str, name: &str| -> Status {
-            let details = json!({"kind": kind, "name": name});
-            serde_json::from_value(json!({"status": "Failure", "message": "", "code": code, "reason": reason,
-                "details": details}))
-            .unwrap()
-        };
-        assert!(is_node_not_found(&status(404, "NotFound", "nodes", "n"), "n"));
-        for other in [
-            status(404, "Failed to parse error data", "", ""),
-            status(404, "NotFound", "", ""),
-            status(404, "NotFound", "nodes", "m"),
-            status(403, "Forbidden", "nodes", "n"),
-            status(410, "Gone", "nodes", "n"),
-            status(500, "InternalError", "nodes", "n"),
-        ] {
-            assert!(!is_node_not_found(&other, "n"), "{other:?}");
-        }
-    }
-
-    /// Method, path and body of each request.
-    type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
-
-    /// A writer, and the requests that its API server gets. Each is answered with this status code.
-    fn writer(code: u16) -> (Writer, Requests) {
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let seen = requests.clone();
-        let service = service_fn(move |request: http::Request<Body>| {
-            let seen = seen.clone();
-            async move {
-                let (head, body) = request.into_parts();
-                let body = body.collect().await.unwrap().to_bytes();
-                let body = serde_json::from_slice(&body).unwrap_or_default();
-                seen.lock().unwrap().push((head.method.to_string(), head.uri.path().to_owned(), body));
-                let answer = json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
-                    "message": "persistentpodstates \"w\" already exists"});
-                let answer =
-                    http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
-                Ok::<_, Infallible>(answer.unwrap())
-            }
-        });
-        let leadership = Election::always_leading().leadership();
-        let permit = leadership.permit(leadership.term());
-        (Writer::new(Client::new(service, "n"), permit), requests)
-    }
-
-    fn workload() -> WorkloadKey {
-        WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
-    }
-
-    #[tokio::test]
-    async fn a_new_object_is_created_and_never_merged_into_another() {
-        let (writer, requests) = writer(409);
-        let create = GeneratedPps::Create {
-            key: NamespacedName::new("n", "w"),
-            body: json!({"metadata": {"name": "w"}, "spec": {"targetRef": {}}}),
-            is_alias: false,
-        };
-        let result = writer.write_generated_pps(workload(), create).await;
-        assert!(matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))), "{result:?}");
-        let requests = requests.lock().unwrap();
-        let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
-        assert_eq!(
-            (method.as_str(), path.as_str()),
-            ("POST", "/apis/apps.kruise.io/v1alpha1/namespaces/n/persistentpodstates")
-        );
-        assert_eq!(body["spec"], json!({"targetRef": {}}));
-    }
-
-    #[tokio::test]
-    async fn evicts_only_the_pod_that_was_decided_about() {
-        let (writer, requests) = writer(429);
-        let pod = NamespacedName::new("n", "w-0");
-        let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
-        let (pps, node_selectors) = (NamespacedName::new("n", "p"), BTreeSet::new());
-        let eviction = PodEviction { pod, uid, resource_version, workload: workload(), pps, node_selectors };
-        let result = writer.evict(eviction).await;
-        // A disruption budget is in the way for now.
-        assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
-        let requests = requests.lock().unwrap();
-        let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
-        assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/n/pods/w-0/eviction"));
-        assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
-        assert_eq!(body.get("apiVersion"), None, "the API server's own version");
-    }
 }

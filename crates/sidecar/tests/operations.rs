@@ -119,7 +119,7 @@ fn reasons_in(path: &str) -> BTreeSet<String> {
 
 /// The reasons of the condition.
 fn reasons_of_the_condition() -> BTreeSet<String> {
-    let files = ["crates/sidecar/src/decide/status/condition.rs", "crates/core/src/status/recording.rs"];
+    let files = ["crates/recorder/src/decide/status/condition.rs", "crates/recorder/src/recording.rs"];
     files.into_iter().flat_map(reasons_in).collect()
 }
 

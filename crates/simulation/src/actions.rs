@@ -1,18 +1,17 @@
 //! What an action changes, before the cluster reacts.
 
 mod change;
-mod eviction;
 mod nodes;
 mod workloads;
 
-use pps_core::pps::{KIND, NodeDeletionPolicy};
+use pps_core::pps::KIND;
 
-use crate::cluster::{Cluster, Pps};
+use crate::cluster::Cluster;
+use crate::cluster::recorder;
 use crate::finding::{Finding, unknown};
 use crate::result::EventKind;
 use crate::scenario::Action;
 use crate::settle::{delete, settle};
-use crate::sidecar::evict;
 
 /// Does what an action says, and lets the cluster react.
 ///
@@ -66,23 +65,17 @@ fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Vec<Finding>> {
 fn end_grace_period(cluster: &mut Cluster) {
     cluster.minutes += 5;
     cluster.end_news();
-    let named = cluster.pps.values().flat_map(|pps| pps.states.values()).map(|state| &state.node_name);
-    let missing = named.filter(|node| !cluster.has_node(node)).cloned().collect();
-    cluster.overdue = missing;
+    recorder::end_grace_period(cluster);
     if cluster.with_pps {
         tell_kept(cluster);
     }
     settle(cluster);
-    if cluster.with_pps {
-        evict(cluster);
-    }
+    recorder::evict(cluster);
 }
 
 /// Says that no state is dropped, if no PPS asks for it.
 fn tell_kept(cluster: &mut Cluster) {
-    let forgets =
-        |pps: &Pps| pps.spec.as_ref().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
-    if cluster.pps.values().any(forgets) {
+    if cluster.pps.values().any(|pps| pps.object["spec"]["nodeDeletionPolicy"] == "Forget") {
         return;
     }
     let names: Vec<String> = cluster.pps.keys().cloned().collect();

@@ -8,10 +8,8 @@ use serde_json::{Map, Value};
 /// Addresses of one node: its range has two bytes.
 const RANGE: u32 = 0xfffe;
 
-/// Which addresses come next.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    /// The number of each node's range, and how many addresses of it were assigned.
     ranges: BTreeMap<String, (u32, u32)>,
 }
 
@@ -32,7 +30,6 @@ impl Addresses {
     }
 }
 
-/// How an annotation lists addresses.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Csv,
@@ -43,9 +40,7 @@ enum Form {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plugin {
     pub(crate) name: &'static str,
-    /// All its annotations begin so.
     prefix: &'static str,
-    /// The annotation by which a Pod asks for addresses.
     pub(crate) asks: &'static str,
     form: Form,
 }
@@ -66,7 +61,6 @@ const PLUGINS: [Plugin; 3] = [
     Plugin { name: "Antrea", prefix: "ipam.antrea.io/", asks: "ipam.antrea.io/pod-ips", form: Form::Csv },
 ];
 
-/// The plugin whose annotations these keys are.
 pub(crate) fn plugin_of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<Plugin> {
     let of = |key: &str| PLUGINS.iter().position(|plugin| key.starts_with(plugin.prefix));
     keys.filter_map(of).min().and_then(|index| PLUGINS.get(index).copied())
@@ -91,7 +85,6 @@ impl Plugin {
         if is_valid { Ok(addresses) } else { Err(text) }
     }
 
-    /// What the plugin writes on a Pod that it has given these addresses.
     pub(crate) fn annotate(&self, ips: &[String], annotations: &mut Map<String, Value>) {
         match self.name {
             "kube-ovn" => {
@@ -112,7 +105,6 @@ impl Plugin {
     }
 }
 
-/// A hardware address that belongs to an address.
 fn mac_of(ips: &[String]) -> String {
     let bytes = match ips.first().and_then(|ip| ip.parse::<IpAddr>().ok()) {
         Some(IpAddr::V4(address)) => address.octets().to_vec(),

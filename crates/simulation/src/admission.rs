@@ -10,18 +10,15 @@ use crate::cluster::{Cluster, Home};
 use crate::host::ClusterHost;
 use crate::result::Refusal;
 
-/// A Pod that the policy has let through.
 #[derive(Debug, Default)]
 pub(crate) struct AdmittedPod {
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
-    /// What was recorded for it.
     pub(crate) recorded: Option<Home>,
     /// What the policy has injected, and from which PPS; none if it has changed nothing.
     pub(crate) injected: Option<(String, Plan)>,
 }
 
-/// Sends the creation of a Pod through the policy.
 pub(crate) fn admit_pod(
     cluster: &Cluster,
     name: &str,

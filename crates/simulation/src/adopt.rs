@@ -6,12 +6,11 @@ use pps_core::pps::group_of;
 use pps_core::{INJECTED_ANNOTATION, TargetReference};
 use serde_json::Value;
 
-use crate::budget::is_ready;
+use crate::cluster::budget::is_ready;
 use crate::cluster::{Cluster, Lifecycle, Pod, Workload};
 use crate::result::EventKind;
 use crate::shared::Shared;
 
-/// The label with the revision of a Pod's template.
 const REVISION: &str = "controller-revision-hash";
 
 /// The workload that controls a Pod; none if it is none of the scenario's.
@@ -70,10 +69,9 @@ fn uid_of(cluster: &Cluster, name: &str, pods: &[Shared]) -> Option<String> {
     given.or_else(named).map(str::to_owned).or_else(|| recorded_for(cluster, &workload.target))
 }
 
-/// The UID of the workload for which states were recorded.
 pub(crate) fn recorded_for(cluster: &Cluster, target: &TargetReference) -> Option<String> {
     let mut recording = cluster.pps.values().filter(|pps| pps.target.is_same_workload(target));
-    recording.find_map(|pps| pps.target_uid.clone())
+    recording.find_map(|pps| pps.object["status"]["targetUID"].as_str().map(str::to_owned))
 }
 
 fn revision_of(pod: &Value) -> Option<&str> {

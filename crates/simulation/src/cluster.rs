@@ -1,8 +1,10 @@
 //! The state of a simulated cluster. Holds data; decides nothing.
 
+pub(crate) mod budget;
 mod others;
 mod pods;
 mod pps;
+pub(crate) mod recorder;
 mod sight;
 #[cfg(test)]
 mod tests;
@@ -12,18 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use self::budget::Budget;
 pub(crate) use self::others::Others;
 pub(crate) use self::pods::{Home, Pod, Pods};
 pub(crate) use self::pps::Pps;
+use self::recorder::Recorder;
 use self::sight::{Change, Sight};
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
-use crate::budget::Budget;
 use crate::limits::Limits;
 use crate::result::{Displaced, Event, EventKind, Refusal};
 use crate::scenario::Scenario;
-use crate::scheduler::Volumes;
 use crate::shared::Shared;
+use pps_scheduler::Volumes;
 
 /// The label that says in which zone a node is.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -49,8 +52,6 @@ pub(crate) struct Cluster {
     pub(crate) volumes: Volumes,
     pub(crate) budgets: Vec<Budget>,
     pub(crate) pps: BTreeMap<String, Pps>,
-    /// Nodes that recorded states name and that have been gone for the grace period.
-    pub(crate) overdue: BTreeSet<String>,
     /// Where Pods ran last, by name.
     pub(crate) last_places: BTreeMap<String, Place>,
     /// Pods whose creation was refused in this step.
@@ -62,6 +63,8 @@ pub(crate) struct Cluster {
     pub(crate) addresses: Addresses,
     /// Where a real scheduler has placed Pods in this step.
     pub(crate) observed: BTreeMap<String, String>,
+    /// The sidecar; none without the product.
+    pub(crate) recorder: Option<Recorder>,
     /// What the sidecar has to examine.
     pub(crate) dirty: Dirty,
     /// Workloads that their controller has to examine.
@@ -121,6 +124,7 @@ impl Cluster {
             namespace: scenario.namespace.clone(),
             with_pps: scenario.with_pps,
             evict_pending_pods: scenario.evict_pending_pods,
+            recorder: scenario.with_pps.then(Recorder::new),
             settings: scenario.settings.clone(),
             ..Self::default()
         }
@@ -142,6 +146,34 @@ impl Cluster {
     pub(crate) fn new_uid(&mut self) -> String {
         self.uids += 1;
         format!("00000000-0000-4000-8000-{:012}", self.uids)
+    }
+
+    /// A resource version that no object has had.
+    pub(crate) fn new_version(&mut self) -> String {
+        self.uids += 1;
+        self.uids.to_string()
+    }
+
+    /// Sets the metadata of a PPS that the API server sets. `before` is the object that it replaces.
+    pub(crate) fn set_server_fields(&mut self, object: &mut Value, before: Option<&Value>) {
+        let version = self.new_version();
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = version.into();
+        if let Some(before) = before {
+            let generation = before["metadata"]["generation"].as_i64().unwrap_or(0);
+            let is_new_spec = before["spec"] != object["spec"];
+            object["metadata"]["generation"] = (generation + i64::from(is_new_spec)).into();
+            return;
+        }
+        for (field, value) in [
+            ("uid", self.new_uid().into()),
+            ("creationTimestamp", self.now().into()),
+            ("generation", 1.into()),
+        ] {
+            if metadata[field].is_null() {
+                metadata[field] = value;
+            }
+        }
     }
 
     /// The time of the simulation in RFC 3339. It begins at the same moment each time.

@@ -2,21 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use pps_core::workload::ordinal;
+use pps_recorder::workload::ordinal;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{Pod, Pods, Workload};
-use crate::result::Refusal;
-use crate::text::list;
+use crate::result::{Refusal, Wait};
 
-/// What the controller does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Creates a Pod from this revision of the template.
     Create { pod: String, revision: usize },
-    /// Deletes a Pod that is no longer wanted.
     ScaleDown { pod: String },
-    /// Deletes a Pod to create it from the new template.
     Replace { pod: String },
 }
 
@@ -29,13 +24,13 @@ pub(crate) fn decide(
 ) -> Vec<Operation> {
     let is_ordered = !workload.is_parallel();
     let mut operations = Vec::new();
-    for (place, name) in workload.wanted.iter().enumerate() {
+    for name in &workload.wanted {
         match pods.get(name) {
             // After an error the controller tries again later, and does nothing else until then.
             None if refusals.contains_key(name) => return operations,
             None => {
                 operations
-                    .push(Operation::Create { pod: name.clone(), revision: workload.revision_at(place) });
+                    .push(Operation::Create { pod: name.clone(), revision: workload.revision_of_next(name) });
                 if is_ordered {
                     return operations;
                 }
@@ -70,8 +65,7 @@ fn scale_down(workload: &Workload, pods: &Pods, is_ordered: bool) -> Vec<Operati
 }
 
 fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
-    let first = workload.partition()?.min(workload.wanted.len());
-    for name in workload.wanted[first..].iter().rev() {
+    for name in workload.wanted.iter().rev().take_while(|name| workload.is_replaced(name)) {
         let pod = pods.get(name)?;
         if pod.revision != workload.update_revision() {
             return Some(Operation::Replace { pod: name.clone() });
@@ -83,31 +77,26 @@ fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
     None
 }
 
-/// What an `OrderedReady` workload does not do while it waits for a Pod.
-pub(crate) fn describe_wait(workload: &Workload, pods: &Pods) -> Option<String> {
+/// What an `OrderedReady` workload waits for, and does not do until then.
+pub(crate) fn wait_of(workload: &Workload, pods: &Pods) -> Option<Wait> {
     if workload.is_parallel() || !workload.exists() {
         return None;
     }
     let blocker = workload.wanted.iter().find(|name| pods.get(name).is_none_or(|pod| !pod.is_ready()))?;
     let after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
-    let missing: Vec<&str> = after.filter(|name| !pods.contains(name)).map(String::as_str).collect();
-    let others = || pods.of(&workload.target.name);
-    let condemned: Vec<&str> =
-        others().filter(|(name, _)| !workload.wants(name)).map(|(name, _)| name.as_str()).collect();
-    let is_outdated =
-        |pod: &Pod| workload.partition() == Some(0) && pod.revision != workload.update_revision();
-    let outdated: Vec<&str> =
-        others().filter(|(_, pod)| is_outdated(pod)).map(|(name, _)| name.as_str()).collect();
-    let (verb, names) = [("create", missing), ("delete", condemned), ("replace", outdated)]
+    let missing: Vec<String> = after.filter(|name| !pods.contains(name)).cloned().collect();
+    let own = |is_meant: &dyn Fn(&String, &Pod) -> bool| -> Vec<String> {
+        let meant = pods.of(&workload.target.name).filter(|(name, pod)| is_meant(name, pod));
+        meant.map(|(name, _)| name.clone()).collect()
+    };
+    let condemned = own(&|name, _| !workload.wants(name));
+    let outdated = own(&|name, pod| workload.is_replaced(name) && pod.revision != workload.update_revision());
+    let (does_not, pods) = [("create", missing), ("delete", condemned), ("replace", outdated)]
         .into_iter()
         .find(|(_, names)| !names.is_empty())?;
-    Some(format!(
-        "waits until {blocker} is Ready, and does not {verb} {} before (podManagementPolicy: OrderedReady)",
-        list(&names, "and")
-    ))
+    Some(Wait { blocker: blocker.clone(), does_not, pods })
 }
 
-/// Whether all Pods have the newest template and are Ready.
 pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
     let is_updated = |pod: &Pod| pod.is_ready() && pod.revision == workload.update_revision();
     workload.wanted.iter().all(|name| pods.get(name).is_some_and(is_updated))
@@ -169,4 +158,21 @@ fn add_claims(workload: &Workload, pod: &str, spec: &mut Map<String, Value>) {
     let own = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
     volumes.extend(own.filter(|volume| !names.iter().any(|name| volume["name"] == *name)).cloned());
     spec.insert("volumes".into(), volumes.into());
+}
+
+pub fn pods_of<'a>(
+    stateful_set: &Value,
+    namespace: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Vec<Value> {
+    let mut object = stateful_set.clone();
+    // The names are given, and a workload lists those that it wants: it may want any number.
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("replicas".into(), 0.into());
+    }
+    let uid = object["metadata"]["uid"].as_str().unwrap_or("00000000-0000-4000-8000-000000000001").to_owned();
+    let mut workload = Workload::new(object);
+    workload.uid = uid;
+    let revision = workload.update_revision();
+    names.into_iter().map(|name| new_pod(&workload, namespace, name, revision)).collect()
 }

@@ -6,14 +6,11 @@ use serde_json::Value;
 use crate::result::Severity;
 use crate::text::list;
 
-/// Something that is wrong with an object or an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The field, such as `spec.replicas`; none if it is about the whole object.
     pub field: Option<String>,
-    /// An error if the API server refuses the object or the action.
     pub severity: Severity,
-    /// What is wrong, and what to do.
     pub message: String,
 }
 
@@ -26,12 +23,10 @@ impl Finding {
         Self { severity: Severity::Warning, ..Self::error(field, message) }
     }
 
-    /// One about a whole object or action.
     pub(crate) fn of_all(message: impl Into<String>) -> Self {
         Self { field: None, severity: Severity::Error, message: message.into() }
     }
 
-    /// That a field has this value, and what to do.
     pub(crate) fn wrong(field: &str, value: &Value, remedy: &str) -> Self {
         let message = match value {
             Value::Null => format!("{field} is missing: {remedy}"),
@@ -55,7 +50,6 @@ pub(crate) fn check_strings(path: &str, value: &Value, findings: &mut Vec<Findin
     }
 }
 
-/// That no object of this kind has this name, and which names there are.
 pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
     let known: Vec<&str> = known.map(String::as_str).collect();
     let remedy = match known.as_slice() {

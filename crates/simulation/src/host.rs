@@ -84,14 +84,12 @@ fn not_found(request: &Value) -> String {
     )
 }
 
-/// The host of a cluster that has these objects.
 #[derive(Clone, Debug)]
 pub struct ClusterHost<'a> {
     pub(crate) objects: Vec<&'a Value>,
 }
 
 impl<'a> ClusterHost<'a> {
-    /// The host of a cluster that has these `PersistentPodStates`, each with its namespace.
     pub fn new(objects: Vec<&'a Value>) -> Self {
         Self { objects }
     }

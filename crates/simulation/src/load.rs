@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use persistent_pod_state_policy::Settings;
+use pps_core::alias::aliased;
 use pps_core::pps::KIND;
 use pps_core::validate::review;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::admission::admit_pps;
 use crate::adopt::{adopt, controller_of};
-use crate::budget::Budget;
+use crate::cluster::budget::Budget;
 use crate::cluster::{Cluster, Node, Pps, Workload};
 use crate::finding::Finding;
 use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse, parse_shared_pod};
-use crate::refusal::{field_in, reason_of};
 use crate::result::{Problem, Refusal, Severity, Source};
 use crate::shared::Shared;
 
@@ -63,7 +63,6 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
     problems
 }
 
-/// Which objects the cluster takes.
 pub(crate) fn scope(cluster: &Cluster) -> Scope<'_> {
     Scope { namespace: &cluster.namespace, is_live: cluster.is_live }
 }
@@ -98,7 +97,6 @@ fn problem(document: &Document<'_>, finding: Finding) -> Problem {
     }
 }
 
-/// Adds an object that the cluster does not have yet.
 pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
     match parsed {
         Parsed::Node(node) => add_node(cluster, node).err().into_iter().collect(),
@@ -130,7 +128,6 @@ fn duplicate(kind: &str, name: &str) -> Finding {
     )
 }
 
-/// Adds a node, unless there is one of its name.
 pub(crate) fn add_node(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
     let name = name_of(&object);
     if cluster.has_node(&name) {
@@ -177,18 +174,22 @@ pub(crate) fn check_replicas(cluster: &Cluster, workload: &str, replicas: u64) -
 
 /// Adds a PersistentPodState, unless the policy refuses it. One with a `creationTimestamp` is older than the policy, which
 /// was not asked about it.
-pub(crate) fn add_pps(cluster: &mut Cluster, object: Value) -> Vec<Finding> {
+pub(crate) fn add_pps(cluster: &mut Cluster, mut object: Value) -> Vec<Finding> {
     let name = name_of(&object);
     if cluster.pps.contains_key(&name) {
         return vec![duplicate(KIND, &name)];
     }
     let is_older = object["metadata"]["creationTimestamp"].is_string();
     if cluster.is_live {
+        cluster.set_server_fields(&mut object, None);
         cluster.pps.insert(name, Pps::new(object));
         return Vec::new();
     }
     let findings = match admit_pps(cluster, &object, None) {
-        Ok(warnings) => warnings.into_iter().map(from_warning).collect(),
+        Ok(warnings) => warnings
+            .into_iter()
+            .map(|message| Finding { severity: Severity::Warning, ..Finding::of_all(message) })
+            .collect(),
         Err(refusal) => {
             let findings = from_refusal(cluster, &object, None, &refusal);
             if !is_older {
@@ -205,29 +206,11 @@ pub(crate) fn add_pps(cluster: &mut Cluster, object: Value) -> Vec<Finding> {
             findings.into_iter().map(kept).collect()
         }
     };
-    let object = with_server_fields(cluster, object);
+    cluster.set_server_fields(&mut object, None);
     cluster.pps.insert(name, Pps::new(object));
     findings
 }
 
-/// The object with the metadata that the API server sets.
-fn with_server_fields(cluster: &mut Cluster, mut object: Value) -> Value {
-    let (uid, now) = (cluster.new_uid(), cluster.now());
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        for (field, value) in
-            [("uid", json!(uid)), ("creationTimestamp", json!(now)), ("generation", json!(1))]
-        {
-            metadata.entry(field).or_insert(value);
-        }
-    }
-    object
-}
-
-fn from_warning(message: String) -> Finding {
-    Finding { field: field_in(&message), severity: Severity::Warning, message }
-}
-
-/// What the policy refuses, field by field.
 pub(crate) fn from_refusal(
     cluster: &Cluster,
     object: &Value,
@@ -241,14 +224,13 @@ pub(crate) fn from_refusal(
     };
     let rules = settings.annotations;
     let violations = review(object, before, &rules).violations;
-    if violations.is_empty() || !violations.iter().all(|one| refusal.message.contains(&one.path)) {
-        let (field, message) = reason_of(&refusal.message);
-        return vec![Finding { field, severity: Severity::Error, message: message.to_owned() }];
+    if violations.is_empty() {
+        // Nothing is wrong with the object by itself: another one has the same target.
+        return vec![Finding::error("spec.targetRef", refusal.message.clone())];
     }
     violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()
 }
 
-/// What is wrong between objects.
 fn check_relations<'a, 'b>(
     cluster: &Cluster,
     documents: &'b [Document<'a>],
@@ -265,11 +247,10 @@ fn check_relations<'a, 'b>(
     let check = |document: &Document<'_>| {
         let (object, name) = (document.object, document.object["metadata"]["name"].as_str()?);
         if object["kind"] == KIND {
-            return check_target(cluster, name, &there)
-                .or_else(|| check_namespace(cluster, object, documents));
+            return check_target(cluster, name, &there);
         }
         let is_in_the_way = document.kind == "Pod"
-            && cluster.others().has(name)
+            && cluster.others().named(name).is_some()
             && wanted.contains(&name.to_owned())
             && !cluster.pods.contains(name);
         is_in_the_way.then(|| {
@@ -282,33 +263,9 @@ fn check_relations<'a, 'b>(
     documents.iter().filter_map(|document| Some((document, check(document)?))).collect()
 }
 
-/// Whether only one of a PPS and its workload names its namespace: then they may be in two.
-fn check_namespace(cluster: &Cluster, pps: &Value, documents: &[Document<'_>]) -> Option<Finding> {
-    fn namespace(object: &Value) -> &str {
-        object["metadata"]["namespace"].as_str().unwrap_or_default()
-    }
-    let target = &pps["spec"]["targetRef"];
-    let is_target =
-        |object: &Value| object["kind"] == target["kind"] && object["metadata"]["name"] == target["name"];
-    let workload = documents.iter().map(|document| document.object).find(|object| is_target(object))?;
-    let own = namespace(pps);
-    if cluster.is_live || cluster.namespace == "default" || own.is_empty() == namespace(workload).is_empty() {
-        return None;
-    }
-    let (with, without) = if own.is_empty() { (workload, pps) } else { (pps, workload) };
-    let kind = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
-    let message = format!(
-        "{} has the namespace {}, and {} none: a PersistentPodState works only for a workload in its own namespace; name it in both",
-        kind(with),
-        cluster.namespace,
-        kind(without)
-    );
-    Some(Finding::warning(if own.is_empty() { "metadata" } else { "metadata.namespace" }, message))
-}
-
 /// What is wrong with the target of a PPS. `there` has kind and name of each object.
 fn check_target(cluster: &Cluster, name: &str, there: &BTreeSet<(&str, &str)>) -> Option<Finding> {
-    let pps = cluster.pps.get(name).filter(|pps| !pps.is_alias())?;
+    let pps = cluster.pps.get(name).filter(|pps| aliased(&pps.target).is_none())?;
     let target = &pps.target;
     let (field, message) = match cluster.workloads.get(&target.name) {
         Some(workload) if workload.target.is_same_workload(target) => return None,

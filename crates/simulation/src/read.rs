@@ -1,8 +1,6 @@
 //! Reads the objects that users write: which are simulated, and what is wrong with them.
 
 mod fields;
-mod labels;
-mod pod_template;
 mod stateful_set;
 
 use std::sync::Arc;
@@ -10,9 +8,9 @@ use std::sync::Arc;
 use pps_core::owner::has_stable_names;
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
 use pps_core::{is_dns_subdomain, shorten};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-pub(crate) use self::labels::{is_label_key, is_label_value};
+pub(crate) use self::fields::check_label;
 pub(crate) use self::stateful_set::is_allowed_change;
 use crate::finding::{Finding, check_strings};
 use crate::result::Severity;
@@ -21,10 +19,9 @@ use crate::shared::Shared;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Kinds that are not simulated although the scheduler, a drain or the API server heeds them.
-const INFLUENTIAL: [&str; 5] =
-    ["StorageClass", "PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota"];
+const INFLUENTIAL: [&str; 6] =
+    ["StorageClass", "PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota", "Service"];
 
-/// An object that is simulated.
 #[derive(Clone, Debug)]
 pub(crate) enum Parsed {
     Node(Value),
@@ -33,14 +30,12 @@ pub(crate) enum Parsed {
     Pod(Value),
     /// A claim of a volume, or a volume.
     Volume(Value),
-    /// A `PodDisruptionBudget`.
     Budget(Value),
 }
 
 /// Which objects a cluster takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
-    /// The namespace of the workloads.
     pub(crate) namespace: &'a str,
     /// Whether there may be Pods and claims of other namespaces.
     pub(crate) is_live: bool,
@@ -56,7 +51,6 @@ pub(crate) struct Document<'a> {
     pub(crate) kind: &'a str,
 }
 
-/// The kind that an object says that it is of.
 fn kind_of(object: &Value) -> &str {
     object["kind"].as_str().unwrap_or_default()
 }
@@ -81,103 +75,77 @@ pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
 
 /// The namespace of a list of objects: the first one that any of them names.
 pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
-    let is_namespaced = |document: &&Document<'_>| {
-        let object = document.object;
-        ["StatefulSet", "Pod", KIND].iter().any(|kind| object["kind"] == *kind)
-    };
-    let named = documents.iter().filter(is_namespaced).find_map(|document| {
-        document.object["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty())
-    });
-    named.unwrap_or("default").to_owned()
+    let namespaced = documents.iter().filter(|one| ["StatefulSet", "Pod", KIND].contains(&one.kind));
+    let mut named = namespaced.filter_map(|one| one.object["metadata"]["namespace"].as_str());
+    named.find(|namespace| !namespace.is_empty()).unwrap_or("default").to_owned()
 }
 
 /// Reads an object. Nothing is returned if it is not simulated; the findings say why.
 pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<Finding>) {
     let namespace = scope.namespace;
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let kind = object["kind"].as_str().unwrap_or_default();
+    let kind = kind_of(object);
     if !object.is_object() || kind.is_empty() || api_version.is_empty() {
         let message = "this is not a Kubernetes object: add apiVersion, kind and metadata.name";
         return (None, vec![Finding::of_all(message)]);
     }
     let mut findings = Vec::new();
+    check_metadata(object, &mut findings);
+    let found = &mut findings;
     let parsed = match (group_of(api_version), kind) {
         ("", "Node") => {
-            check_metadata(object, &mut findings);
-            check_maps(object, &["spec", "status"], &mut findings);
-            Some(Parsed::Node(with_host_name(object)))
+            check_maps(object, &["spec", "status"], found);
+            Parsed::Node(with_host_name(object))
         }
         ("apps" | GROUP, "StatefulSet") => {
-            check_metadata(object, &mut findings);
-            stateful_set::check(object, &mut findings);
-            if !scope.is_live {
-                pod_template::check(&object["spec"]["template"], &mut findings);
-            }
-            // OpenKruise's StatefulSet has more fields.
-            if api_version == "apps/v1" {
-                fields::check_stateful_set(object, &mut findings);
-            }
-            Some(Parsed::Workload(in_namespace(object, namespace, &mut findings)))
+            stateful_set::check(object, found);
+            Parsed::Workload(in_namespace(object, namespace, found))
         }
         (GROUP, KIND) => {
-            check_metadata(object, &mut findings);
             if !API_VERSIONS.contains(&api_version) {
                 let remedy = format!("use {}", API_VERSIONS[0]);
-                findings.push(Finding::wrong("apiVersion", &object["apiVersion"], &remedy));
+                found.push(Finding::wrong("apiVersion", &object["apiVersion"], &remedy));
             }
-            fields::check_pps(object, &mut findings);
-            Some(Parsed::Pps(in_namespace(object, namespace, &mut findings)))
+            fields::check_pps(object, found);
+            Parsed::Pps(in_namespace(object, namespace, found))
         }
         ("", "Pod") => {
-            check_pod(object, &mut findings);
-            Some(Parsed::Pod(in_scope(object, scope, &mut findings)))
+            check_maps(object, &["spec", "status"], found);
+            Parsed::Pod(in_scope(object, scope, found))
         }
-        ("", "PersistentVolume") => {
-            check_metadata(object, &mut findings);
-            Some(Parsed::Volume(object.clone()))
-        }
-        ("", "PersistentVolumeClaim") => {
-            check_metadata(object, &mut findings);
-            Some(Parsed::Volume(in_scope(object, scope, &mut findings)))
-        }
+        ("", "PersistentVolume") => Parsed::Volume(object.clone()),
+        ("", "PersistentVolumeClaim") => Parsed::Volume(in_scope(object, scope, found)),
         ("policy", "PodDisruptionBudget") => {
-            check_metadata(object, &mut findings);
             let own = object["metadata"]["namespace"].as_str();
             if scope.is_live && own.is_some_and(|own| own != namespace) {
                 // It protects none of the Pods that are simulated.
                 return (None, Vec::new());
             }
-            Some(Parsed::Budget(in_namespace(object, namespace, &mut findings)))
+            Parsed::Budget(in_namespace(object, namespace, found))
         }
-        (_, kind) if !has_stable_names(api_version, kind) => {
-            let message = format!(
-                "{kind} is not simulated: its Pods get a new name each time, so that no state can be recorded for them; use a StatefulSet"
-            );
-            return (None, vec![Finding::warning("kind", message)]);
-        }
-        _ if object["spec"]["replicas"].is_u64() || object["spec"]["template"].is_object() => {
-            let message = format!(
-                "{} is not simulated: this simulation has StatefulSets of apps/v1 and apps.kruise.io, and no other workloads",
-                shorten(kind)
-            );
-            return (None, vec![Finding::warning("kind", message)]);
-        }
-        ("", "Service") => {
-            let message = "Service is not simulated: it moves no Pod, but the scheduler may spread the Pods of OpenKruise's StatefulSets that it selects";
-            return (None, vec![Finding::warning("kind", message)]);
-        }
-        _ if INFLUENTIAL.contains(&kind) => {
-            let message = format!(
-                "{kind} is not simulated: in a cluster it may decide where Pods run, or whether they are created or evicted"
-            );
-            return (None, vec![Finding::warning("kind", message)]);
-        }
-        _ => {
-            let message = format!("{} is ignored: it has no influence on where Pods run", shorten(kind));
-            return (None, vec![Finding::warning("kind", message)]);
-        }
+        _ => return (None, vec![Finding::warning("kind", not_simulated(object, api_version, kind))]),
     };
-    (parsed.filter(|_| is_usable(&findings)), findings)
+    (Some(parsed).filter(|_| is_usable(&findings)), findings)
+}
+
+fn not_simulated(object: &Value, api_version: &str, kind: &str) -> String {
+    let name = shorten(kind);
+    if !has_stable_names(api_version, kind) {
+        return format!(
+            "{kind} is not simulated: its Pods get a new name each time, so that no state can be recorded for them; use a StatefulSet"
+        );
+    }
+    if object["spec"]["replicas"].is_u64() || object["spec"]["template"].is_object() {
+        return format!(
+            "{name} is not simulated: this simulation has StatefulSets of apps/v1 and apps.kruise.io, and no other workloads"
+        );
+    }
+    if INFLUENTIAL.contains(&kind) {
+        return format!(
+            "{kind} is not simulated: in a cluster it may decide where Pods run, or whether they are created or evicted"
+        );
+    }
+    format!("{name} is ignored: it has no influence on where Pods run")
 }
 
 fn is_usable(findings: &[Finding]) -> bool {
@@ -187,8 +155,9 @@ fn is_usable(findings: &[Finding]) -> bool {
 /// Reads a Pod of a live cluster, which is shared.
 pub(crate) fn parse_shared_pod(pod: &Arc<Value>, scope: &Scope<'_>) -> (Option<Shared>, Vec<Finding>) {
     let mut findings = Vec::new();
-    check_pod(pod, &mut findings);
-    let shared = if is_as_it_is(pod, scope) {
+    check_metadata(pod, &mut findings);
+    check_maps(pod, &["spec", "status"], &mut findings);
+    let shared = if keeps_namespace(pod, scope) {
         Arc::clone(pod).into()
     } else {
         in_namespace(pod, scope.namespace, &mut findings).into()
@@ -196,12 +165,6 @@ pub(crate) fn parse_shared_pod(pod: &Arc<Value>, scope: &Scope<'_>) -> (Option<S
     (Some(shared).filter(|_| is_usable(&findings)), findings)
 }
 
-fn check_pod(pod: &Value, findings: &mut Vec<Finding>) {
-    check_metadata(pod, findings);
-    check_maps(pod, &["spec", "status"], findings);
-}
-
-/// Checks the metadata of any object.
 fn check_metadata(object: &Value, findings: &mut Vec<Finding>) {
     let metadata = &object["metadata"];
     if !metadata.is_object() {
@@ -222,7 +185,7 @@ fn check_metadata(object: &Value, findings: &mut Vec<Finding>) {
     for field in ["labels", "annotations"] {
         check_strings(&format!("metadata.{field}"), &metadata[field], findings);
     }
-    labels::check("metadata.labels", &metadata["labels"], findings);
+    fields::check_labels("metadata.labels", &metadata["labels"], findings);
 }
 
 /// Checks that these fields are maps, or missing.
@@ -237,18 +200,16 @@ fn check_maps(object: &Value, fields: &[&str], findings: &mut Vec<Finding>) {
 
 /// The object with its namespace. Objects of a live cluster may have another one than the workloads.
 fn in_scope(object: &Value, scope: &Scope<'_>, findings: &mut Vec<Finding>) -> Value {
-    if is_as_it_is(object, scope) {
+    if keeps_namespace(object, scope) {
         return object.clone();
     }
     in_namespace(object, scope.namespace, findings)
 }
 
-/// Whether an object keeps the namespace that it has.
-fn is_as_it_is(object: &Value, scope: &Scope<'_>) -> bool {
+fn keeps_namespace(object: &Value, scope: &Scope<'_>) -> bool {
     scope.is_live && object["metadata"]["namespace"].is_string()
 }
 
-/// The object with its namespace.
 fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) -> Value {
     let own = object["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
     if let Some(own) = own.filter(|own| *own != namespace) {
@@ -259,8 +220,8 @@ fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) ->
         findings.push(Finding::error("metadata.namespace", message));
     }
     let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.insert("namespace".into(), namespace.into());
+    if object["metadata"].is_object() {
+        object["metadata"]["namespace"] = namespace.into();
     }
     object
 }
@@ -268,15 +229,13 @@ fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) ->
 /// The Node with the label that each kubelet sets.
 fn with_host_name(object: &Value) -> Value {
     let mut node = object.clone();
-    let name = object["metadata"]["name"].clone();
-    if let Some(metadata) = node["metadata"].as_object_mut() {
-        let labels = metadata.entry("labels").or_insert_with(|| Map::new().into());
-        if labels.is_null() {
-            *labels = json!({});
-        }
-        if let Some(labels) = labels.as_object_mut() {
-            labels.entry(HOSTNAME).or_insert(name);
-        }
+    let Some(metadata) = node["metadata"].as_object_mut() else { return node };
+    let labels = metadata.entry("labels").or_insert(Value::Null);
+    if labels.is_null() {
+        *labels = json!({});
+    }
+    if let Some(labels) = labels.as_object_mut() {
+        labels.entry(HOSTNAME).or_insert_with(|| object["metadata"]["name"].clone());
     }
     node
 }

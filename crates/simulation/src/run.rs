@@ -23,7 +23,6 @@ pub fn run(scenario: &Scenario) -> RunResult {
     run_within(scenario, &Limits::PAGE)
 }
 
-/// Replays a scenario within other limits.
 pub fn run_within(scenario: &Scenario, limits: &Limits) -> RunResult {
     run_live(scenario, &[], limits)
 }

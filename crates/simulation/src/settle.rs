@@ -1,10 +1,11 @@
 //! Lets the parts of the cluster react to each other until nothing changes.
 
 use crate::admission::admit_pod;
+use crate::cluster::recorder;
 use crate::cluster::{Cluster, Pod};
 use crate::controller::{self, Operation, decide, new_pod};
 use crate::result::{EventKind, Refusal};
-use crate::{sidecar, start};
+use crate::start;
 
 /// How often the parts react at most, for each Pod that may be created. Each round but the last creates, deletes, starts or
 /// records a Pod.
@@ -13,7 +14,7 @@ const ROUNDS_PER_POD: usize = 4;
 /// Lets everything happen that follows from what is marked as changed.
 pub(crate) fn settle(cluster: &mut Cluster) {
     for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
-        let mut has_changed = cluster.with_pps && sidecar::react(cluster);
+        let mut has_changed = recorder::react(cluster);
         has_changed |= control(cluster);
         has_changed |= start::start_pods(cluster, false);
         if !has_changed && !start::start_pods(cluster, true) && !is_dirty(cluster) {
@@ -24,7 +25,7 @@ pub(crate) fn settle(cluster: &mut Cluster) {
 }
 
 fn is_dirty(cluster: &Cluster) -> bool {
-    cluster.with_pps && (cluster.dirty.all || !cluster.dirty.pods.is_empty())
+    cluster.recorder.is_some() && (cluster.dirty.all || !cluster.dirty.pods.is_empty())
 }
 
 /// One pass of the controller over the workloads that have changed. Returns whether it has done anything.
@@ -64,7 +65,6 @@ fn control(cluster: &mut Cluster) -> bool {
     has_changed
 }
 
-/// Deletes a Pod, and says so.
 pub(crate) fn delete(cluster: &mut Cluster, pod: &str, text: &str) {
     cluster.remove_pod(pod);
     cluster.tell(EventKind::Deleted, format!("Pod/{pod}"), text);
@@ -77,7 +77,7 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         cluster.warn_once(controller.reference(), unknown);
     }
     let Some(controller) = cluster.workloads.get(workload) else { return };
-    let admitted = if cluster.others().has(name) {
+    let admitted = if cluster.others().named(name).is_some() {
         Err(Refusal { code: 409, message: format!("a Pod of the name {name} exists already") })
     } else {
         admit_pod(cluster, name, &before, &controller.target)
@@ -119,7 +119,6 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     cluster.add_pod(name, pod);
 }
 
-/// What the policy has injected, in words.
 fn describe_plan(pps: &str, plan: &pps_core::Plan, before: &serde_json::Value) -> String {
     let pairs = |requirements: &[pps_core::plan::Requirement]| {
         requirements.iter().map(|one| format!("{}={}", one.key, one.value)).collect::<Vec<_>>().join(", ")

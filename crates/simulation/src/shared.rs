@@ -10,7 +10,6 @@ use serde_json::Value;
 pub(crate) struct Shared(Arc<Value>);
 
 impl Shared {
-    /// The object itself.
     pub(crate) fn value(&self) -> &Value {
         &self.0
     }

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use pps_core::generate::POD_ANNOTATIONS;
+use pps_recorder::generate::POD_ANNOTATIONS;
 use serde_json::{Map, Value, json};
 
 use crate::addresses::{Plugin, plugin_of};
 use crate::cluster::{Cluster, Home, Place, Pod};
-use crate::controller::{self, new_pod};
-use crate::result::EventKind;
-use crate::scheduler::{Placement, Selection, select_from, still_excluded};
+use crate::controller::{new_pod, wait_of};
+use crate::result::{Absence, EventKind, Pending};
 use crate::text::list;
+use pps_scheduler::{Placement, Selection, select_from, still_excluded};
 
 /// How many nodes a text lists.
 const MAX_LISTED: usize = 4;
@@ -52,21 +52,18 @@ fn schedule(cluster: &mut Cluster, name: &str) {
     let Some(selection) = select_for(cluster, name, known) else { return };
     let observed = cluster.observed.get(name).filter(|node| selection.may_land_on.contains(node));
     let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
-    let caveats = selection.caveats.iter().map(|caveat| format!("is not simulated completely: {caveat}"));
-    let caveats: Vec<String> = caveats.collect();
+    let caveats = if is_first { selection.caveats.clone() } else { Vec::new() };
     let seen = cluster.sight().now();
     let Some(pod) = cluster.pods.get_mut(name) else { return };
     pod.seen = seen;
     pod.selection = Some(selection);
-    if is_first {
-        pod.warnings.extend(caveats.iter().map(|caveat| format!("the Pod {caveat}")));
-    }
     if let Some(node) = chosen {
         pod.object["spec"]["nodeName"] = node.clone().into();
         cluster.bind_pod(name, &node);
     }
-    for caveat in caveats.into_iter().filter(|_| is_first) {
-        cluster.tell(EventKind::Warning, format!("Pod/{name}"), caveat);
+    for caveat in caveats {
+        let text = format!("is not simulated completely: {caveat}");
+        cluster.tell(EventKind::Caveat, format!("Pod/{name}"), text);
     }
 }
 
@@ -127,8 +124,9 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
     let Some(node) = pod.node().map(str::to_owned) else { return false };
     let ips = match addresses(cluster, name, pod, &node, plugin) {
         Ok(ips) => ips,
-        Err(complaint) => {
-            complain(cluster, name, &complaint);
+        Err(pending) => {
+            let text = pending.to_string();
+            set_pending(cluster, name, pending, &text);
             return false;
         }
     };
@@ -151,8 +149,10 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
         "podIPs": all,
         "conditions": [{"type": "Ready", "status": "True"}],
     });
+    pod.pending = None;
     pod.complaint.clear();
     pod.came_home = is_home(pod, &node, &labels.unwrap_or_default());
+    pod.absence = absence_of(pod, &node);
     cluster.run_pod(name, ips, true);
     let Some(pod) = cluster.pods.get(name) else { return false };
     let text = describe_start(pod, &node, cluster.last_places.get(name));
@@ -171,7 +171,7 @@ fn addresses(
     pod: &Pod,
     node: &str,
     plugin: Option<Plugin>,
-) -> Result<Option<Vec<String>>, String> {
+) -> Result<Option<Vec<String>>, Pending> {
     if pod.object["spec"]["hostNetwork"] == true {
         let addresses = cluster.node(node).and_then(|node| node.object["status"]["addresses"].as_array());
         let internal = addresses.into_iter().flatten().filter(|address| address["type"] == "InternalIP");
@@ -181,13 +181,10 @@ fn addresses(
     }
     let Some(plugin) = plugin else { return Ok(None) };
     let requested = plugin.requested(&pod.object["metadata"]["annotations"]).map_err(|value| {
-        format!("{} cannot read its annotation {}: {}", plugin.name, plugin.asks, pps_core::shorten(value))
+        Pending::UnreadableAddress { plugin: plugin.name, annotation: plugin.asks, value: value.to_owned() }
     })?;
     if let Some(taken) = requested.iter().find(|ip| cluster.pods.has_ip(ip, name)) {
-        return Err(format!(
-            "it asks for the address {taken}, which another Pod has. To let it start with another one, remove {} from the PersistentPodState and delete the Pod",
-            plugin.asks
-        ));
+        return Err(Pending::AddressTaken { ip: taken.clone(), annotation: plugin.asks });
     }
     Ok((!requested.is_empty()).then_some(requested))
 }
@@ -227,7 +224,8 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
         }
         (Some(home), _) if home.state.node_name != node => {
             let place = &home.state.node_name;
-            format!("; its state was recorded on {place} ({})", describe_absence(pod, place))
+            let absence = pod.absence.as_ref().map(|absence| format!(" ({place} {absence})"));
+            format!("; its state was recorded on {place}{}", absence.unwrap_or_default())
         }
         (Some(_), _) => "; what was recorded there is different now".into(),
         (None, Some(last)) if last.node != node => format!("; it ran on {} before", last.node),
@@ -275,66 +273,72 @@ fn describe_place(home: &Home, node: &str) -> String {
     format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
 }
 
-/// Why a Pod is not on this node.
-fn describe_absence(pod: &Pod, node: &str) -> String {
-    let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
-    match verdicts.into_iter().find(|verdict| verdict.node == node) {
-        None => format!("{node} does not exist"),
-        Some(verdict) if verdict.exclusions.is_empty() => format!("{node} fits, but has a lower score"),
-        Some(verdict) => {
-            verdict.exclusions.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ")
-        }
+/// Why a Pod that runs on this node is not on the node where its state was recorded.
+fn absence_of(pod: &Pod, node: &str) -> Option<Absence> {
+    let home = &pod.recorded.as_ref()?.state.node_name;
+    if pod.came_home || home == node {
+        return None;
     }
+    let mut verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
+    Some(match verdicts.find(|verdict| verdict.node == *home) {
+        None => Absence::NodeGone,
+        Some(verdict) if verdict.exclusions.is_empty() => Absence::LowerScore,
+        Some(verdict) => Absence::Excluded(verdict.exclusions.clone()),
+    })
 }
 
 /// Says why Pods do not run, if that was not said before.
 pub(crate) fn tell_pending(cluster: &mut Cluster) {
-    let pending: Vec<(String, String)> = cluster
-        .pods
-        .waiting()
-        .filter(|(_, pod)| pod.node().is_none())
-        .map(|(name, pod)| (name.clone(), describe_pending(cluster, pod)))
-        .collect();
-    for (name, complaint) in pending {
-        complain(cluster, &name, &complaint);
+    let waiting = cluster.pods.waiting().filter(|(_, pod)| pod.node().is_none());
+    let pending: Vec<(String, Pending)> =
+        waiting.map(|(name, pod)| (name.clone(), pending_of(cluster, pod))).collect();
+    for (name, pending) in pending {
+        let text = match cluster.pods.get(&name).filter(|_| pending == Pending::Excluded) {
+            Some(pod) => format!("{pending}. {}", list_reasons(pod)),
+            None => pending.to_string(),
+        };
+        set_pending(cluster, &name, pending, &text);
     }
-    let waiting: Vec<(String, String)> = cluster
+    let waits = cluster
         .workloads
         .values()
-        .filter_map(|workload| {
-            Some((workload.reference(), controller::describe_wait(workload, &cluster.pods)?))
-        })
-        .filter(|(object, text)| !cluster.reported.contains(&format!("{object} {text}")))
-        .collect();
-    for (object, text) in waiting {
-        cluster.reported.insert(format!("{object} {text}"));
-        cluster.tell(EventKind::Pending, object, text);
+        .filter_map(|workload| Some((workload.reference(), wait_of(workload, &cluster.pods)?)));
+    let waits: Vec<(String, String)> = waits.map(|(object, wait)| (object, wait.to_string())).collect();
+    for (object, text) in waits {
+        if cluster.reported.insert(format!("{object} {text}")) {
+            cluster.tell(EventKind::Pending, object, text);
+        }
     }
 }
 
-fn complain(cluster: &mut Cluster, name: &str, complaint: &str) {
+fn set_pending(cluster: &mut Cluster, name: &str, pending: Pending, text: &str) {
     let Some(pod) = cluster.pods.get_mut(name) else { return };
-    if pod.complaint != complaint {
-        complaint.clone_into(&mut pod.complaint);
-        cluster.tell(EventKind::Pending, format!("Pod/{name}"), format!("stays Pending: {complaint}"));
+    pod.pending = Some(pending);
+    if pod.complaint != text {
+        text.clone_into(&mut pod.complaint);
+        cluster.tell(EventKind::Pending, format!("Pod/{name}"), format!("stays Pending: {text}"));
     }
 }
 
-fn describe_pending(cluster: &Cluster, pod: &Pod) -> String {
-    if let Some(node) = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-        return format!("its template names the node {node}, which does not exist");
+fn pending_of(cluster: &Cluster, pod: &Pod) -> Pending {
+    match pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+        Some(node) => Pending::UnknownNode(node.to_owned()),
+        None if cluster.existing_nodes().next().is_none() => Pending::NoNode,
+        None => Pending::Excluded,
     }
-    if cluster.existing_nodes().next().is_none() {
-        return "there is no node".into();
-    }
+}
+
+/// The first reason of each node.
+fn list_reasons(pod: &Pod) -> String {
     let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
-    let reasons: Vec<&str> =
-        verdicts.filter_map(|verdict| verdict.exclusions.first()).map(|one| one.text.as_str()).collect();
+    let reasons: Vec<String> = verdicts
+        .filter_map(|verdict| Some(format!("{}: {}", verdict.node, verdict.exclusions.first()?)))
+        .collect();
     let more = reasons.len().saturating_sub(MAX_LISTED);
     let listed = reasons[..reasons.len() - more].join("; ");
     match more {
-        0 => format!("no node can take it. {listed}"),
-        1 => format!("no node can take it. {listed}; and 1 more node"),
-        more => format!("no node can take it. {listed}; and {more} more nodes"),
+        0 => listed,
+        1 => format!("{listed}; and 1 more node"),
+        more => format!("{listed}; and {more} more nodes"),
     }
 }

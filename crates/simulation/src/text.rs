@@ -1,9 +1,14 @@
-//! Words for lists and numbers.
+//! Words of the event log.
+
+use std::fmt;
+
+use pps_core::shorten;
+
+use crate::result::{Absence, Pending, Wait};
 
 /// How many names a text lists.
 const MAX_LISTED: usize = 4;
 
-/// The first names of a list, and how many more there are.
 pub(crate) fn list(names: &[&str], conjunction: &str) -> String {
     match names {
         [] => String::new(),
@@ -17,19 +22,48 @@ pub(crate) fn list(names: &[&str], conjunction: &str) -> String {
     }
 }
 
-/// A number of Pods: `1 Pod`, `2 Pods`.
 pub(crate) fn pods(count: u64) -> String {
     if count == 1 { "1 Pod".into() } else { format!("{count} Pods") }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// In words that follow the node's name.
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::NodeGone => f.write_str("does not exist"),
+            Self::LowerScore => f.write_str("fits, but has a lower score"),
+            Self::Excluded(exclusions) => {
+                let reasons: Vec<String> = exclusions.iter().map(ToString::to_string).collect();
+                write!(f, "is excluded: {}", reasons.join("; "))
+            }
+        }
+    }
+}
 
-    #[test]
-    fn a_long_list_ends_with_the_number_of_the_others() {
-        assert_eq!(list(&["a"], "or"), "a");
-        assert_eq!(list(&["a", "b", "c", "d"], "or"), "a, b, c or d");
-        assert_eq!(list(&["a", "b", "c", "d", "e"], "or"), "a, b, c or 2 others");
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::UnknownNode(node) => write!(f, "its template names the node {node}, which does not exist"),
+            Self::NoNode => f.write_str("there is no node"),
+            Self::Excluded => f.write_str("no node can take it"),
+            Self::UnreadableAddress { plugin, annotation, value } => {
+                write!(f, "{plugin} cannot read its annotation {annotation}: {}", shorten(value))
+            }
+            Self::AddressTaken { ip, annotation } => write!(
+                f,
+                "it asks for the address {ip}, which another Pod has. To let it start with another one, remove {annotation} from the PersistentPodState and delete the Pod"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let pods: Vec<&str> = self.pods.iter().map(String::as_str).collect();
+        let (blocker, does_not, pods) = (&self.blocker, self.does_not, list(&pods, "and"));
+        write!(
+            f,
+            "waits until {blocker} is Ready, and does not {does_not} {pods} before (podManagementPolicy: OrderedReady)"
+        )
     }
 }

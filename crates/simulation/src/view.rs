@@ -1,14 +1,10 @@
 //! The cluster as users see it.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
-use crate::controller::new_pod;
-use crate::result::{
-    Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Room, WorkloadView, World,
-};
+use crate::controller::{new_pod, wait_of};
+use crate::result::{Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Room, WorkloadView, World};
 
 /// Pods that a node takes if it does not say how many.
 const DEFAULT_PODS: u64 = 110;
@@ -59,6 +55,7 @@ fn view_workload(cluster: &Cluster, workload: &Workload) -> WorkloadView {
         replicas: u32::try_from(workload.replicas()).unwrap_or(u32::MAX),
         ready: u32::try_from(ready).unwrap_or(u32::MAX),
         exists: workload.exists(),
+        wait: wait_of(workload, &cluster.pods),
     }
 }
 
@@ -68,9 +65,9 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
         return Vec::new();
     }
     let surplus = cluster.pods.of(&workload.target.name).filter(|(name, _)| !workload.wants(name));
-    let wanted = workload.wanted.iter().enumerate().map(|(place, name)| {
-        let is_outdated =
-            cluster.pods.get(name).is_some_and(|pod| workload.would_replace(place, pod.revision));
+    let wanted = workload.wanted.iter().map(|name| {
+        let is_old = |pod: &Pod| pod.revision != workload.update_revision();
+        let is_outdated = workload.is_replaced(name) && cluster.pods.get(name).is_some_and(is_old);
         PodView { is_outdated, ..view_pod(cluster, workload, name, is_last) }
     });
     wanted.chain(surplus.map(|(name, _)| view_pod(cluster, workload, name, is_last))).collect()
@@ -86,11 +83,7 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
             node: verdict.node.clone(),
             fits: verdict.exclusions.is_empty(),
             score: verdict.score,
-            excluded_by: verdict
-                .exclusions
-                .iter()
-                .map(|one| Exclusion { what: one.what, text: one.text.clone(), from_pps: one.from_pps })
-                .collect(),
+            excluded_by: verdict.exclusions.clone(),
         });
         verdicts.collect()
     });
@@ -116,7 +109,10 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
         manifest: pod
             .filter(|pod| is_last && (cluster.limits.keeps_all || !pod.is_adopted))
             .map(|pod| view_manifest(cluster, workload, name, pod)),
+        absence: pod.and_then(|pod| pod.absence.clone()),
+        pending: pod.and_then(|pod| pod.pending.clone()),
         warnings: pod.map(|pod| pod.warnings.clone()).unwrap_or_default(),
+        caveats: selection.map(|selection| selection.caveats.clone()).unwrap_or_default(),
         refusal,
         is_adopted: pod.is_some_and(|pod| pod.is_adopted),
         is_outdated: false,
@@ -134,12 +130,12 @@ fn view_manifest(cluster: &Cluster, workload: &Workload, name: &str, pod: &Pod) 
 }
 
 fn view_pps(name: &str, pps: &Pps, is_last: bool) -> PpsView {
-    let conditions = pps.conditions.iter();
+    let conditions = pps.object["status"]["conditions"].as_array();
     PpsView {
         name: name.to_owned(),
         target: format!("{}/{}", pps.target.kind, pps.target.name),
-        states: pps.states.clone().into_iter().collect::<BTreeMap<_, _>>(),
+        states: pps.states(),
         object: is_last.then(|| pps.object.clone()),
-        conditions: conditions.map(|one| serde_json::to_value(one).unwrap_or_default()).collect(),
+        conditions: conditions.cloned().unwrap_or_default(),
     }
 }

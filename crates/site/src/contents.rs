@@ -97,7 +97,6 @@ pub fn on_site(file: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may")]
 mod tests {
     use super::*;
 

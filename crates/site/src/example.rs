@@ -282,7 +282,6 @@ fn nodes(keys: &BTreeSet<&str>) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may")]
 mod tests {
     use super::*;
 

@@ -152,7 +152,6 @@ pub fn is_external(link: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may")]
 mod tests {
     use super::*;
 

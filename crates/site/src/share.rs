@@ -21,7 +21,6 @@ pub fn fragment(scenario: &str) -> Result<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may")]
 mod tests {
     use std::io::Read;
 

@@ -50,7 +50,6 @@ fn replace(template: &str, old: &str, new: &str) -> Result<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may")]
 mod tests {
     use super::*;
 

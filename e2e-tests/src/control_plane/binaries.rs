@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 
 /// A folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, host-local,
-/// docker-registry, prometheus and promtool.
+/// docker-registry and promtool.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,

@@ -7,21 +7,17 @@ mod host_calls;
 mod kubernetes;
 mod mask;
 mod metadata;
-mod meter;
 mod module;
-mod reflector;
 mod review;
 mod webhook;
 
 pub use host_calls::{HostCall, HostCalls, LogEntry, NoHost};
 pub use kubernetes::KubernetesHost;
-pub use mask::Mask;
 pub use metadata::{ContextAwareResource, Metadata, Rule};
-pub use meter::{Measurement, Meter};
 pub use module::{Evaluation, Instance, PolicyModule, SettingsVerdict};
 pub use review::{
     AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus, ReviewRequest,
     ReviewResponse,
 };
 pub(super) use webhook::tls;
-pub use webhook::{MAX_REQUEST, Served, Webhook, WebhookOptions, summary};
+pub use webhook::{MAX_REQUEST, Served, Webhook, WebhookOptions};

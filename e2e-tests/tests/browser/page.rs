@@ -1,5 +1,14 @@
 //! The page, as a user sees it.
 
+/// Plays stories of the page one after the other, each with the page loaded again: a browser takes seconds to start.
+macro_rules! in_one_browser {
+    ($($story:path),* $(,)?) => {{
+        let page = Page::open("").await?;
+        $($story(&page).await.context(stringify!($story))?;)*
+        page.close().await
+    }};
+}
+
 mod accessibility;
 mod examples;
 mod keyboard;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pps_e2e::{cluster::Cluster, control_plane::Version, kubewarden::Controller, sidecar::NAMESPACE};
+use pps_e2e::{cluster::Cluster, kubewarden::Controller, sidecar::NAMESPACE};
 use serde_json::{Value, json};
 
 use super::{release::Release, workloads};
@@ -74,7 +74,7 @@ async fn an_upgrade_refuses_to_leave_out_namespaces_that_have_states() {
 }
 
 #[tokio::test]
-async fn an_upgrade_refuses_another_name_and_pods_of_everybody() {
+async fn an_upgrade_refuses_another_name_and_takes_further_kinds() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let release = Release::new(&cluster);
@@ -89,21 +89,7 @@ async fn an_upgrade_refuses_another_name_and_pods_of_everybody() {
     assert!(refused.contains("nothing was changed; set nameOverride to persistent-pod-state"), "{refused}");
     assert_eq!(policies().await, before);
 
-    let workloads = workloads(&[json!({})]);
-    if cluster.control_plane.version() >= Version::minor(28) {
-        release.run("upgrade", workloads);
-        return;
-    }
-    // Its policy would be sent the Pods of nearly all operators.
-    let refused = refusal(&release, workloads.clone());
-    assert!(refused.contains("workloads[0].podSelector is empty"), "{refused}");
-    assert_eq!(policies().await, before);
-    let mut ignoring = workloads.clone();
-    ignoring["policy"] = json!({"failurePolicy": "Ignore"});
-    release.run("upgrade", ignoring);
-    let mut selecting = workloads;
-    selecting["workloads"][0]["podSelector"] = json!({"matchLabels": {"operator": "database"}});
-    release.run("upgrade", selecting);
+    release.run("upgrade", workloads(&[json!({})]));
     let map = ["get", "configmap", "kruise-configuration", "--namespace", NAMESPACE, "--output=name"];
     assert!(cluster.control_plane.kubectl(&map).await.unwrap().contains("kruise-configuration"));
 }

@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 
 /// A release, installed or not.
 pub(crate) struct Release<'a> {
-    pub(super) cluster: &'a Cluster,
-    pub(super) chart: Scratch,
+    cluster: &'a Cluster,
+    chart: Scratch,
 }
 
 impl<'a> Release<'a> {
@@ -37,10 +37,8 @@ impl<'a> Release<'a> {
         // Kubernetes 1.20 has no policy/v1.
         let budget = self.cluster.control_plane.version() >= Version::minor(21);
         values["podDisruptionBudget"] = json!({"enabled": budget});
-        // No node runs the Job of the check here. Former charts have none, and their schema refuses the value.
-        if self.chart.path().join("templates/check.yaml").exists() {
-            values["check"] = json!({"enabled": false});
-        }
+        // No node runs the Job of the check here.
+        values["check"] = json!({"enabled": false});
         let values = Scratch::file(&format!("{command}.yaml"), values.to_string())?;
         let (chart, path) = (self.chart.argument(), values.argument());
         let kubeconfig = self.cluster.control_plane.kubeconfig_for("admin")?.display().to_string();
@@ -62,7 +60,7 @@ impl<'a> Release<'a> {
 }
 
 /// A copy of a chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
-pub(super) fn chart_for(chart: &Path, version: Version) -> Scratch {
+fn chart_for(chart: &Path, version: Version) -> Scratch {
     let copy = Scratch::path_for("chart");
     for file in files_below(chart).unwrap() {
         let target = copy.path().join(file.strip_prefix(chart).unwrap());

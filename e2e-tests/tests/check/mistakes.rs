@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_e2e::{
-    check::run_check_with,
     install::SIDECAR,
     kubewarden::{NAMESPACE as KUBEWARDEN, reconciler::api},
     manifests,
@@ -14,6 +13,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
+use super::run::run_check_with;
 use super::world::{SERVER, World, role};
 use crate::scenarios::openkruise;
 
@@ -31,8 +31,6 @@ pub(super) async fn of_the_policies(world: &World) {
     world.kubectl(&["create", "serviceaccount", "-n", KUBEWARDEN, "policy-server"]).await;
     world.expect_error(&before, &["PolicyServerImmutable"]).await;
     world.kubectl(&["delete", "policyservers.policies.kubewarden.io", "default"]).await;
-    let monitor = ["--phase=before", "--mode=monitor"];
-    world.expect_error(&monitor, &["PolicyModeImmutable"]).await;
 
     // A policy that somebody deleted.
     let validation = "persistent-pod-state-validation";
@@ -44,18 +42,12 @@ pub(super) async fn of_the_policies(world: &World) {
     // Nobody has looked at it yet.
     world.controller.reconcile_policies().await.unwrap();
 
-    // A webhook that somebody changed, and a message that would clear the screen.
-    let webhook =
-        "mutatingwebhookconfiguration.admissionregistration.k8s.io/clusterwide-persistent-pod-state";
-    let change = r#"[{"op":"replace","path":"/webhooks/0/clientConfig/service/name","value":"policy-server-default"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]"#;
-    world.kubectl(&["patch", webhook, "--type=json", "-p", change]).await;
+    // A message that would clear the screen.
     let hostile = json!({"status": {"conditions": [{"type": "PolicyActive", "status": "False", "reason": "R",
         "message": "\u{1b}[2J\u{202e}hidden", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     let merge = Patch::Merge(&hostile);
     policies.patch_status("persistent-pod-state", &PatchParams::default(), &merge).await.unwrap();
     let report = world.check(&[]).await;
-    assert!(report.has("WebhookPointsElsewhere", "error"), "{report:#?}");
-    assert!(report.has("WebhookDiffers", "warning"), "{report:#?}");
     assert!(report.has("PolicyNotActive", "error"), "{report:#?}");
     let table = run_check_with(&world.kubeconfig(), &["--all"]).await.unwrap();
     let text = String::from_utf8(table.stdout).unwrap();
@@ -81,19 +73,6 @@ pub(super) async fn of_the_module(world: &World) {
     world.expect_error(&[], &["RegistryUnreachable", "PolicyServerNotReady", "PolicyNotActive"]).await;
     world.policies(&json!({"spec": {"module": right}})).await;
     world.restart_server().await;
-
-    // The registry runs in a StatefulSet that the policy covers.
-    world.kubectl(&["label", "namespace", "tools", "persistent-pod-state/injection-"]).await;
-    for args in [&[][..], &["--phase=before"]] {
-        let report = world.check(args).await;
-        assert_eq!(
-            (report.exit_code, report.has("RegistryNeedsPolicy", "warning")),
-            (0, true),
-            "{report:#?}"
-        );
-        assert!(report.of("RegistryNeedsPolicy")[0].seen.contains("StatefulSet registry"), "{report:#?}");
-    }
-    world.kubectl(&["label", "namespace", "tools", "persistent-pod-state/injection=disabled"]).await;
 }
 
 pub(super) async fn of_the_policy_server(world: &World) {
@@ -159,10 +138,14 @@ pub(super) async fn of_other_recorders(world: &World) {
         "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
             "spec": {"containers": [{"name": "sidecar", "image": "mirror.example/persistent-pod-state-sidecar:v0.1.0"}]}}}});
     world.cluster.apply_objects(&[second]).await.unwrap();
-    // It does not run: whoever may create a Deployment somewhere stops no upgrade.
-    for phase in ["--phase=before", "--phase=after"] {
-        let report = world.check(&[phase]).await;
-        assert_eq!((report.exit_code, report.has("SecondInstallation", "info")), (0, true), "{report:#?}");
+    // Whoever may create a Deployment somewhere stops no upgrade: it does not run, and then it does.
+    for (replicas, wanted) in [("0", false), ("1", true)] {
+        world.kubectl(&["scale", &format!("deployment/{SIDECAR}"), &format!("--replicas={replicas}")]).await;
+        for phase in ["--phase=before", "--phase=after"] {
+            let report = world.check(&[phase]).await;
+            let found = (report.exit_code, report.has("SecondInstallation", "warning"));
+            assert_eq!(found, (0, wanted), "{report:#?}");
+        }
     }
     world.kubectl(&["delete", "deployment", SIDECAR]).await;
 }
@@ -186,7 +169,8 @@ pub(super) async fn of_the_sidecar(world: &World) {
 
     // For an installation in another namespace, this one is the second.
     let elsewhere = ["--namespace=default"];
-    world.expect_error(&elsewhere, &["SidecarMissing", "LeaderMissing", "SecondInstallation"]).await;
+    world.expect_error(&elsewhere, &["SidecarMissing", "LeaderMissing"]).await;
+    assert!(world.check(&elsewhere).await.has("SecondInstallation", "warning"));
 
     // Nobody leads.
     let deployment = format!("deployment/{SIDECAR}");
@@ -230,7 +214,7 @@ pub(super) async fn of_the_checks_own_rights(world: &World) {
         "may not get customresourcedefinitions.apiextensions.k8s.io persistentpodstates.apps.kruise.io",
         "may not list clusteradmissionpolicies.policies.kubewarden.io",
         "may not list deployments.apps",
-        "may not list pods in namespace persistent-pod-state",
+        "may not list namespaces",
         "may not get leases.coordination.k8s.io pps-sidecar in namespace persistent-pod-state",
     ] {
         assert!(missing.contains(&right), "{right}: {missing:#?}");

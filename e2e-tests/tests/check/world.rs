@@ -8,7 +8,6 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use pps_e2e::{
-    check::{CheckReport, run_check},
     cluster::Cluster,
     install::Installation,
     kubewarden::{
@@ -22,6 +21,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
+use super::run::{CheckReport, run_check};
 use crate::scenarios::permissions::{of_role, requests_of};
 
 const CHECK: &str = "pps-check";
@@ -44,10 +44,9 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A cluster with the product, installed as the README says, and with a registry in a StatefulSet.
+    /// A cluster with the product, installed as the README says.
     pub(super) async fn install() -> Self {
         let (cluster, controller, kubeconfig) = start().await;
-        registry_in_a_stateful_set(&cluster).await;
         let installation = Installation::publish(&cluster).await.unwrap();
         installation.apply(&cluster, "deploy").await.unwrap();
         installation.wait_available(&cluster).await.unwrap();
@@ -217,9 +216,7 @@ impl World {
             .collect();
         let granted: BTreeSet<_> = of_role(&role()).into_iter().map(|(permission, _)| permission).collect();
         assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&_>::new(), "used, but not granted");
-        // The registry of this test has no Service of its own name.
-        let by_name = (String::new(), "services".to_owned(), "get".to_owned());
-        let idle: Vec<_> = granted.difference(&used).filter(|one| **one != by_name).collect();
+        let idle: Vec<_> = granted.difference(&used).collect();
         assert_eq!(idle, Vec::<&_>::new(), "granted, but not used");
     }
 }
@@ -262,29 +259,4 @@ async fn account(cluster: &Cluster, name: &str, rules: &[Value]) -> PathBuf {
     let control_plane = &cluster.control_plane;
     let token = control_plane.service_account_token(CHECK_NAMESPACE, name).await.unwrap();
     control_plane.kubeconfig_with_token(name, &token).unwrap()
-}
-
-/// A StatefulSet behind a Service that has the address of the test's registry, in a namespace that is left out.
-async fn registry_in_a_stateful_set(cluster: &Cluster) {
-    let name = "registry";
-    let labels = json!({"app": name});
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": "tools", "labels": {"persistent-pod-state/injection": "disabled"}}}),
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "tools"},
-            "spec": {"type": "LoadBalancer", "selector": labels, "ports": [{"port": 443, "protocol": "TCP"}]}}),
-        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "tools"},
-            "spec": {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels}, "template":
-                {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": name}]}}}}),
-    ];
-    cluster.apply_objects(&objects).await.unwrap();
-    let services: Api<k8s_openapi::api::core::v1::Service> = Api::namespaced(cluster.client(), "tools");
-    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}});
-    services.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    wait_for("the registry's Pod", Duration::from_mins(1), async || {
-        let pods = cluster.pods_api("tools").list(&ListParams::default()).await?.items.len();
-        Ok(Progress::when(pods == 1, (), pods))
-    })
-    .await
-    .unwrap();
 }

@@ -104,10 +104,15 @@ pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster)
     register_status_webhook(cluster, "hook-fails", "https://127.0.0.1:1/").await;
     let count = refused().await.unwrap();
     fails.replace_some(&mut random, 4).await;
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let tried = refused().await.unwrap() - count;
+    let refusing = Instant::now();
+    let tried = wait_for("both objects to be tried again", TIMEOUT, async || {
+        let tried = refused().await? - count;
+        Ok(Progress::when(tried >= 4.0, tried, format!("{tried} writes were refused")))
+    });
+    let tried = tried.await.unwrap();
     // Two objects, each retried with growing pauses. Without pauses there would be hundreds of writes.
-    assert!((4.0..=40.0).contains(&tried), "{tried} writes were refused");
+    let most = 20.0 + 4.0 * refusing.elapsed().as_secs_f64();
+    assert!(tried <= most, "{tried} writes were refused");
     assert_eq!(fails.states().await, failed, "no state may have been written");
     remove_status_webhook(cluster, "hook-fails").await;
 
@@ -135,12 +140,12 @@ pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster)
         waited += replaced.elapsed();
     }
     note(&format!(
-        "{tried} writes refused at once in 6s; {} hanging writes failed in {:.0?}, while four changes elsewhere \
+        "{tried} writes refused at once; {} hanging writes failed in {:.0?}, while four changes elsewhere \
          were recorded in {waited:.1?} in total",
         refused().await.unwrap() - count,
         started.elapsed()
     ));
-    assert!(waited < Duration::from_secs(12), "{waited:?}");
+    assert!(waited < Duration::from_secs(30), "{waited:?}");
     assert_eq!(hangs.states().await, hung, "no state may have been written");
     remove_status_webhook(cluster, "hook-hangs").await;
     drop(silence);

@@ -13,7 +13,6 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT};
@@ -126,7 +125,6 @@ pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network)
     let sidecar = network.sidecar();
     let process = sidecar.status().unwrap().pid;
     network.proxy.swallow();
-    let start = Instant::now();
     fleet.replace_some(&mut random, 3).await;
     fleet.scale("web-b", 3).await;
     wait_for("the sidecar not to be ready because of a watch", Duration::from_secs(90), async || {
@@ -139,8 +137,6 @@ pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network)
     })
     .await
     .unwrap();
-    let silence = start.elapsed();
-    assert!(silence < Duration::from_secs(75), "it took {silence:?} to notice that nothing arrives");
     assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "a restart of the sidecar would not help");
 
     network.proxy.mend();

@@ -83,14 +83,6 @@ async fn killed_test_leaves_no_process_and_no_folder() {
 }
 
 #[tokio::test]
-async fn dropped_cluster_leaves_no_process_and_no_folder() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let folder = cluster.control_plane.folder().to_owned();
-    drop(cluster);
-    wait_until_nothing_is_left(&folder).await;
-}
-
-#[tokio::test]
 async fn next_supervisor_removes_what_a_killed_one_left() {
     let sleeper = |name: &str, script: &str| Spec {
         name: name.to_owned(),

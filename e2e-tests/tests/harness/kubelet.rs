@@ -1,10 +1,6 @@
 //! Pods start, get addresses from host-local, and end.
 
-use std::{
-    collections::BTreeMap,
-    net::Ipv4Addr,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -58,9 +54,12 @@ async fn remove(cluster: &Cluster, name: &str) {
 
 #[tokio::test]
 async fn assigns_the_requested_address_only_if_it_is_free() {
-    let cluster = Cluster::builder().without_crd().nodes(2, 1).start().await.unwrap();
+    let annotations = BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]);
+    let builder = Cluster::builder().without_crd().nodes(2, 1).kubelet(Behaviour { annotations });
+    let cluster = builder.start().await.unwrap();
     let first = run(&cluster, "db", "node-0", &[]).await;
     let ip = first.ip.clone().unwrap();
+    assert_eq!(first.annotations["example.io/where"], format!("db at {ip} on node-0"));
     assert!(in_subnet(&ip, &cluster.kubelet.subnet("node-0")), "{ip}");
     assert_eq!(first.annotations[IP_ANNOTATION], ip);
 
@@ -89,31 +88,6 @@ async fn assigns_the_requested_address_only_if_it_is_free() {
 }
 
 #[tokio::test]
-async fn stateful_set_becomes_ready_and_its_pods_are_replaced() {
-    let behaviour = Behaviour {
-        annotations: BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]),
-    };
-    let cluster = Cluster::builder().without_crd().nodes(3, 3).kubelet(behaviour).start().await.unwrap();
-    let spec =
-        StatefulSetSpec::new("shop", "web", 3).overrides(&json!({"spec": {"podManagementPolicy": null}}));
-    let pods = cluster.run_stateful_set(&spec).await.unwrap();
-    for (name, pod) in &pods {
-        let (node, ip) = (pod.node.as_ref().unwrap(), pod.ip.as_ref().unwrap());
-        assert!(in_subnet(ip, &cluster.kubelet.subnet(node)), "{pod:?}");
-        assert_eq!(pod.annotations["example.io/where"], format!("{name} at {ip} on {node}"));
-    }
-    let again = cluster.recreate_pods("shop", "web", &["web-0", "web-2"], TIMEOUT).await.unwrap();
-    assert_eq!(again["web-1"], pods["web-1"]);
-    assert_ne!(again["web-0"].uid, pods["web-0"].uid);
-    assert_ne!(again["web-0"].ip, pods["web-0"].ip);
-
-    cluster.scale("shop", "web", 1).await.unwrap();
-    cluster.wait_ready("shop", "web", 1, TIMEOUT).await.unwrap();
-    cluster.delete_stateful_set("shop", "web", true).await.unwrap();
-    assert_eq!(cluster.pods("shop", "web").await.unwrap().len(), 1, "orphans must stay");
-}
-
-#[tokio::test]
 async fn holds_pods_and_fails_nodes() {
     let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
     cluster.kubelet.hold("default", "web-1");
@@ -139,26 +113,4 @@ async fn holds_pods_and_fails_nodes() {
     assert!(error.contains("web-0 terminating on node-0"), "{error}");
     cluster.kubelet.start_node("node-0");
     cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
-}
-
-#[tokio::test]
-#[ignore = "takes a minute: cargo test -p pps-e2e -- --ignored --nocapture starts_a_thousand_pods"]
-async fn starts_a_thousand_pods() {
-    let started = Instant::now();
-    let cluster = Cluster::builder().without_crd().nodes(10, 3).start().await.unwrap();
-    println!("cluster: {:?}", started.elapsed());
-    let started = Instant::now();
-    cluster.run_stateful_set(&StatefulSetSpec::new("default", "one", 1)).await.unwrap();
-    println!("first Pod: {:?}", started.elapsed());
-    let started = Instant::now();
-    cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 1000)).await.unwrap();
-    cluster.wait_ready("default", "web", 1000, Duration::from_mins(5)).await.unwrap();
-    println!("1000 Pods: {:?}", started.elapsed());
-    let started = Instant::now();
-    cluster.delete_stateful_set("default", "web", false).await.unwrap();
-    cluster
-        .wait_for_pods("default", "web", "no Pods", Duration::from_mins(5), BTreeMap::is_empty)
-        .await
-        .unwrap();
-    println!("gone: {:?}", started.elapsed());
 }

@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, api::ListParams};
 use pps_e2e::{
-    cluster::{Cluster, StatefulSetSpec},
+    cluster::Cluster,
     control_plane::{ControlPlane, Options, User, program},
     supervisor::Supervisor,
     wait::{Progress, wait_for},
@@ -49,30 +49,6 @@ async fn cluster_starts_and_enforces_permissions() {
     assert!(control_plane.audit_log().contains("system:serviceaccount:default:robot"));
 
     cluster.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn stops_freezes_and_restarts_the_api_server() {
-    let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
-    let spec = StatefulSetSpec::new("restart", "web", 2);
-    cluster.run_stateful_set(&spec).await.unwrap();
-
-    cluster.control_plane.stop(program::API_SERVER).await.unwrap();
-    assert!(cluster.pods("restart", "web").await.is_err());
-    cluster.control_plane.start_again(program::API_SERVER).await.unwrap();
-    let after = cluster.recreate_pods("restart", "web", &["web-0"], Duration::from_mins(1)).await.unwrap();
-    assert!(after["web-0"].ready);
-
-    cluster.control_plane.pause(program::API_SERVER).unwrap();
-    let answer = tokio::time::timeout(Duration::from_millis(500), cluster.pods("restart", "web")).await;
-    assert!(answer.is_err(), "a frozen API server must not respond");
-    cluster.control_plane.resume(program::API_SERVER).unwrap();
-    wait_for("the resumed API server", Duration::from_mins(2), async || {
-        let pods = cluster.pods("restart", "web").await?;
-        Ok(Progress::when(pods.len() == 2, (), format!("{pods:?}")))
-    })
-    .await
-    .unwrap();
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::{explain, move_several, pin, status};
+use super::{explain, move_several, status};
 use crate::support::{self, Pool, TIMEOUT, list, wait_for_review};
 
 /// A user who may read the objects of one namespace, and nothing else.
@@ -45,7 +45,6 @@ async fn half_an_installation_is_noticed() {
     let cluster = Cluster::builder().nodes(2, 2).start().await.unwrap();
     status::nothing_is_recorded_without_a_sidecar(&cluster).await;
     explain::a_refused_pod_is_explained(&cluster).await;
-    pin::an_object_that_nobody_generates_or_deletes_is_named(&cluster).await;
     move_several::no_place_is_given_up_while_nobody_records(&cluster).await;
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     for args in [&["status"][..], &["status", "-A"], &["explain", "db-0"]] {

@@ -17,14 +17,12 @@ async fn without_a_cluster_a_command_says_how_to_name_one() {
 }
 
 /// Every command that needs a cluster.
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 7] = [
     &["status"],
     &["explain", "db-0"],
     &["simulate", "--drain", "node-0"],
     &["move", "db-0", "--anywhere", "--yes"],
     &["forget", "db-0", "--yes"],
-    &["pin", "db", "--required", "zone", "--yes"],
-    &["unpin", "db", "--yes"],
     &["export"],
     &["check"],
 ];

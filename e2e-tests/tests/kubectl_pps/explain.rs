@@ -138,7 +138,7 @@ pub(super) async fn a_template_that_is_not_the_present_one_is_named(cluster: &Cl
     let answer = ask(&pool, &["explain", "web-0"]).await;
     assert_exit(&answer, 1);
     let command = "kubectl delete pod web-0 -n explain-template";
-    let cause = "It was made from another template than StatefulSet web has now, with which it could start.";
+    let cause = "It was made from another template than its workload has now, with which it could start.";
     assert_says(&answer, &[cause, command]);
     carry_out(&pool, command).await;
     assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
@@ -187,7 +187,7 @@ pub(super) async fn a_volume_elsewhere_is_named(cluster: &Cluster) {
     assert_says(
         &answer,
         &[
-            "the volume of the Pod's claim data requires explain-volume-1",
+            "the volume of the Pod's claim data requires kubernetes.io/hostname explain-volume-1",
             "kubectl uncordon explain-volume-1",
         ],
     );
@@ -232,7 +232,7 @@ pub(super) async fn a_namespace_users_rights_tell_the_pin(cluster: &Cluster) {
         &[
             &format!("web-0 is Pending: its recorded state requires {HOSTNAME}={node}."),
             "The scheduler says: ",
-            "you have no permission to list nodes, so it is not known which nodes can take the Pod",
+            "you have no permission to list nodes, so it is not known which nodes there are",
         ],
     );
 }

@@ -38,7 +38,6 @@ async fn pods_move() {
         move_waits::a_node_that_comes_back_while_its_pod_is_waited_for_is_named,
         move_waits::an_interrupt_leaves_a_pod_that_was_removed_alone,
         move_keeps::a_required_zone_is_given_up_only_by_name,
-        move_keeps::two_moves_at_a_time_take_one_pod_down,
         move_keeps::a_move_that_was_killed_holds_up_others_until_it_is_finished_or_called_off,
         move_waits::one_pod_is_evicted_only_when_the_others_of_its_workload_are_ready,
     ])
@@ -256,7 +255,7 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
             1,
             "no PersistentPodState names StatefulSet bare: nothing pins Pod bare-0",
         ),
-        (&["web-9", "--anywhere"], 1, "StatefulSet web wants 1 Pod, and web-9 is not one of them"),
+        (&["web-9", "--anywhere"], 1, "StatefulSet web (replicas: 1) does not want Pod web-9"),
         (&["web-0", "--to", &others[0]], 1, "cannot take Pod web-0"),
         (&["web-0", "--to", &others[1]], 1, "a PodDisruptionBudget forbids to evict Pod web-0 now"),
         (&["web-0", "--to", &others[1], "--anywhere"], 2, "cannot be used with"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kube::api::DeleteParams;
 use pps_e2e::{
     cluster::Cluster,
     control_plane::User,
@@ -89,14 +90,11 @@ async fn the_documented_role_is_what_the_commands_use() {
     run(&args, &[0, 1]).await;
     run(&["import", backup, "--overwrite", "--yes"], &[0]).await;
     run(&["forget", "web-0", "--yes"], &[0]).await;
+    cluster.pps_api(NAMESPACE).delete("web", &DeleteParams::default()).await.unwrap();
+    run(&["import", backup, "--yes"], &[0, 1]).await;
     run(&["explain", "free-7"], &[0, 1, 2]).await;
     cluster.nodes.uncordon("rights-0").await.unwrap();
     cluster.nodes.uncordon("rights-1").await.unwrap();
-    run(&["pin", "free", "--required", "zone", "--yes"], &[0]).await;
-    run(&["unpin", "free", "--yes"], &[0]).await;
-    run(&["pin", "free", "--required", "zone", "--object", "--yes"], &[0]).await;
-    run(&["pin", "free", "--required", "hostname", "--object", "--yes"], &[0]).await;
-    run(&["unpin", "free", "--yes"], &[0]).await;
     assert_used_as_granted(&cluster).await;
 }
 

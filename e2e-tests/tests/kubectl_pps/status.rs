@@ -16,11 +16,7 @@ pub(super) async fn shows_where_pods_are_and_what_is_wrong(cluster: &Cluster) {
     let zone = pool.zone(&node).await;
     assert_says(
         &answer,
-        &[
-            "POD PHASE NODE RECORDED ZONE",
-            &format!("web-0 Ready {node} {node} {zone}"),
-            "Each Pod is pinned by: hostname required, ip_address recorded.",
-        ],
+        &["POD PHASE NODE RECORDED ZONE REQUIRES", &format!("web-0 Ready {node} {node} {zone} hostname")],
     );
 
     let wide = plugin(cluster, "admin").run(&["status", "-o", "wide", "-A"]).await.unwrap();
@@ -32,7 +28,7 @@ pub(super) async fn shows_where_pods_are_and_what_is_wrong(cluster: &Cluster) {
         (&first["phase"], &first["node"], &first["zone"]),
         (&"Ready".into(), &node.as_str().into(), &zone.as_str().into())
     );
-    assert_eq!(first["pinnedBy"][0]["key"], HOSTNAME);
+    assert_eq!(first["required"][HOSTNAME], node.as_str());
 
     cluster.nodes.cordon(&node).await.unwrap();
     make_pending(&pool, "web", "web-0").await;
@@ -59,11 +55,17 @@ pub(super) async fn a_workload_without_a_persistentpodstate_is_told_how_to_get_o
     let pool = Pool::new(cluster, "unpinned", 1, 1).await;
     let answer = ask(&pool, &["status"]).await;
     assert_exit(&answer, 0);
-    assert_says(&answer, &["No workload here has a PersistentPodState", "kubectl pps pin WORKLOAD"]);
+    assert_says(&answer, &["No workload here has a PersistentPodState", "kubectl annotate statefulset NAME"]);
     cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
     let answer = ask(&pool, &["status", "web"]).await;
     assert_exit(&answer, 0);
-    assert_says(&answer, &["has no PersistentPodState", "kubectl pps pin web --required zone -n unpinned"]);
+    assert_says(
+        &answer,
+        &[
+            "has no PersistentPodState",
+            "kubectl annotate statefulset web kruise.io/auto-generate-persistent-pod-state=true",
+        ],
+    );
     assert_says(&answer, &["web-0 Ready"]);
     let answer = ask(&pool, &["status", "web-0"]).await;
     assert_exit(&answer, 2);
@@ -114,7 +116,7 @@ pub(super) async fn a_namespace_users_rights_are_enough_but_for_nodes(cluster: &
     let answer = ask_as(&pool, VIEWER, &["status"]).await;
     assert_exit(&answer, 0);
     let zone = pool.zone(&node).await;
-    assert_says(&answer, &[&format!("web-0 Ready {node} {node} {zone} zone={zone} required")]);
+    assert_says(&answer, &[&format!("web-0 Ready {node} {node} {zone} zone={zone}")]);
     assert!(answer.stderr.contains("you have no permission to list nodes"), "{}", answer.stderr);
     assert_eq!(answer.stderr.lines().count(), 1, "only nodes are missing: {}", answer.stderr);
 }

@@ -14,19 +14,16 @@ use crate::chart::release::Release;
 
 /// Kubewarden's controller deletes a policy only after its webhook: a policy that refuses every Pod that it looks up, if its
 /// role is gone by then.
-#[tokio::test]
-async fn policies_keep_their_role_and_their_server_until_they_are_gone() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let _kubewarden = Controller::install(&cluster).await.unwrap();
-    let release = Release::new(&cluster);
+pub(super) async fn policies_keep_their_role_and_their_server_until_they_are_gone(cluster: &Cluster) {
+    let release = Release::new(cluster);
     release.run("install", json!({}));
     let said = release.run("upgrade", json!({"rbac": {"create": false}}));
-    assert_in_force(&cluster, "after rbac.create=false").await;
+    assert_in_force(cluster, "after rbac.create=false").await;
     assert!(said.contains("kubectl delete clusterrole,clusterrolebinding -l"), "{said}");
 
     let finalizers = async |list: &str| {
         let patch = format!(r#"{{"metadata":{{"finalizers":{list}}}}}"#);
-        for policy in policies(&cluster).await.keys() {
+        for policy in policies(cluster).await.keys() {
             let patch = ["patch", "clusteradmissionpolicy", policy, "--type=merge", "--patch", &patch];
             cluster.control_plane.kubectl(&patch).await.unwrap();
         }
@@ -35,14 +32,15 @@ async fn policies_keep_their_role_and_their_server_until_they_are_gone() {
     let off = json!({"policy": {"enabled": false}});
     for upgrade in ["the first upgrade", "another one"] {
         let said = release.run("upgrade", off.clone());
-        assert_in_force(&cluster, upgrade).await;
+        assert_in_force(cluster, upgrade).await;
         assert!(said.contains("run the same `helm upgrade` again"), "{said}");
     }
     finalizers("[]").await;
     release.run("upgrade", off);
-    assert!(!may_look_up(&cluster, NAMESPACE, "policy-server-persistent-pod-state").await);
+    assert!(!may_look_up(cluster, NAMESPACE, "policy-server-persistent-pod-state").await);
     let servers = cluster.control_plane.kubectl(&["get", "policyservers", "--output=name"]).await.unwrap();
     assert_eq!(servers.lines().count(), 1, "{servers}");
+    release.run("uninstall", json!({}));
 }
 
 #[tokio::test]

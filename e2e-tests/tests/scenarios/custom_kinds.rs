@@ -7,16 +7,14 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams},
 };
 use pps_e2e::{
-    cluster::{
-        Cluster, PodInfo, SIDECAR,
-        operator::{Names, OperatedKind, Operator},
-    },
+    cluster::{Cluster, PodInfo, SIDECAR},
     manifests,
     repository::repository_file,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
+use super::operator::{Names, OperatedKind, Operator};
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, recording,
     wait_for_permission,

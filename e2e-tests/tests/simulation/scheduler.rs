@@ -12,7 +12,7 @@ use pps_e2e::{
     control_plane::Version,
     wait::{Progress, wait_for},
 };
-use pps_simulation::scheduler::{Kubernetes, NodeView, Placement, select, select_in};
+use pps_scheduler::{Kubernetes, NodeView, Placement, select, select_in};
 use serde_json::{Value, json};
 
 use super::{

@@ -10,7 +10,7 @@ pub(crate) const CAUSES: [(&str, &str); 9] = [
     ("PolicyServer stopped", "PolicyServerNotReady"),
     ("PolicyServer stopped, scope OptIn", "PolicyServerNotReady"),
     ("PolicyServer hangs", "PolicyServerNotReady"),
-    ("registry that needs us", "RegistryNeedsPolicy"),
+    ("registry that needs us", "PolicyServerNotReady"),
     ("definition deleted", "DefinitionMissing"),
 ];
 

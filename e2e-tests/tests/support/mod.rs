@@ -37,8 +37,8 @@ pub(crate) use random::Random;
 
 /// For everything that depends on how fast the machine is.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
-/// For what has to happen at once, on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// For what has to happen at once, on a very busy machine: it bounds a wait, and costs nothing if all is well.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// How long to watch for something that must not happen.
 pub(crate) const WHILE: Duration = Duration::from_millis(1500);
 pub(crate) const MARKER: &str = "kruise.io/injected-persistent-pod-state";

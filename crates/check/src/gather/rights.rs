@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::reader::Reader;
-use crate::facts::{Read, Recorder, Recording, Right};
+use crate::facts::{Read, Recording, Right};
+use crate::reader::Reader;
+use crate::settings::Recorder;
 
 const GROUP: &str = "apps.kruise.io";
 

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use pps_core::whitelist;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt};
+use pps_recorder::whitelist;
 
-use super::findings::{Findings, some_of};
-use super::module::{custom_policy, is_covered_now, will_be_covered};
-use crate::facts::{Facts, Phase, Recorded};
-use crate::finding::Code;
+use super::Findings;
+use super::policies::INJECTION;
+use crate::facts::Facts;
+use crate::finding::{Diagnosis, NotRecorded};
+use crate::settings::CUSTOM_WORKLOADS;
 
-/// The condition that says whether an object is recorded.
-pub(super) const RECORDING: &str = "Recording";
-/// Up to so many objects are named with the whole message of that condition.
-const EXPLAINED: usize = 2;
+const SUBJECT: &str = "PersistentPodStates";
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
-    if facts.settings.phase == Phase::After {
+    if !facts.settings.is_before() {
         check_recording(facts, findings);
     }
-    if facts.settings.has_policies {
+    if !facts.settings.without_policies {
         check_namespaces(facts, findings);
     }
     check_custom_kinds(facts, findings);
@@ -26,80 +26,60 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 
 fn check_recording(facts: &Facts, findings: &mut Findings) {
     let Some(objects) = facts.objects.known() else { return };
-    let failed = |object: &&Recorded| {
-        object.status.conditions.iter().any(|one| one.kind() == RECORDING && one.status == "False")
-    };
-    let problems: Vec<&Recorded> = objects.listed.iter().filter(failed).collect();
-    let listed = objects.listed.len();
-    let all = match objects.more {
-        0 => format!("{listed}"),
-        more => format!("{listed} (and {more} more that were not read)"),
-    };
-    let Some(first) = problems.first() else {
-        let seen = format!("{all}, none reports a problem");
-        return findings.ok(Code::ObjectsRecorded, "PersistentPodStates", seen);
-    };
-    let names: Vec<String> = problems
-        .iter()
-        .map(|object| {
-            let condition = object.status.conditions.iter().find(|one| one.kind() == RECORDING);
-            let (reason, message) =
-                condition.map_or(("", ""), |one| (one.reason.as_str(), one.message.as_str()));
-            // The messages of many would hide their names.
-            let why = if problems.len() > EXPLAINED || message.is_empty() {
-                reason.to_owned()
-            } else {
-                format!("{reason}: {message}")
-            };
-            format!("{}/{} ({why})", object.metadata.namespace, object.metadata.name)
-        })
-        .collect();
-    findings.warning(
-        Code::ObjectsNotRecorded,
-        "PersistentPodStates",
-        format!("{} of {all} are not recorded: {}", names.len(), some_of(&names)),
-        format!(
-            "correct what the reason names; for all of it: kubectl describe pps {} -n {}",
-            first.metadata.name, first.metadata.namespace
-        ),
-    );
+    let failed = objects.listed.iter().filter_map(|object| {
+        let condition = object.recording.clone().filter(|condition| condition.status == "False")?;
+        Some(NotRecorded { namespace: object.namespace.clone(), name: object.name.clone(), condition })
+    });
+    let failed: Vec<NotRecorded> = failed.collect();
+    let (listed, more) = (objects.listed.len(), objects.more);
+    if failed.is_empty() {
+        findings.ok(SUBJECT, Diagnosis::ObjectsRecorded { listed, more });
+    } else {
+        findings.warning(SUBJECT, Diagnosis::ObjectsNotRecorded { failed, listed, more });
+    }
 }
 
 fn check_namespaces(facts: &Facts, findings: &mut Findings) {
     let (Some(objects), Some(_)) = (facts.objects.known(), facts.namespaces.known()) else { return };
-    let is_before = facts.settings.phase == Phase::Before;
-    let is_uncovered = |namespace: &String| match is_covered_now(facts, namespace) {
+    let is_before = facts.settings.is_before();
+    let is_uncovered = |namespace: &&str| match is_covered_now(facts, namespace) {
         // Nothing is installed that could be lost.
         None => false,
         Some(is_covered) if is_before => is_covered && !will_be_covered(facts, namespace),
         Some(is_covered) => !is_covered,
     };
-    let namespaces: BTreeSet<String> =
-        objects.listed.iter().map(|object| object.metadata.namespace.clone()).collect();
-    let uncovered: Vec<String> = namespaces.into_iter().filter(is_uncovered).collect();
-    if !uncovered.is_empty() && is_before {
-        findings.warning(
-            Code::NamespacesNotCovered,
-            "PersistentPodStates",
-            format!(
-                "the installation would leave out namespaces whose Pods get their states back now: {}. At their next \
-                 restart these Pods start without them, on any node",
-                some_of(&uncovered)
-            ),
-            if facts.settings.is_opt_in {
-                "first label them: kubectl label namespace NAME persistent-pod-state/injection=enabled --overwrite"
-            } else {
-                "remove them from the excluded namespaces (chart: policy.excludedNamespaces), if that is not meant"
-            },
-        );
-    } else if !uncovered.is_empty() {
-        findings.info(
-            Code::NamespacesNotCovered,
-            "PersistentPodStates",
-            format!("no policy covers the namespace, so no Pod gets its state back: {}", some_of(&uncovered)),
-            "if that is not meant, change the namespace's label persistent-pod-state/injection",
-        );
+    let namespaces: BTreeSet<&str> = objects.listed.iter().map(|object| object.namespace.as_str()).collect();
+    let uncovered: Vec<String> = namespaces.into_iter().filter(is_uncovered).map(str::to_owned).collect();
+    match uncovered.as_slice() {
+        [] => {}
+        _ if is_before => findings.warning(SUBJECT, Diagnosis::NamespacesNotCovered(uncovered)),
+        _ => findings.info(SUBJECT, Diagnosis::NamespacesNotCovered(uncovered)),
     }
+}
+
+/// Whether an installed policy is sent the Pods in a namespace. None if no policy for Pods is installed.
+pub(super) fn is_covered_now(facts: &Facts, namespace: &str) -> Option<bool> {
+    let labels = facts.labels_of(namespace);
+    let mut policies = facts.policies_for_pods().peekable();
+    policies.peek()?;
+    let is_sent = policies.any(|policy| {
+        // Kubewarden ignores matchLabels.
+        let selector = LabelSelector { match_labels: None, ..policy.spec.namespace_selector.clone() };
+        Selector::try_from(selector).is_ok_and(|selector| selector.matches(&labels))
+    });
+    Some(is_sent && namespace != facts.server_namespace)
+}
+
+/// Whether the settings of the installation cover a namespace.
+pub(super) fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
+    let settings = &facts.settings;
+    let is_skipped = namespace == facts.server_namespace
+        || namespace == settings.namespace
+        || settings.skipped_namespace.iter().any(|skipped| skipped == namespace);
+    let labels = facts.labels_of(namespace);
+    let label = labels.get(INJECTION).map(String::as_str);
+    !is_skipped
+        && if settings.scope == "OptIn" { label == Some("enabled") } else { label != Some("disabled") }
 }
 
 fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
@@ -107,25 +87,16 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     let subject = format!("ConfigMap {}/{}", facts.recording.config_namespace, whitelist::CONFIG_MAP);
     let listed = match whitelist::parse(text) {
         Ok(listed) => listed,
-        Err(error) => {
-            return findings.warning(
-                Code::WhitelistMalformed,
-                subject,
-                error.to_string(),
-                "correct it; until then the sidecar uses the last list that it could read",
-            );
-        }
+        Err(error) => return findings.warning(subject, Diagnosis::WhitelistMalformed(error.to_string())),
     };
-    if facts.settings.phase == Phase::Before
-        || !facts.settings.has_policies
-        || facts.policies.items().is_none()
-    {
+    let settings = &facts.settings;
+    if settings.is_before() || settings.without_policies || facts.policies.items().is_none() {
         return;
     }
-    let conditions: String = custom_policy(facts).map_or(String::new(), |policy| {
-        let conditions = policy.spec.match_conditions.iter();
-        conditions.filter_map(|condition| condition["expression"].as_str()).collect()
-    });
+    let custom = format!("{}{CUSTOM_WORKLOADS}", settings.policy);
+    let policy = facts.own_policies().find(|policy| policy.name() == custom);
+    let conditions = policy.into_iter().flat_map(|policy| &policy.spec.match_conditions);
+    let conditions: String = conditions.map(|condition| condition.expression.as_str()).collect();
     let uncovered: Vec<String> = listed
         .entries
         .iter()
@@ -136,11 +107,6 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
         .map(|entry| format!("{}.{}", entry.kind, entry.group))
         .collect();
     if !uncovered.is_empty() {
-        findings.warning(
-            Code::CustomKindNotCovered,
-            subject,
-            format!("the sidecar records {}, but no policy covers their Pods", some_of(&uncovered)),
-            "add the kind to the policy for custom workloads (chart: workloads)",
-        );
+        findings.warning(subject, Diagnosis::CustomKindNotCovered(uncovered));
     }
 }

@@ -1,233 +1,232 @@
-//! The product's `ClusterAdmissionPolicies`.
+//! The product's `ClusterAdmissionPolicies`: whether they run, and which Pods they are sent.
+
+pub(super) mod server;
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
-use super::findings::Findings;
-use super::sent::{self, POD_NAME, shipped_conditions};
-use crate::facts::{Condition, Facts, Phase, Policy, VALIDATION};
-use crate::finding::Code;
+use super::Findings;
+use crate::facts::{Facts, Policy};
+use crate::finding::{Diagnosis, Difference, Severity};
+use crate::settings::{CUSTOM_WORKLOADS, POLICY, VALIDATION, is_policy_of};
 
-/// The API server's default of `timeoutSeconds`.
-pub(super) const DEFAULT_TIMEOUT: u64 = 10;
-/// How long a policy may take if `timeoutEvalSeconds` is not set: the PolicyServer's `--policy-timeout`.
-const DEFAULT_EVALUATION: u64 = 2;
+/// The label by which a namespace joins or leaves.
+pub const INJECTION: &str = "persistent-pod-state/injection";
+/// The label that the controllers of StatefulSets set.
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// The label with the name of a namespace.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// The match condition that depends on the custom kinds.
+const CUSTOM_CONDITION: &str = "controller-is-a-custom-workload";
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
-    if facts.policy_definition.is_absent() || facts.policies.items().is_none() {
-        return;
+    if !facts.policy_definition.is_absent() && facts.policies.items().is_some() {
+        let ours: Vec<&Policy> = facts.own_policies().collect();
+        if facts.settings.is_before() {
+            check_server_change(facts, &ours, findings);
+        } else {
+            check_installed(facts, &ours, findings);
+        }
     }
-    let ours: Vec<&Policy> = facts.own_policies().collect();
-    if facts.settings.phase == Phase::Before {
-        return check_changes(facts, &ours, findings);
+    if !facts.settings.is_before() {
+        check_webhooks(facts, findings);
     }
+}
+
+/// Kubewarden refuses to change `spec.policyServer`, in the midst of an upgrade.
+fn check_server_change(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
+    let Some(to) = &facts.settings.policy_server else { return };
+    for policy in ours.iter().filter(|policy| policy.spec.policy_server != *to) {
+        let (from, to) = (policy.spec.policy_server.clone(), to.clone());
+        findings.error(subject(policy.name()), Diagnosis::PolicyServerImmutable { from, to });
+    }
+}
+
+fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     let base = &facts.settings.policy;
-    for name in [base.clone(), format!("{base}{VALIDATION}")] {
-        if ours.iter().all(|policy| policy.metadata.name != name) {
-            findings.error(
-                Code::PolicyMissing,
-                format!("ClusterAdmissionPolicy {name}"),
-                if name.ends_with(VALIDATION) {
-                    "does not exist: nobody checks PersistentPodStates that users write"
-                } else {
-                    "does not exist: states are recorded, but no Pod gets its state back"
-                },
-                "apply it (kubectl apply -k, or helm upgrade); to stop the product on purpose, see docs/break-glass.md",
-            );
+    for (name, is_validation) in [(base.clone(), false), (format!("{base}{VALIDATION}"), true)] {
+        if ours.iter().all(|policy| policy.name() != name) {
+            findings.error(subject(&name), Diagnosis::PolicyMissing { is_validation });
         }
     }
-    for policy in &ours {
-        check_one(facts, policy, findings);
-    }
-    let distinct =
-        |field: fn(&Policy) -> &str| ours.iter().map(|policy| field(policy)).collect::<BTreeSet<_>>();
-    let servers = distinct(|policy| &policy.spec.policy_server);
-    if servers.len() > 1 {
-        findings.warning(
-            Code::PolicyServersDiffer,
-            format!("ClusterAdmissionPolicy {base}"),
-            format!("the policies run on several PolicyServers: {}", servers.into_iter().collect::<Vec<_>>().join(", ")),
-            "only one of them is checked here; finish the move that \"Another PolicyServer\" in deploy/README.md describes",
-        );
-    }
-    let modules = distinct(|policy| &policy.spec.module);
-    if modules.len() > 1 {
-        findings.warning(
-            Code::ModulesDiffer,
-            format!("ClusterAdmissionPolicy {base}"),
-            format!(
-                "the policies have different modules: {}",
-                modules.into_iter().collect::<Vec<_>>().join(", ")
-            ),
-            "set spec.module of all to the same reference",
-        );
-    }
-}
-
-/// What Kubewarden refuses to change of an installed policy: `spec.policyServer`, and `spec.mode` from protect to
-/// monitor (its webhook in `api/policies/v1/policy_validation.go`).
-fn check_changes(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     for policy in ours {
-        let subject = format!("ClusterAdmissionPolicy {}", policy.metadata.name);
-        if let Some(wanted) = &facts.settings.policy_server
-            && *wanted != policy.spec.policy_server
-        {
-            findings.error(
-                Code::PolicyServerImmutable,
-                subject.as_str(),
-                format!(
-                    "runs on PolicyServer {}, and would move to {wanted}, which Kubewarden refuses",
-                    policy.spec.policy_server
-                ),
-                "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md describes",
-            );
-        }
-        if policy.spec.mode == "protect" && facts.settings.mode.as_deref() == Some("monitor") {
-            findings.error(
-                Code::PolicyModeImmutable,
-                subject,
-                "has the mode protect, and would change to monitor, which Kubewarden refuses",
-                "delete the policy, then install it with the mode monitor",
-            );
-        }
+        check_one(policy, findings);
+    }
+    for policy in facts.policies_for_pods() {
+        check_what_is_sent(policy, findings);
+    }
+    let distinct = |field: fn(&Policy) -> &str| -> Option<Vec<String>> {
+        let values: BTreeSet<&str> = ours.iter().map(|policy| field(policy)).collect();
+        (values.len() > 1).then(|| values.into_iter().map(str::to_owned).collect())
+    };
+    if let Some(servers) = distinct(|policy| &policy.spec.policy_server) {
+        findings.warning(subject(base), Diagnosis::PolicyServersDiffer(servers));
+    }
+    if let Some(modules) = distinct(|policy| &policy.spec.module) {
+        findings.warning(subject(base), Diagnosis::ModulesDiffer(modules));
     }
 }
 
-fn check_one(facts: &Facts, policy: &Policy, findings: &mut Findings) {
-    let subject = format!("ClusterAdmissionPolicy {}", policy.metadata.name);
-    let spec = &policy.spec;
-    let (status, reason) = activity(policy);
-    if status == Some("True") && policy.metadata.deletion_timestamp.is_none() {
-        let seen = format!("active on PolicyServer {}, mode {}", spec.policy_server, mode(policy));
-        findings.ok(Code::PolicyActive, subject.as_str(), seen);
+fn subject(policy: &str) -> String {
+    format!("ClusterAdmissionPolicy {policy}")
+}
+
+/// Kubewarden's controller sets `PolicyActive` to False at the beginning of each reconciliation, and to True only if the
+/// PolicyServer's Pods are all of the latest ReplicaSet and ready, and know the policy (`PolicyUniquelyReachable`). A
+/// PolicyServer that cannot pull a module ends, so its new Pod never becomes ready, and the policy stays `pending`.
+fn check_one(policy: &Policy, findings: &mut Findings) {
+    let (subject, spec) = (subject(policy.name()), &policy.spec);
+    let server = spec.policy_server.clone();
+    // The mode in which it runs is that of the spec until the PolicyServer has it.
+    let mode = [&policy.status.mode, &spec.mode].into_iter().find(|mode| !mode.is_empty());
+    let mode = mode.map_or("protect", String::as_str);
+    let is_deleted = policy.metadata.deletion_timestamp.is_some();
+    if policy.is_active() && !is_deleted {
+        findings.ok(subject.as_str(), Diagnosis::PolicyActive { server, mode: mode.to_owned() });
     } else {
-        findings.error(
-            Code::PolicyNotActive,
-            subject.as_str(),
-            format!("is {} on PolicyServer {}: {reason}", state(policy), spec.policy_server),
-            format!(
-                "kubectl get pods -n {0} -l kubewarden/policy-server={1}, and the log of a Pod that is not ready",
-                facts.server_namespace, spec.policy_server
-            ),
-        );
+        let state = match policy.status.policy_status.as_str() {
+            _ if is_deleted => "being deleted",
+            "" => "not scheduled",
+            state => state,
+        };
+        let reachable = policy.condition("PolicyUniquelyReachable");
+        let unmet =
+            reachable.filter(|one| one.status != "True").or(policy.condition("PolicyActive")).cloned();
+        let diagnosis = Diagnosis::PolicyNotActive { state: state.to_owned(), server, unmet };
+        findings.error(subject.as_str(), diagnosis);
     }
-    if mode(policy) == "monitor" {
-        findings.warning(
-            Code::PolicyMonitors,
-            subject.as_str(),
-            "has the mode monitor: it only logs, and changes and refuses nothing",
-            "set spec.mode to protect",
-        );
-    }
-    let is_for_pods = !policy.metadata.name.ends_with(VALIDATION);
-    if is_for_pods && spec.failure_policy.as_deref() == Some("Ignore") {
-        findings.info(
-            Code::FailurePolicyIgnore,
-            subject.as_str(),
-            "failurePolicy is Ignore: while the PolicyServer cannot be reached, Pods start without their states",
-            "set it to Fail if Pods have data on a node",
-        );
-    }
-    let (waits, takes) = (
-        spec.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT),
-        spec.timeout_eval_seconds.unwrap_or(DEFAULT_EVALUATION),
-    );
-    if takes >= waits {
-        findings.warning(
-            Code::TimeoutsDoNotFit,
-            subject.as_str(),
-            format!("the policy may take {takes} s, and the API server waits {waits} s"),
-            "set timeoutEvalSeconds below timeoutSeconds",
-        );
-    }
-    if is_for_pods {
-        check_what_is_sent(policy, &subject, findings);
-        sent::check(policy, &subject, findings);
-        check_lookups(policy, &subject, findings);
+    if mode == "monitor" {
+        findings.warning(subject, Diagnosis::PolicyMonitors);
     }
 }
 
-fn check_what_is_sent(policy: &Policy, subject: &str, findings: &mut Findings) {
-    let selector = &policy.spec.object_selector;
-    let is_limited = selector["matchExpressions"].as_array().is_some_and(|all| !all.is_empty())
-        || selector["matchLabels"].as_object().is_some_and(|all| !all.is_empty());
-    if !is_limited {
-        findings.warning(
-            Code::ObjectSelectorMissing,
-            subject,
-            "has no objectSelector: where match conditions are not evaluated, Pods of all kinds wait for the PolicyServer",
-            format!("set spec.objectSelector to {POD_NAME} Exists"),
-        );
-    }
-    let conditions = &policy.spec.match_conditions;
-    let changed: Vec<&str> = shipped_conditions(&policy.metadata.name)
+/// A policy that is never asked looks healthy, and Pods start without their states.
+fn check_what_is_sent(policy: &Policy, findings: &mut Findings) {
+    let (subject, spec) = (subject(policy.name()), &policy.spec);
+    let shipped = shipped_conditions(policy.name());
+    let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
+    let changed: Vec<&str> = shipped
         .iter()
-        .filter(|(name, expression)| !conditions.iter().any(|one| is_condition(one, name, expression)))
+        .filter(|(name, expression)| {
+            !spec.match_conditions.iter().any(|one| one.name == *name && is_same(&one.expression, expression))
+        })
         .map(|(name, _)| *name)
         .collect();
     if !changed.is_empty() {
-        findings.warning(
-            Code::MatchConditionsChanged,
-            subject,
-            format!("the match condition {} is missing or changed", changed.join(", ")),
-            "apply the policy of this version again: without its conditions, more Pods wait for the PolicyServer",
-        );
+        findings.warning(subject.as_str(), Diagnosis::MatchConditionsChanged(changed));
+    }
+    let is_custom = policy.name().ends_with(CUSTOM_WORKLOADS);
+    let is_shipped =
+        |name: &str| shipped.iter().any(|(one, _)| *one == name) || is_custom && name == CUSTOM_CONDITION;
+    let names = spec.match_conditions.iter().map(|one| one.name.clone());
+    let conditions: Vec<String> = names.filter(|name| !is_shipped(name)).collect();
+    let namespaces = further_expressions(&spec.namespace_selector);
+    for (differs, severity, difference) in [
+        (!spec.mutating, Severity::Error, Difference::NotMutating),
+        (!spec.rules.iter().any(has_new_pods), Severity::Error, Difference::NoNewPods),
+        // That for custom kinds depends on their Pods' labels.
+        (
+            !is_custom && is_other_selector(&spec.object_selector),
+            Severity::Warning,
+            Difference::ObjectSelector,
+        ),
+        (!namespaces.is_empty(), Severity::Warning, Difference::NamespaceSelector(namespaces)),
+        (!conditions.is_empty(), Severity::Warning, Difference::MatchConditions(conditions)),
+    ] {
+        if differs {
+            findings.add(severity, subject.as_str(), Diagnosis::PolicyDiffers(difference));
+        }
+    }
+    let mut resources = spec.context_aware_resources.iter();
+    if !resources
+        .any(|one| one.kind == "PersistentPodState" && one.api_version.starts_with("apps.kruise.io/"))
+    {
+        findings.error(subject, Diagnosis::LookupNotGranted);
     }
 }
 
-fn is_condition(condition: &Value, name: &str, expression: &str) -> bool {
-    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    condition["name"] == name
-        && condition["expression"].as_str().is_some_and(|one| words(one) == words(expression))
-}
-
-fn check_lookups(policy: &Policy, subject: &str, findings: &mut Findings) {
-    let may_look_up = |resource: &Value| {
-        resource["kind"] == "PersistentPodState"
-            && resource["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps.kruise.io/"))
+/// Whether a rule has the creation of Pods.
+fn has_new_pods(rule: &RuleWithOperations) -> bool {
+    let has = |field: &Option<Vec<String>>, names: &[&str]| {
+        field.iter().flatten().any(|one| names.contains(&one.as_str()))
     };
-    if !policy.spec.context_aware_resources.iter().any(may_look_up) {
-        findings.error(
-            Code::LookupNotGranted,
-            subject,
-            "spec.contextAwareResources does not name PersistentPodState: the PolicyServer refuses each lookup",
-            "apply the policy of this version again",
-        );
-    }
+    has(&rule.api_groups, &["", "*"])
+        && (rule.api_versions.is_none() || has(&rule.api_versions, &["v1", "*"]))
+        && has(&rule.resources, &["pods", "*", "*/*"])
+        && has(&rule.operations, &["CREATE", "*"])
+        && rule.scope.as_deref() != Some("Cluster")
 }
 
-/// The status of the condition `PolicyActive`, and why it is not True.
-///
-/// Kubewarden's controller sets it to False ("The policy webhook has not been created") at the beginning of each
-/// reconciliation, and to True only if the Deployment's Pods are all of the latest ReplicaSet, all ready, and the
-/// ConfigMap has the policy: `PolicyUniquelyReachable` (`internal/controller/policy_subreconciler.go`). A PolicyServer
-/// that cannot pull a module ends, so its new Pod never becomes ready, and the policy stays `pending`.
-fn activity(policy: &Policy) -> (Option<&str>, String) {
-    let conditions = &policy.status.conditions;
-    let find = |kind: &str| conditions.iter().find(|condition| condition.kind() == kind);
-    let active = find("PolicyActive");
-    let unmet = find("PolicyUniquelyReachable").filter(|condition| condition.status != "True").or(active);
-    let text = |condition: &Condition| {
-        format!("{} is {}: {}", condition.kind(), condition.status, condition.message)
+fn is_other_selector(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_some_and(|labels| !labels.is_empty())
+        || expressions(selector).any(|one| one.key != POD_NAME || one.operator != "Exists")
+}
+
+/// The keys of the expressions that the policies are not installed with. Kubewarden ignores `matchLabels`.
+fn further_expressions(selector: &LabelSelector) -> Vec<String> {
+    let is_shipped = |one: &LabelSelectorRequirement| {
+        let values: Vec<&str> = one.values.iter().flatten().map(String::as_str).collect();
+        one.key == NAMESPACE_NAME && one.operator == "NotIn"
+            || one.key == INJECTION
+                && matches!(
+                    (one.operator.as_str(), values.as_slice()),
+                    ("NotIn", ["disabled"]) | ("In", ["enabled"])
+                )
     };
-    let reason = unmet.map_or_else(|| "Kubewarden's controller has not looked at it yet".to_owned(), text);
-    (active.map(|condition| condition.status.as_str()), reason)
+    expressions(selector).filter(|one| !is_shipped(one)).map(|one| one.key.clone()).collect()
 }
 
-fn state(policy: &Policy) -> &str {
-    match policy.status.policy_status.as_str() {
-        _ if policy.metadata.deletion_timestamp.is_some() => "being deleted",
-        "" => "not scheduled",
-        state => state,
-    }
+fn expressions(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorRequirement> {
+    selector.match_expressions.iter().flatten()
 }
 
-/// The mode in which it runs: that of the spec until the PolicyServer has it.
-fn mode(policy: &Policy) -> &str {
-    match (policy.status.mode.as_str(), policy.spec.mode.as_str()) {
-        (mode @ ("protect" | "monitor"), _) => mode,
-        (_, "") => "protect",
-        (_, mode) => mode,
+/// The match conditions that a policy for Pods is installed with: names and expressions.
+fn shipped_conditions(policy: &str) -> &'static [(&'static str, &'static str)] {
+    const SHIPPED: [(&str, &str); 3] = [
+        ("pod-is-not-bound-to-a-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),
+        ("pod-has-a-name", "has(object.metadata.name) && object.metadata.name != ''"),
+        (
+            "controller-is-a-statefulset",
+            "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
+             has(owner.controller) && owner.controller && owner.kind == 'StatefulSet' &&
+             (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('apps.kruise.io/')))",
+        ),
+    ];
+    // The last one depends on the kinds that are configured.
+    if policy.ends_with(CUSTOM_WORKLOADS) { &SHIPPED[..2] } else { &SHIPPED }
+}
+
+/// The name that Kubewarden's controller gives to a policy's webhook configuration.
+fn webhook_name(policy: &str) -> String {
+    format!("clusterwide-{policy}")
+}
+
+/// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies, unless those have names of
+/// their own.
+pub fn is_own_webhook(name: &str) -> bool {
+    let policy =
+        name.strip_suffix(".kubewarden.admission").and_then(|name| name.strip_prefix("clusterwide-"));
+    policy.is_some_and(|policy| is_policy_of(POLICY, policy))
+}
+
+fn check_webhooks(facts: &Facts, findings: &mut Findings) {
+    let has = |name: &str, metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
+    for policy in facts.own_policies() {
+        let name = webhook_name(policy.name());
+        let (kind, exists) = if policy.spec.mutating {
+            let all = facts.mutating.items();
+            ("Mutating", all.map(|all| all.iter().any(|one| has(&name, &one.metadata))))
+        } else {
+            let all = facts.validating.items();
+            ("Validating", all.map(|all| all.iter().any(|one| has(&name, &one.metadata))))
+        };
+        let subject = format!("{kind}WebhookConfiguration {name}");
+        match exists {
+            Some(true) => findings.ok(subject, Diagnosis::WebhookRegistered),
+            Some(false) => findings.error(subject, Diagnosis::WebhookMissing),
+            None => {}
+        }
     }
 }

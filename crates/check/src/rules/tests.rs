@@ -1,311 +1,505 @@
 //! Each finding has facts that produce it, and facts that do not.
 
-mod compact_form;
-mod fixture;
-mod flaws;
-mod verdicts;
-
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::json;
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use strum::VariantNames;
 
 use super::*;
-use crate::facts::{Deployment, Metadata, Objects, Phase, Read, Recorder, Right};
+use crate::facts::{LeaseReads, Module, ModuleAnswer, Objects, Policy, Read, Recorded};
+use crate::report;
+use crate::settings::{Phase, Recorder};
 
-use self::fixture::{before, changed, healthy, known, lease, of};
-use self::flaws::flaws;
+fn of<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
 
-fn codes(facts: &Facts) -> BTreeSet<(Code, Severity)> {
-    judge(facts).into_iter().map(|finding| (finding.code, finding.severity)).collect()
+fn known<T: DeserializeOwned>(value: Value) -> Read<T> {
+    Read::Known(of(value))
+}
+
+/// An object as `deploy/base` has it.
+fn shipped(file: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/base").join(file);
+    yaml_serde::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn policies() -> [Value; 2] {
+    ["cluster-admission-policy.yaml", "cluster-admission-policy-validation.yaml"].map(|file| {
+        let mut policy = shipped(file);
+        policy["spec"]["policyServer"] = "own".into();
+        policy["status"] = json!({"policyStatus": "active", "mode": "protect",
+            "conditions": [{"type": "PolicyActive", "status": "True"}, {"type": "PolicyUniquelyReachable", "status": "True"}]});
+        policy
+    })
+}
+
+fn lease(holder: &str, seconds: [i64; 2]) -> Read<LeaseReads> {
+    let [first, second] = seconds.map(|second| {
+        let time = Timestamp::from_second(second).unwrap().to_string();
+        Some(of(json!({"holderIdentity": holder, "renewTime": time})))
+    });
+    Read::Known(LeaseReads { first, second })
+}
+
+/// The definition of a kind whose spec has these fields.
+fn kubewarden(fields: &[&str]) -> Value {
+    let fields: serde_json::Map<String, Value> =
+        fields.iter().map(|field| ((*field).to_owned(), json!({}))).collect();
+    json!({"spec": {"group": "g", "names": {"kind": "K", "plural": "ks"}, "scope": "Cluster", "versions": [{"name": "v1",
+        "served": true, "storage": true, "schema": {"openAPIV3Schema": {"properties": {"spec": {"properties": fields}}}}}]}})
+}
+
+fn deployment(namespace: &str, name: &str, image: &str, ready: i32) -> Value {
+    json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": 2, "selector": {},
+        "template": {"spec": {"containers": [{"name": "c", "image": image}]}}},
+        "status": {"availableReplicas": ready, "readyReplicas": ready, "unavailableReplicas": 2 - ready}})
+}
+
+fn sidecar(namespace: &str, ready: i32) -> Value {
+    deployment(namespace, "pps-sidecar", "r.example/persistent-pod-state-sidecar:v0.1.0", ready)
+}
+
+fn object(namespace: &str, recording: &str) -> Value {
+    json!({"metadata": {"name": "w", "namespace": namespace}, "status": {"conditions":
+        [{"type": "Recording", "status": recording, "reason": "WorkloadNotFound", "message": "there is none"}]}})
+}
+
+fn objects(all: &[Value]) -> Read<Objects> {
+    let listed = all.iter().map(|one| Recorded::read(one).unwrap()).collect();
+    Read::Known(Objects { listed, more: 0 })
+}
+
+/// An installation without a flaw.
+fn healthy() -> Facts {
+    let [pods, validation] = policies();
+    let mut definition = shipped("crd.yaml");
+    definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
+    let webhook = |policy: &str| json!([{"metadata": {"name": format!("clusterwide-{policy}")}}]);
+    Facts {
+        kubernetes: Read::Known((1, 32, "v1.32.0".into())),
+        definition: known(definition),
+        policy_definition: known(kubewarden(&versions::POLICY_FIELDS)),
+        server_definition: known(kubewarden(&[])),
+        mutating: known::<Vec<MutatingWebhookConfiguration>>(webhook("persistent-pod-state")),
+        validating: known::<Vec<ValidatingWebhookConfiguration>>(webhook("persistent-pod-state-validation")),
+        policies: known(json!([pods, validation])),
+        server_name: "own".into(),
+        server: known(json!({"spec": {"replicas": 2, "serviceAccountName": "policy-server-own"}})),
+        server_namespace: "kubewarden".into(),
+        server_deployment: known(deployment("kubewarden", "policy-server-own", "i", 2)),
+        server_account: Read::Known(()),
+        server_may_look_up: Read::Known(true),
+        modules: vec![Module {
+            reference: "registry://r.example/p:v0.1.0".into(),
+            answer: ModuleAnswer::Found,
+        }],
+        namespaces: known(json!([{"metadata": {"name": "default", "labels": {
+            "kubernetes.io/metadata.name": "default", "persistent-pod-state/injection": "enabled"}}}])),
+        sidecars: known(json!([sidecar("persistent-pod-state", 2)])),
+        lease: lease("pps-sidecar-1_x", [1, 2]),
+        openkruise_lease: Read::Absent,
+        whitelist: Read::Known(String::new()),
+        objects: objects(&[object("default", "True")]),
+        ..Facts::default()
+    }
+}
+
+fn changed(change: impl FnOnce(&mut Facts)) -> Facts {
+    let mut facts = healthy();
+    change(&mut facts);
+    facts
+}
+
+fn before(change: impl FnOnce(&mut Facts)) -> Facts {
+    changed(|facts| {
+        facts.settings.phase = Phase::Before;
+        change(facts);
+    })
+}
+
+/// Changes the policy for Pods.
+fn policy(change: impl FnOnce(&mut Policy)) -> Facts {
+    changed(|facts| {
+        let Read::Known(policies) = &mut facts.policies else { panic!() };
+        change(&mut policies[0]);
+    })
+}
+
+fn definition(change: impl FnOnce(&mut Value)) -> Facts {
+    changed(|facts| {
+        let mut definition = shipped("crd.yaml");
+        definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
+        change(&mut definition);
+        facts.definition = known(definition);
+    })
+}
+
+fn registry(answer: ModuleAnswer) -> Facts {
+    before(|facts| facts.modules[0].answer = answer)
+}
+
+/// Each code that a healthy installation does not have, with facts that produce it.
+fn flaws() -> Vec<(&'static str, Severity, Facts)> {
+    use Severity::{Error, Info, Unknown, Warning};
+    let refused = || ModuleAnswer::Unreachable("connection refused".into());
+    let each_version = |change: fn(&mut Value)| {
+        definition(|one| one["spec"]["versions"].as_array_mut().unwrap().iter_mut().for_each(change))
+    };
+    let with_other = |replicas: i32| {
+        let mut other = sidecar("aaa", 2);
+        other["spec"]["replicas"] = replicas.into();
+        changed(|facts| facts.sidecars = known(json!([sidecar("persistent-pod-state", 2), other])))
+    };
+    vec![
+        ("KubernetesTooOld", Warning, changed(|facts| facts.kubernetes = Read::Known((1, 29, "v".into())))),
+        ("KubewardenMissing", Error, changed(|facts| facts.policy_definition = Read::Absent)),
+        ("KubewardenMissing", Error, before(|facts| facts.server_definition = Read::Absent)),
+        (
+            "KubewardenTooOld",
+            Error,
+            changed(|facts| facts.policy_definition = known(kubewarden(&["module"]))),
+        ),
+        ("DefinitionMissing", Error, changed(|facts| facts.definition = Read::Absent)),
+        (
+            "DefinitionOfOpenKruise",
+            Error,
+            each_version(|version| {
+                version["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({"type": "object"});
+            }),
+        ),
+        ("DefinitionNotEstablished", Error, definition(|one| one["status"] = json!({}))),
+        (
+            "DefinitionNotEstablished",
+            Error,
+            definition(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
+        ),
+        ("DefinitionVersionNotServed", Error, each_version(|version| version["served"] = false.into())),
+        ("DefinitionWithoutStatus", Error, each_version(|version| version["subresources"] = json!({}))),
+        ("DefinitionWithoutCompactForm", Error, hidden_states()),
+        ("PolicyServerMissing", Error, changed(|facts| facts.server = Read::Absent)),
+        ("PolicyServerMissing", Error, before(|facts| facts.server = Read::Absent)),
+        (
+            "PolicyServerNotReady",
+            Error,
+            changed(|facts| facts.server_deployment = known(deployment("kubewarden", "s", "i", 1))),
+        ),
+        ("PolicyServerNotReady", Warning, before(|facts| facts.server_deployment = Read::Absent)),
+        (
+            "PolicyServerNotReady",
+            Error,
+            changed(|facts| facts.server = known(json!({"spec": {"replicas": 0}}))),
+        ),
+        ("ServiceAccountMissing", Error, changed(|facts| facts.server_account = Read::Absent)),
+        (
+            "ServiceAccountMismatch",
+            Error,
+            before(|facts| {
+                facts.settings.service_account = Some(("kubewarden".into(), "policy-server".into()));
+            }),
+        ),
+        ("LookupForbidden", Error, changed(|facts| facts.server_may_look_up = Read::Known(false))),
+        ("PolicyMissing", Error, changed(|facts| facts.policies = Read::Known(Vec::new()))),
+        ("PolicyNotActive", Error, policy(|policy| policy.status.conditions[0].status = "False".into())),
+        ("PolicyNotActive", Error, policy(|policy| policy.status.conditions.clear())),
+        ("PolicyServersDiffer", Warning, policy(|policy| policy.spec.policy_server = "default".into())),
+        (
+            "PolicyServerImmutable",
+            Error,
+            before(|facts| facts.settings.policy_server = Some("default".into())),
+        ),
+        ("PolicyMonitors", Warning, policy(|policy| policy.status.mode = "monitor".into())),
+        ("MatchConditionsChanged", Warning, policy(|policy| policy.spec.match_conditions.clear())),
+        ("PolicyDiffers", Error, policy(|policy| policy.spec.mutating = false)),
+        ("LookupNotGranted", Error, policy(|policy| policy.spec.context_aware_resources.clear())),
+        ("ModulesDiffer", Warning, policy(|policy| policy.spec.module = "registry://other/p:v1".into())),
+        ("WebhookMissing", Error, changed(|facts| facts.mutating = Read::Known(Vec::new()))),
+        ("ModuleNotFound", Error, registry(ModuleAnswer::NotFound)),
+        ("ModuleNotFound", Warning, changed(|facts| facts.modules[0].answer = ModuleAnswer::NotFound)),
+        ("RegistryNeedsCredentials", Unknown, registry(ModuleAnswer::NeedsCredentials(401))),
+        ("RegistryUnreachable", Error, registry(refused())),
+        (
+            "RegistryUnreachable",
+            Unknown,
+            before(|facts| {
+                facts.modules[0].answer = refused();
+                facts.settings.runs_in_cluster = false;
+            }),
+        ),
+        (
+            "RegistryUnreachable",
+            Unknown,
+            before(|facts| {
+                facts.modules[0].answer = refused();
+                facts.server =
+                    known(json!({"spec": {"replicas": 2, "env": [{"name": "https_proxy", "value": "p"}]}}));
+            }),
+        ),
+        ("RegistryUntrusted", Error, registry(ModuleAnswer::UnknownAuthority("why".into()))),
+        ("RegistryUntrusted", Error, registry(ModuleAnswer::PlainHttp)),
+        (
+            "RegistryUntrusted",
+            Unknown,
+            before(|facts| {
+                facts.modules[0].answer = ModuleAnswer::UnknownAuthority("why".into());
+                facts.settings.source_authority = vec!["r.example".into()];
+            }),
+        ),
+        ("RegistryAnswerUnclear", Unknown, registry(ModuleAnswer::Unclear("429".into()))),
+        ("ModuleNotChecked", Info, registry(ModuleAnswer::NotAsked)),
+        (
+            "SidecarMissing",
+            Error,
+            changed(|facts| (facts.sidecars, facts.lease) = (Read::Known(Vec::new()), Read::Absent)),
+        ),
+        ("SidecarMissing", Warning, changed(|facts| facts.sidecars = Read::Known(Vec::new()))),
+        (
+            "SidecarNotAvailable",
+            Error,
+            changed(|facts| facts.sidecars = known(json!([sidecar("persistent-pod-state", 0)]))),
+        ),
+        (
+            "SidecarNotAvailable",
+            Warning,
+            changed(|facts| facts.sidecars = known(json!([sidecar("persistent-pod-state", 1)]))),
+        ),
+        (
+            "SidecarForbidden",
+            Error,
+            changed(|facts| facts.sidecar_lacks = vec![Right::new("list", "", "pods")]),
+        ),
+        (
+            "VersionsDiffer",
+            Info,
+            policy(|policy| policy.spec.module = "registry://r.example/p:v0.2.0".into()),
+        ),
+        ("LeaderMissing", Error, changed(|facts| facts.lease = Read::Absent)),
+        ("LeaderMissing", Error, changed(|facts| facts.lease = lease("pps-sidecar-1_x", [1, 1]))),
+        ("LeaderMissing", Error, changed(|facts| facts.lease = lease("", [1, 2]))),
+        ("SecondInstallation", Warning, with_other(1)),
+        ("ConflictingRecorder", Error, changed(|facts| facts.openkruise_lease = lease("manager", [1, 2]))),
+        ("RecorderMissing", Error, changed(|facts| facts.recording.recorder = Recorder::OpenKruise)),
+        (
+            "ObjectsNotRecorded",
+            Warning,
+            changed(|facts| facts.objects = objects(&[object("default", "False")])),
+        ),
+        (
+            "NamespacesNotCovered",
+            Info,
+            changed(|facts| facts.objects = objects(&[object("kubewarden", "True")])),
+        ),
+        ("WhitelistMalformed", Warning, changed(|facts| facts.whitelist = Read::Known("{".into()))),
+        (
+            "CustomKindNotCovered",
+            Warning,
+            changed(|facts| {
+                facts.whitelist =
+                    Read::Known(r#"{"workloads":[{"group":"g.example","kind":"Ring"}]}"#.into());
+            }),
+        ),
+        (
+            "PermissionMissing",
+            Unknown,
+            changed(|facts| facts.problems = vec![Problem::Forbidden(Right::new("list", "", "pods"))]),
+        ),
+        (
+            "RequestFailed",
+            Unknown,
+            changed(|facts| facts.problems = vec![Problem::Failed { right: None, why: "b".into() }]),
+        ),
+    ]
+}
+
+/// A definition that hides the states of an object: they are in the compact form, which it does not have.
+fn hidden_states() -> Facts {
+    let mut packed = object("shop", "True");
+    packed["metadata"]["managedFields"] = json!([
+        {"manager": "kubectl", "fieldsV1": {"f:spec": {}}},
+        {"manager": "pps-sidecar", "subresource": "status", "fieldsV1": {"f:status": {"f:packed": {".": {}}}}},
+    ]);
+    let mut facts = definition(|one| {
+        for version in one["spec"]["versions"].as_array_mut().unwrap() {
+            let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+            status.as_object_mut().unwrap().remove("packed").expect("our definition has the compact form");
+        }
+    });
+    facts.objects = objects(&[packed]);
+    facts
+}
+
+fn severities(facts: &Facts, code: &str) -> Vec<Severity> {
+    judge(facts).into_iter().filter(|one| one.code() == code).map(|one| one.severity).collect()
+}
+
+fn assert_fine(facts: &Facts) {
+    let found = judge(facts);
+    assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
 }
 
 #[test]
 fn a_right_installation_has_no_flaw() {
-    let found = judge(&healthy());
-    let flaws: Vec<&Finding> = found.iter().filter(|finding| finding.severity != Severity::Ok).collect();
-    assert!(flaws.is_empty(), "{flaws:#?}");
-    let found = judge(&before());
-    assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
+    assert_fine(&healthy());
+    assert_fine(&before(|_| {}));
 }
 
 #[test]
 fn each_flaw_has_its_code_and_severity_and_says_what_to_do() {
     for (code, severity, facts) in flaws() {
-        assert!(codes(&facts).contains(&(code, severity)), "{code:?} {severity:?}: {:#?}", judge(&facts));
-        let found = judge(&facts).into_iter().filter(|finding| finding.code == code);
-        for finding in found.filter(|finding| finding.severity != Severity::Ok) {
-            assert!(!finding.seen.is_empty() && !finding.subject.is_empty(), "{finding:?}");
-            assert!(!finding.advice.is_empty() || code == Code::ModuleNotChecked, "{finding:?}");
+        assert!(severities(&facts, code).contains(&severity), "{code} {severity:?}: {:#?}", judge(&facts));
+        for finding in judge(&facts).iter().filter(|one| one.code() == code) {
+            let words = report::words(&facts, finding);
+            assert!(!words.seen.is_empty() && !finding.subject.is_empty(), "{finding:?}");
+            assert!(!words.advice.is_empty() || code == "ModuleNotChecked", "{finding:?}");
         }
     }
 }
 
+/// Each code has facts that produce it, and `docs/check.md` explains each in the order of the code.
 #[test]
-fn each_code_is_produced_by_some_facts() {
-    let flaws: BTreeSet<Code> = flaws().into_iter().map(|(code, ..)| code).collect();
-    let fine: BTreeSet<Code> = judge(&healthy()).into_iter().map(|finding| finding.code).collect();
+fn each_code_is_produced_by_some_facts_and_documented() {
+    let flaws: BTreeSet<&str> = flaws().into_iter().map(|(code, ..)| code).collect();
+    let fine: BTreeSet<&str> = judge(&healthy()).iter().map(Finding::code).collect();
     assert_eq!(flaws.intersection(&fine).count(), 0, "a code is either fine or a flaw");
-    let all: BTreeSet<Code> = Code::ALL.iter().copied().collect();
-    assert_eq!(
-        all.difference(&flaws.union(&fine).copied().collect()).collect::<Vec<_>>(),
-        [&Code::KubernetesSupported; 0]
-    );
+    let all: BTreeSet<&str> = Diagnosis::VARIANTS.iter().copied().collect();
+    assert_eq!(all, flaws.union(&fine).copied().collect::<BTreeSet<_>>());
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let rows = document.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` |")?.0));
+    let rows =
+        rows.filter(|code| code.chars().all(char::is_alphanumeric) && code.starts_with(char::is_uppercase));
+    assert_eq!(rows.collect::<Vec<_>>(), Diagnosis::VARIANTS);
 }
 
 #[test]
 fn before_an_installation_what_it_creates_may_be_absent() {
-    let mut facts = before();
-    facts.definition = Read::Absent;
-    facts.policies = Read::Known(Vec::new());
-    facts.server = Read::Absent;
-    facts.server_account = Read::Absent;
-    facts.server_may_look_up = Read::Known(false);
-    facts.settings.creates_policy_server = true;
-    (facts.mutating, facts.validating) = (Read::Known(Vec::new()), Read::Known(Vec::new()));
-    facts.sidecars = Read::Known(Vec::new());
-    facts.lease = Read::Absent;
-    facts.objects = Read::Absent;
-    let found = judge(&facts);
-    assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
+    let mut facts = before(|facts| {
+        (facts.definition, facts.policies) = (Read::Absent, Read::Known(Vec::new()));
+        (facts.server, facts.server_account) = (Read::Absent, Read::Absent);
+        facts.server_may_look_up = Read::Known(false);
+        facts.settings.creates_policy_server = true;
+        (facts.mutating, facts.validating) = (Read::Known(Vec::new()), Read::Known(Vec::new()));
+        (facts.sidecars, facts.lease, facts.objects) = (Read::Known(Vec::new()), Read::Absent, Read::Absent);
+    });
+    // The account is looked for only if the PolicyServer exists.
+    facts.server_account = Read::Unknown;
+    assert_fine(&facts);
     facts.settings.creates_policy_server = false;
-    assert!(codes(&facts).contains(&(Code::PolicyServerMissing, Severity::Error)));
-}
-
-#[test]
-fn a_registry_in_a_namespace_that_is_left_out_needs_no_policy() {
-    let mut facts =
-        changed(|facts| facts.registry_services[0].stateful_owners = vec!["StatefulSet r".into()]);
-    let warning = (Code::RegistryNeedsPolicy, Severity::Warning);
-    for (namespace, labels, wanted) in [
-        ("tools", json!({}), true),
-        ("tools", json!({"persistent-pod-state/injection": "disabled"}), false),
-        ("tools", json!({"persistent-pod-state/injection": "enabled"}), true),
-        ("kubewarden", json!({}), false),
-        ("kube-system", json!({"kubernetes.io/metadata.name": "kube-system"}), false),
-    ] {
-        facts.registry_services[0].namespace = namespace.into();
-        facts.namespaces = Read::Known(vec![of::<Metadata>(json!({"name": namespace, "labels": labels}))]);
-        for phase in [Phase::Before, Phase::After] {
-            facts.settings.phase = phase;
-            facts.settings.skipped_namespaces = vec!["kube-system".into()];
-            assert_eq!(codes(&facts).contains(&warning), wanted, "{namespace} {labels} {phase:?}");
-        }
-    }
+    assert_eq!(severities(&facts, "PolicyServerMissing"), [Severity::Error]);
 }
 
 #[test]
 fn a_sidecar_without_policies_is_checked_alone() {
-    let mut facts = healthy();
-    facts.settings.has_policies = false;
-    facts.policies = Read::Absent;
-    facts.policy_definition = Read::Absent;
-    facts.server_definition = Read::Absent;
-    facts.controllers = Read::Known(Vec::new());
-    facts.server = Read::Unknown;
-    facts.modules.clear();
-    let found = judge(&facts);
-    assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
-    assert!(found.iter().any(|finding| finding.code == Code::LeaderActive));
-}
-
-#[test]
-fn with_opt_in_only_namespaces_with_the_label_are_covered() {
-    let mut facts = before();
-    facts.settings.is_opt_in = true;
-    facts.registry_services[0].stateful_owners = vec!["StatefulSet r".into()];
-    for (labels, wanted) in [(json!({}), false), (json!({"persistent-pod-state/injection": "enabled"}), true)]
-    {
-        facts.namespaces = Read::Known(vec![of::<Metadata>(json!({"name": "tools", "labels": labels}))]);
-        assert_eq!(
-            codes(&facts).contains(&(Code::RegistryNeedsPolicy, Severity::Warning)),
-            wanted,
-            "{labels}"
-        );
-    }
+    let facts = changed(|facts| {
+        facts.settings.without_policies = true;
+        facts.policies = Read::Absent;
+        (facts.policy_definition, facts.server_definition) = (Read::Absent, Read::Absent);
+        facts.modules.clear();
+    });
+    assert_fine(&facts);
+    assert_eq!(verdict(&facts, &judge(&facts)).unwrap().injected, Answer::NotChecked);
 }
 
 #[test]
 fn openkruise_may_record_with_its_own_definition() {
-    let mut facts = flaws().into_iter().find(|(code, ..)| *code == Code::DefinitionOfOpenKruise).unwrap().2;
+    let mut facts = flaws().into_iter().find(|(code, ..)| *code == "DefinitionOfOpenKruise").unwrap().2;
     facts.recording.recorder = Recorder::OpenKruise;
-    facts.openkruise_lease = lease("manager", "1", "2");
+    facts.openkruise_lease = lease("manager", [1, 2]);
     facts.lease = Read::Absent;
-    let found = judge(&facts);
-    assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
+    assert_fine(&facts);
 }
 
-/// A check without any right reports each missing right, and nothing else.
+/// An installation brings the field back; a definition that hides nothing is fine without it.
+#[test]
+fn hidden_states_are_named() {
+    let mut facts = hidden_states();
+    let finding = judge(&facts).into_iter().find(|one| one.code() == "DefinitionWithoutCompactForm").unwrap();
+    assert_eq!(finding.diagnosis, Diagnosis::DefinitionWithoutCompactForm(vec!["shop/w".into()]));
+    facts.settings.phase = Phase::Before;
+    assert_eq!(severities(&facts, "DefinitionWithoutCompactForm"), [Severity::Warning]);
+    facts.objects = objects(&[object("shop", "True")]);
+    assert_eq!(severities(&facts, "DefinitionWithoutCompactForm"), []);
+}
+
 #[test]
 fn what_cannot_be_read_is_unknown_and_not_wrong() {
+    let missing = Problem::Forbidden(Right::new("list", "", "pods").within("kubewarden"));
     let facts = Facts {
         kubernetes: Read::Known((1, 32, "v1.32.0".into())),
-        problems: vec![
-            Problem::Forbidden(Right::new("list", "", "pods").within("kubewarden")),
-            Problem::Forbidden(Right::new("list", "", "pods").within("kubewarden")),
-        ],
+        problems: vec![missing.clone(), missing],
         ..Facts::default()
     };
     let found = judge(&facts);
     let unknown: Vec<&Finding> = found.iter().filter(|finding| finding.severity != Severity::Ok).collect();
     assert_eq!(unknown.len(), 1, "{found:#?}");
-    assert_eq!(unknown[0].seen, "may not list pods in namespace kubewarden");
+    assert_eq!(report::words(&facts, unknown[0]).seen, "may not list pods in namespace kubewarden");
+    let verdict = verdict(&facts, &found).unwrap();
+    assert_eq!((verdict.recorded, verdict.injected), (Answer::Unknown, Answer::Unknown));
 }
 
-/// Objects that a user could write, with every field of a wrong type.
+/// Nothing looks wrong, and Pods do not get their states back.
 #[test]
-fn odd_objects_make_no_panic() {
-    for odd in [
-        json!(null),
-        json!(0),
-        json!("\u{1b}[2J"),
-        json!([]),
-        json!({}),
-        json!([[null]]),
-        json!({"a": {"b": 1}}),
-    ] {
-        let object = json!({"metadata": odd, "spec": odd, "status": odd, "webhooks": odd});
-        let nested = json!({"metadata": {"name": "persistent-pod-state", "labels": odd}, "spec": {"rules": odd, "versions": odd,
-            "matchConditions": odd, "namespaceSelector": odd, "env": odd, "replicas": odd, "mutating": true, "template": odd},
-            "status": {"conditions": odd, "containerStatuses": odd, "storedVersions": odd}, "webhooks": [{"rules": odd, "clientConfig": odd}]});
-        for object in [object, nested] {
-            let mut facts = healthy();
-            facts.definition = known(object.clone());
-            facts.policy_definition = known(object.clone());
-            facts.server = known(object.clone());
-            facts.policies = known(json!([object]));
-            facts.mutating = known(json!([object]));
-            facts.server_pods = known(json!([object]));
-            facts.sidecars = known::<Vec<Deployment>>(json!([object]));
-            facts.objects = Read::Known(Objects { listed: vec![of(object.clone())], more: 0 });
-            for phase in [Phase::Before, Phase::After] {
-                facts.settings.phase = phase;
-                let found = judge(&facts);
-                crate::report::table(&found, &verdict(&facts, &found), true, crate::report::WIDTH);
-            }
-        }
-    }
-}
-
-/// The table of docs/check.md lists each code once, in the order of the code.
-#[test]
-fn the_document_explains_each_code() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
-    let document = std::fs::read_to_string(path).unwrap();
-    let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
-    let listed: Vec<&str> = rows
-        .filter(|(code, _)| code.chars().all(char::is_alphanumeric) && code.starts_with(char::is_uppercase))
-        .map(|(code, _)| code)
-        .collect();
-    let all: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    assert_eq!(listed, all);
-}
-
-fn severities(facts: &Facts, code: &str) -> Vec<Severity> {
-    judge(facts).into_iter().filter(|one| one.code.as_str() == code).map(|one| one.severity).collect()
-}
-
-/// An evicted Pod stays for days, and one that is being deleted has done its work.
-#[test]
-fn finished_and_deleted_pods_of_the_policy_server_do_not_count() {
-    for gone in [
-        json!({"metadata": {"name": "evicted"}, "status": {"phase": "Failed", "reason": "Evicted",
-            "conditions": [{"type": "Ready", "status": "False"}]}}),
-        json!({"metadata": {"name": "done"}, "status": {"phase": "Succeeded"}}),
-        json!({"metadata": {"name": "old", "deletionTimestamp": "now"}}),
-    ] {
-        let facts = changed(|facts| {
-            let Read::Known(pods) = &mut facts.server_pods else { panic!() };
-            pods.push(of(gone.clone()));
-        });
-        let found = judge(&facts);
-        assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
-        // Of two replicas only one is left.
-        let facts = changed(|facts| {
-            facts.server_pods = Read::Known(vec![fixture::pod("a", true), of(gone.clone())]);
-        });
-        assert_eq!(severities(&facts, "PolicyServerNotReady"), [Severity::Error], "{gone}");
-    }
-}
-
-/// Nothing looks wrong, and no Pod gets its state back.
-#[test]
+#[allow(clippy::large_stack_arrays, reason = "each case has all facts")]
 fn a_policy_that_is_never_asked_is_not_fine() {
-    use fixture::{policy, webhook};
-    for (what, severity, facts) in [
-        ("mutating", Severity::Error, policy(|policy| policy.spec.mutating = false)),
-        ("rules", Severity::Error, policy(|policy| policy.spec.rules.clear())),
+    use crate::finding::Difference as D;
+    let rule = |resource: &str, operation: &str| {
+        of(
+            json!({"apiGroups": ["*"], "apiVersions": ["*"], "resources": [resource], "operations": [operation]}),
+        )
+    };
+    let expression = json!({"key": "no", "operator": "In", "values": ["where"]});
+    for (severity, wanted, facts) in [
+        (Severity::Error, D::NotMutating, policy(|policy| policy.spec.mutating = false)),
+        (Severity::Error, D::NoNewPods, policy(|policy| policy.spec.rules.clear())),
         (
-            "rules",
             Severity::Error,
+            D::NoNewPods,
+            policy(|policy| policy.spec.rules = vec![rule("configmaps", "*"), rule("*", "DELETE")]),
+        ),
+        (
+            Severity::Warning,
+            D::ObjectSelector,
+            policy(|policy| policy.spec.object_selector = of(json!({"matchLabels": {"no": "where"}}))),
+        ),
+        (
+            Severity::Warning,
+            D::NamespaceSelector(vec!["no".into()]),
             policy(|policy| {
-                policy.spec.rules = vec![
-                    json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}),
-                    json!({"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["DELETE"]}),
-                ];
+                let expressions = &mut policy.spec.namespace_selector.match_expressions;
+                expressions.get_or_insert_default().push(of(expression.clone()));
             }),
         ),
         (
-            "objectSelector",
             Severity::Warning,
-            policy(|policy| policy.spec.object_selector = json!({"matchLabels": {"no": "where"}})),
-        ),
-        (
-            "namespaceSelector",
-            Severity::Warning,
+            D::MatchConditions(vec!["more".into()]),
             policy(|policy| {
-                let expression = json!({"key": "no", "operator": "In", "values": ["where"]});
-                policy.spec.namespace_selector["matchExpressions"].as_array_mut().unwrap().push(expression);
-            }),
-        ),
-        (
-            "matchConditions",
-            Severity::Warning,
-            policy(|policy| {
-                let more = json!({"name": "more", "expression": "object.metadata.namespace == 'nowhere'"});
+                let more = MatchCondition { name: "more".into(), expression: "false".into() };
                 policy.spec.match_conditions.push(more);
             }),
         ),
     ] {
         let found = judge(&facts);
-        let mut named =
-            found.iter().filter(|one| one.code.as_str() == "PolicyDiffers" && one.severity == severity);
-        assert!(named.any(|one| one.seen.contains(what)), "{what}: {found:#?}");
-    }
-    // Without the lookup nothing is injected, whatever the policy says of itself.
-    let facts = policy(|policy| {
-        policy.spec.mutating = false;
-        policy.spec.context_aware_resources.clear();
-    });
-    assert_eq!(severities(&facts, "LookupNotGranted"), [Severity::Error]);
-    // What was added to the webhook, but not to the policy.
-    for more in [
-        json!({"key": "no", "operator": "In", "values": ["where"]}),
-        json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["shop"]}),
-    ] {
-        let facts = changed(|facts| {
-            let [pods, _] = fixture::policies();
-            let mut changed = webhook(&pods);
-            changed.webhooks[0].namespace_selector["matchExpressions"]
-                .as_array_mut()
-                .unwrap()
-                .push(more.clone());
-            facts.mutating = Read::Known(vec![changed]);
-        });
-        assert_eq!(severities(&facts, "WebhookDiffers"), [Severity::Warning], "{more}");
+        let is_named = |one: &Finding| {
+            one.severity == severity && one.diagnosis == Diagnosis::PolicyDiffers(wanted.clone())
+        };
+        assert!(found.iter().any(is_named), "{wanted:?}: {found:#?}");
     }
 }
 
 /// The upgrade may be the repair, and makes nothing worse.
 #[test]
 fn a_module_that_is_installed_already_stops_no_upgrade() {
-    let mut facts = fixture::registry(crate::facts::ModuleAnswer::Unreachable("refused".into()));
-    assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Error]);
+    let mut facts = registry(ModuleAnswer::Unreachable("refused".into()));
     let installed = facts.own_policies().next().unwrap().spec.module.clone();
     facts.modules[0].reference = installed;
-    assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
     let Read::Known(policies) = &mut facts.policies else { panic!() };
-    for policy in policies.iter_mut() {
+    for policy in policies {
         policy.status.conditions.clear();
     }
     assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
@@ -313,66 +507,66 @@ fn a_module_that_is_installed_already_stops_no_upgrade() {
 
 #[test]
 fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
-    let namespaces = |facts: &mut Facts, labels: serde_json::Value| {
-        facts.namespaces = Read::Known(vec![of::<Metadata>(json!({"name": "shop", "labels": labels}))]);
-        facts.objects = Read::Known(Objects { listed: vec![of(fixture::object("shop", "True"))], more: 0 });
-    };
-    let name = "kubernetes.io/metadata.name";
     let label = "persistent-pod-state/injection";
-    for (is_opt_in, skipped, labels, wanted) in [
-        (false, "other", json!({name: "shop"}), &[][..]),
-        (true, "other", json!({name: "shop"}), &[Severity::Warning]),
-        (true, "other", json!({name: "shop", label: "enabled"}), &[]),
-        (false, "shop", json!({name: "shop"}), &[Severity::Warning]),
+    for (scope, skipped, covered_now, label_value, wanted) in [
+        ("All", "other", true, None, &[][..]),
+        ("OptIn", "other", true, None, &[Severity::Warning]),
+        ("OptIn", "other", true, Some("enabled"), &[]),
+        ("All", "shop", true, None, &[Severity::Warning]),
         // It is left out now, too.
-        (true, "other", json!({name: "shop", label: "disabled"}), &[]),
+        ("OptIn", "other", false, Some("disabled"), &[]),
     ] {
-        let mut facts = before();
-        facts.settings.is_opt_in = is_opt_in;
-        facts.settings.skipped_namespaces = vec![skipped.into()];
-        namespaces(&mut facts, labels.clone());
-        assert_eq!(severities(&facts, "NamespacesNotCovered"), wanted, "{is_opt_in} {skipped} {labels}");
+        let mut facts = before(|facts| {
+            facts.settings.scope = scope.into();
+            facts.settings.skipped_namespace = vec![skipped.into()];
+            let labels = json!({"kubernetes.io/metadata.name": "shop", "covered": covered_now.to_string()});
+            facts.namespaces = known(json!([{"metadata": {"name": "shop", "labels": labels}}]));
+            facts.objects = objects(&[object("shop", "True")]);
+        });
+        let Read::Known(policies) = &mut facts.policies else { panic!() };
+        policies[0].spec.namespace_selector =
+            of(json!({"matchExpressions": [{"key": "covered", "operator": "NotIn", "values": ["false"]}]}));
+        if let (Some(value), Read::Known(namespaces)) = (label_value, &mut facts.namespaces) {
+            namespaces[0].metadata.labels.as_mut().unwrap().insert(label.into(), value.into());
+        }
+        assert_eq!(severities(&facts, "NamespacesNotCovered"), wanted, "{scope} {skipped} {label_value:?}");
         // Nothing is installed yet.
         facts.policies = Read::Known(Vec::new());
-        assert_eq!(severities(&facts, "NamespacesNotCovered"), [], "{labels}");
+        assert_eq!(severities(&facts, "NamespacesNotCovered"), []);
     }
 }
 
-/// docs/break-glass.md says the same, and its tests show it.
 #[test]
-fn without_the_definition_pods_start_without_their_states() {
-    let found = judge(&changed(|facts| facts.definition = Read::Absent));
-    let finding = found.iter().find(|finding| finding.code == Code::DefinitionMissing).unwrap();
-    assert!(finding.seen.contains("Pods start without their states"), "{finding:?}");
-    assert!(
-        finding.advice.contains("--replicas=0") && finding.advice.contains("break-glass.md"),
-        "{finding:?}"
-    );
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
-    let document = std::fs::read_to_string(path).unwrap();
-    let row = document.lines().find(|line| line.starts_with("| `DefinitionMissing`")).unwrap();
-    assert!(row.contains("start without their states") && !row.contains("refused"), "{row}");
+fn the_verdict_names_what_it_rests_on() {
+    let of = |facts: &Facts| verdict(facts, &judge(facts)).unwrap();
+    let fine = of(&healthy());
+    assert_eq!((fine.recorded, fine.injected), (Answer::Yes(vec![]), Answer::Yes(vec![])));
+    assert_eq!(verdict(&before(|_| {}), &[]), None);
+    for (code, severity, facts) in flaws().into_iter().filter(|(_, _, facts)| !facts.settings.is_before()) {
+        let stopped = [of(&facts).recorded, of(&facts).injected];
+        let names = |answer: &Answer| matches!(answer, Answer::No(codes) if codes.contains(&code));
+        let concerns = ["Policy", "Lookup", "Leader", "Sidecar"].iter().any(|one| code.starts_with(one));
+        if severity == Severity::Error && concerns {
+            assert!(stopped.iter().any(names), "{code}: {stopped:?}");
+        }
+    }
+    // A sidecar outside the cluster records while it renews its Lease.
+    let outside = changed(|facts| {
+        facts.sidecars = Read::Known(Vec::new());
+        facts.lease = lease("laptop_1", [1, 2]);
+    });
+    assert_eq!(of(&outside).recorded, Answer::Yes(vec![]));
+    assert_eq!(living_recorder(&outside), Some("laptop_1"));
+    let unread = changed(|facts| (facts.lease, facts.mutating) = (Read::Unknown, Read::Unknown));
+    assert_eq!((of(&unread).recorded, of(&unread).injected), (Answer::Unknown, Answer::Unknown));
 }
 
-/// It has no label with the name of a namespace.
 #[test]
-fn kubernetes_1_20_works_but_is_not_supported() {
-    let of_minor = |minor| changed(|facts| facts.kubernetes = Read::Known((1, minor, "v".into())));
-    assert_eq!(severities(&of_minor(19), "KubernetesTooOld"), [Severity::Error]);
-    assert_eq!(severities(&of_minor(20), "KubernetesTooOld"), [Severity::Warning]);
-    assert_eq!(severities(&of_minor(21), "KubernetesTooOld"), []);
-}
-
-/// The image of `default` follows Kubewarden's; the same image, and a `default` that does not exist, are fine.
-#[test]
-fn the_image_of_the_policy_server_is_that_of_default() {
-    let image =
-        |image: &str| changed(|facts| facts.default_server = known(json!({"spec": {"image": image}})));
-    assert_eq!(severities(&image("other:v2"), "PolicyServerImageDiffers"), [Severity::Warning]);
-    assert_eq!(
-        severities(&image("ghcr.io/kubewarden/policy-server:v1.36.0"), "PolicyServerImageDiffers"),
-        []
-    );
-    let absent = changed(|facts| facts.default_server = Read::Absent);
-    assert_eq!(severities(&absent, "PolicyServerImageDiffers"), []);
+fn an_object_that_is_not_recorded_is_named_with_the_reason_and_a_command() {
+    let facts = changed(|facts| facts.objects = objects(&[object("shop", "False")]));
+    let found = judge(&facts);
+    let words = report::words(&facts, found.iter().find(|one| one.code() == "ObjectsNotRecorded").unwrap());
+    assert_eq!(words.seen, "1 of 1 are not recorded: shop/w (WorkloadNotFound: there is none)");
+    assert!(words.advice.ends_with("kubectl describe pps w -n shop"), "{}", words.advice);
+    assert_eq!(verdict(&facts, &found).unwrap().recorded, Answer::Yes(vec!["ObjectsNotRecorded"]));
 }

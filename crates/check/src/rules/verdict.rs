@@ -1,114 +1,113 @@
-//! What the findings come to, in words: whether states are recorded, and whether they are injected.
+//! What the findings come to: whether states are recorded, and whether they are injected.
 
-use super::sidecar::living_holder;
-use super::webhooks::of_pods;
-use crate::facts::{Facts, Phase, Read, Recorder};
-use crate::finding::{Code, Finding, Severity};
+use super::recorder::living_holder;
+use crate::facts::{Facts, Read};
+use crate::finding::{Diagnosis as D, Finding, Severity};
 
-/// An error of one of these means that nothing is recorded.
-const RECORDS: [Code; 9] = [
-    Code::DefinitionMissing,
-    Code::DefinitionOfOpenKruise,
-    Code::DefinitionVersionNotServed,
-    Code::DefinitionWithoutStatus,
-    Code::SidecarMissing,
-    Code::SidecarNotAvailable,
-    Code::SidecarForbidden,
-    Code::LeaderMissing,
-    Code::RecorderMissing,
-];
-/// An error of one of these means that nothing is injected.
-const INJECTS: [Code; 14] = [
-    Code::KubewardenMissing,
-    Code::KubewardenTooOld,
-    Code::DefinitionMissing,
-    Code::DefinitionVersionNotServed,
-    Code::PolicyServerMissing,
-    Code::PolicyServerNotReady,
-    Code::ServiceAccountMissing,
-    Code::LookupForbidden,
-    Code::PolicyMissing,
-    Code::PolicyNotActive,
-    Code::PolicyDiffers,
-    Code::LookupNotGranted,
-    Code::WebhookMissing,
-    Code::WebhookPointsElsewhere,
-];
-
-/// The last lines of the table. None before an installation.
-pub fn verdict(facts: &Facts, findings: &[Finding]) -> Vec<String> {
-    if facts.settings.phase == Phase::Before {
-        return Vec::new();
-    }
-    if facts.kubernetes.known().is_none() {
-        return vec!["Nothing could be read: whether states are recorded and injected is not known.".into()];
-    }
-    vec![records(facts, findings), injects(facts, findings)]
+/// An answer, with the codes of the findings that it rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Yes, except as these findings say.
+    Yes(Vec<&'static str>),
+    /// No, because of these findings.
+    No(Vec<&'static str>),
+    /// Not everything could be read.
+    Unknown,
+    /// It was not to be checked.
+    NotChecked,
 }
 
-fn records(facts: &Facts, findings: &[Finding]) -> String {
-    let last = facts.objects.known().and_then(|objects| {
-        objects.listed.iter().filter_map(|object| object.metadata.managed_fields.last.as_deref()).max()
+/// What the findings come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) recorded: Answer,
+    pub(crate) injected: Answer,
+}
+
+/// What the findings come to. None before an installation.
+pub(crate) fn verdict(facts: &Facts, findings: &[Finding]) -> Option<Verdict> {
+    let verdict = || Verdict { recorded: recorded(facts, findings), injected: injected(facts, findings) };
+    (!facts.settings.is_before()).then(verdict)
+}
+
+fn recorded(facts: &Facts, findings: &[Finding]) -> Answer {
+    let errors = errors(findings, |diagnosis| {
+        matches!(
+            diagnosis,
+            D::DefinitionMissing
+                | D::DefinitionOfOpenKruise
+                | D::DefinitionVersionNotServed
+                | D::DefinitionWithoutStatus
+                | D::SidecarMissing(_)
+                | D::SidecarNotAvailable { .. }
+                | D::SidecarForbidden(_)
+                | D::LeaderMissing(_)
+                | D::RecorderMissing
+        )
     });
-    let last = last.map(|time| format!(" A status was last written at {time}.")).unwrap_or_default();
-    let errors = errors(findings, &RECORDS);
-    if !errors.is_empty() {
-        return format!("States are not recorded: see {}.{last}", errors.join(", "));
+    let is_known =
+        recorder(facts).is_some() || facts.recording.lease.is_none() && facts.sidecars.items().is_some();
+    match errors.as_slice() {
+        [] if is_known => Answer::Yes(codes(findings, |one| matches!(one, D::ObjectsNotRecorded { .. }))),
+        [] => Answer::Unknown,
+        _ => Answer::No(errors),
     }
-    let recorder = match facts.recording.recorder {
-        Recorder::OpenKruise => {
-            let manager = facts.openkruise_lease.known().and_then(|reads| reads.living_holder());
-            manager.map(|manager| format!("OpenKruise's manager {manager} renews its Lease"))
-        }
-        Recorder::Own if facts.recording.lease.is_none() => {
-            facts.sidecars.items().map(|_| "the sidecar is available".to_owned())
-        }
-        Recorder::Own => living_holder(facts).map(|holder| format!("{holder} renews its Lease")),
-    };
-    let Some(recorder) = recorder else {
-        return format!("Whether states are recorded is not known: not everything could be read.{last}");
-    };
-    let except = if findings.iter().any(|finding| finding.code == Code::ObjectsNotRecorded) {
-        ", but not those of all workloads (ObjectsNotRecorded)"
-    } else {
-        ""
-    };
-    format!("States are recorded{except}: {recorder}.{last}")
 }
 
-fn injects(facts: &Facts, findings: &[Finding]) -> String {
-    if !facts.settings.has_policies {
-        return "Whether states are injected into new Pods was not checked (--without-policies).".into();
+/// The process that renews the Lease of the program that records.
+pub(crate) fn recorder(facts: &Facts) -> Option<&str> {
+    match facts.recording.recorder {
+        crate::settings::Recorder::Own => living_holder(facts),
+        crate::settings::Recorder::OpenKruise => facts.openkruise_lease.known()?.living_holder(),
     }
-    let errors = errors(findings, &INJECTS);
-    let has = |code: Code| findings.iter().any(|finding| finding.code == code);
-    if has(Code::KubewardenMissing) && of_pods(facts).is_some() {
-        return "Whether states are injected into new Pods is not known: the webhook exists, but not what should have made \
-                it (KubewardenMissing)."
-            .into();
-    }
-    if !errors.is_empty() {
-        return format!("States are not injected into new Pods: see {}.", errors.join(", "));
-    }
-    if has(Code::PolicyMonitors) {
-        return "States are not injected into new Pods: the policy only monitors (PolicyMonitors).".into();
-    }
-    let is_read = !matches!(facts.policies, Read::Unknown) && !matches!(facts.mutating, Read::Unknown);
-    if !is_read {
-        return "Whether states are injected into new Pods is not known: not everything could be read."
-            .into();
-    }
-    let except = if has(Code::NamespacesNotCovered) {
-        ", but not in all namespaces (NamespacesNotCovered)"
-    } else {
-        ""
-    };
-    format!("States are injected into new Pods{except}: the policies are active, and their webhooks exist.")
 }
 
-/// The errors among the findings that have one of these codes, each once.
-fn errors(findings: &[Finding], codes: &[Code]) -> Vec<&'static str> {
-    let is_error =
-        |code: &&Code| findings.iter().any(|one| one.code == **code && one.severity == Severity::Error);
-    codes.iter().filter(is_error).map(|code| code.as_str()).collect()
+fn injected(facts: &Facts, findings: &[Finding]) -> Answer {
+    if facts.settings.without_policies {
+        return Answer::NotChecked;
+    }
+    let is_unread = matches!(facts.policies, Read::Unknown) || matches!(facts.mutating, Read::Unknown);
+    let mut errors = errors(findings, |diagnosis| {
+        matches!(
+            diagnosis,
+            D::KubewardenMissing(_)
+                | D::KubewardenTooOld(_)
+                | D::DefinitionMissing
+                | D::DefinitionVersionNotServed
+                | D::PolicyServerMissing
+                | D::PolicyServerNotReady(_)
+                | D::ServiceAccountMissing
+                | D::LookupForbidden
+                | D::PolicyMissing { .. }
+                | D::PolicyNotActive { .. }
+                | D::PolicyDiffers(_)
+                | D::LookupNotGranted
+                | D::WebhookMissing
+        )
+    });
+    errors.extend(codes(findings, |one| matches!(one, D::PolicyMonitors)));
+    if !errors.is_empty() {
+        Answer::No(errors)
+    } else if is_unread {
+        Answer::Unknown
+    } else {
+        Answer::Yes(codes(findings, |one| matches!(one, D::NamespacesNotCovered(_))))
+    }
+}
+
+fn errors(findings: &[Finding], is_it: fn(&D) -> bool) -> Vec<&'static str> {
+    let errors: Vec<Finding> =
+        findings.iter().filter(|one| one.severity == Severity::Error).cloned().collect();
+    codes(&errors, is_it)
+}
+
+/// The codes of the findings that are like this, each once.
+fn codes(findings: &[Finding], is_it: fn(&D) -> bool) -> Vec<&'static str> {
+    let found = findings.iter().filter(|one| is_it(&one.diagnosis)).map(Finding::code);
+    found.fold(Vec::new(), |mut codes, code| {
+        if !codes.contains(&code) {
+            codes.push(code);
+        }
+        codes
+    })
 }

@@ -54,8 +54,8 @@ pub(super) fn state(pod: &str, state: &PodState) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Checks how many states an object has after an edit, and how large it is then. `before` is both before it. What is no
-/// more than before is always allowed: an object of an earlier release may be larger.
+/// Checks how many states an object has after an edit, and how large it is then. `before` is both before it.
+/// What is no more than before is always allowed: an object of an earlier release may be larger.
 pub(super) fn object(pps: &Value, after: &Object<'_>, before: (usize, usize)) -> Result<(), EditError> {
     let states = after.entries.len();
     if states > MAX_POD_STATES && states > before.0 {

@@ -49,7 +49,8 @@ impl<'a> Object<'a> {
         if !is_compact {
             overlaid.clear();
         }
-        // What is shown beside it proves nothing: another client may have recorded one Pod in podStates before.
+        // What is shown beside it proves nothing: another client may have recorded one Pod in podStates
+        // before.
         if !is_compact && claim(pps) == Claim::Yes {
             return Err(EditError::Hidden);
         }
@@ -124,7 +125,8 @@ enum Claim {
     /// It is so; under a definition without the compact form, also after it was removed.
     Yes,
     No,
-    /// They say nothing of the status: the API server drops those of an object that would be too large with them.
+    /// They say nothing of the status: the API server drops those of an object that would be too large with
+    /// them.
     Unknown,
 }
 

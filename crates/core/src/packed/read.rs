@@ -12,10 +12,6 @@ use crate::limits::MAX_UNPACKED_LENGTH;
 use crate::pps::PodState;
 
 /// The state of one Pod in the text of its bucket.
-///
-/// # Errors
-///
-/// If the text is damaged anywhere but in a value of another Pod.
 pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, Damaged> {
     let damaged = |reason| Damaged::at(bucket, reason);
     let table = Table::read(text).map_err(damaged)?;
@@ -30,24 +26,15 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
 }
 
 /// All states in the text of a bucket.
-///
-/// # Errors
-///
-/// Those of [`read_states`].
 pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodState>, Damaged> {
     let mut states = BTreeMap::new();
     read_states(bucket, text, &mut 0, |pod, state| states.insert(pod, state).is_none())?;
     Ok(states)
 }
 
-/// Reads the states in the text of a bucket one at a time, so that they are never in memory together, unless `take` keeps
-/// them. It returns whether it had no state of the Pod before. `length` is that of the states that were read from the
-/// other buckets of the object; those of this one are added.
-///
-/// # Errors
-///
-/// If the text is damaged, has a Pod that belongs into another bucket, or the object's states have more than
-/// [`MAX_UNPACKED_LENGTH`].
+/// Reads the states in the text of a bucket one at a time, so that they are never in memory together, unless
+/// `take` keeps them. It returns whether it had no state of the Pod before. `length` is that of the states
+/// that were read from the other buckets of the object; those of this one are added.
 pub fn read_states(
     bucket: Bucket,
     text: &str,
@@ -80,8 +67,8 @@ fn length_of(state: &PodState) -> usize {
     state.node_name.len() + pairs
 }
 
-/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. Of the others nothing is
-/// kept.
+/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. Of the
+/// others nothing is kept.
 struct Table<'a> {
     columns: Vec<Column<'a>>,
     lines: Split<'a, char>,
@@ -153,7 +140,8 @@ impl<'a> Column<'a> {
         Some([&*self.prefix, &*read_cell(cell)?, &*self.suffix].concat())
     }
 
-    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what all cells begin and end with.
+    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what all cells begin and end
+    /// with.
     fn has_value(&self, cell: &str, value: &str) -> Option<bool> {
         let cell = read_cell(cell)?;
         let rest = value.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.suffix));

@@ -15,8 +15,8 @@ pub(super) const ANNOTATION: &str = "annotation:";
 /// What has a meaning of its own in the first line.
 pub(super) const SPECIAL: &[u8] = b"*=";
 
-/// Whether a value may stand for several: in the first line for those of a column, in the node's column for labels. A
-/// bucket with longer ones is not read: a short text must not stand for very many bytes.
+/// Whether a value may stand for several: in the first line for those of a column, in the node's column for
+/// labels. A bucket with longer ones is not read: a short text must not stand for very many bytes.
 pub(super) fn is_short(value: &str) -> bool {
     value.len() <= 256
 }

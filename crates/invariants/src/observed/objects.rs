@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::demand::{Naming, ReplicasPath};
-use pps_sidecar::facts::{GroupKind, NamespacedName};
-use pps_sidecar::observe::wire;
+use pps_recorder::demand::{Naming, ReplicasPath};
+use pps_recorder::facts::{GroupKind, NamespacedName};
+use pps_sidecar::observe::wire::{self, Encoded};
 use serde_json::{Value, json};
 
 use super::world::{ANNOTATIONS, LABELS, World, database, keys_in, naming};
 use super::{name_of, read};
 
 /// Kinds of controllers that give each Pod a new name.
-pub(super) const UNSTABLE: [&str; 5] = ["ReplicaSet", "ReplicationController", "DaemonSet", "Job", "Node"];
+const UNSTABLE: [&str; 5] = ["ReplicaSet", "ReplicationController", "DaemonSet", "Job", "Node"];
 /// The annotations of a workload that are kept.
 const GENERATION: [&str; 4] = [
     "kruise.io/auto-generate-persistent-pod-state",
@@ -42,7 +42,9 @@ pub fn check_pod(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
     let interest = world.interest.clone();
-    let Some((object, item)) = read(&text, |text| wire::read_pod(text, &interest)) else { return };
+    let Some((object, item)) = read(&text, |text| wire::read_pod(Encoded::Json(text), &interest)) else {
+        return;
+    };
     assert_eq!(item.key, key_of(&object));
     let metadata = &object["metadata"];
     let owners = metadata["ownerReferences"].as_array();
@@ -92,7 +94,9 @@ pub fn check_node(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
     let interest = world.interest.clone();
-    let Some((object, item)) = read(&text, |text| wire::read_node(text, &interest)) else { return };
+    let Some((object, item)) = read(&text, |text| wire::read_node(Encoded::Json(text), &interest)) else {
+        return;
+    };
     assert_eq!(*item.key, *name_of(&object).1);
     let fact = item.fact.unwrap();
     if item.unreadable.is_none() {
@@ -120,8 +124,8 @@ pub fn check_workload(data: &[u8]) {
         _ => (database(), Some(naming())),
     };
     let reader = |text: &str| match &naming {
-        None => wire::read_stateful_set(text),
-        Some(naming) => wire::read_custom_workload(text, "a.io/v1", naming),
+        None => wire::read_stateful_set(Encoded::Json(text)),
+        Some(naming) => wire::read_custom_workload(Encoded::Json(text), "a.io/v1", naming),
     };
     let Some((object, item)) = read(&text, reader) else { return };
     assert_eq!(item.key, key_of(&object));
@@ -155,7 +159,7 @@ pub fn check_workload(data: &[u8]) {
 /// those of the same workload. Only its own keys are recorded in it.
 pub fn check_object(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Some((object, item)) = read(&text, wire::read_pps) else { return };
+    let Some((object, item)) = read(&text, |text| wire::read_pps(Encoded::Json(text))) else { return };
     assert_eq!(item.key, key_of(&object));
     let fact = item.fact.unwrap();
     assert_eq!(fact.unreadable, item.unreadable);
@@ -167,7 +171,7 @@ pub fn check_object(data: &[u8]) {
         assert_eq!(fact.status.pod_states.len(), states.map_or(0, serde_json::Map::len), "{object}");
         // What was read can be read again.
         let again = json!({"metadata": object["metadata"], "spec": fact.spec, "status": {}}).to_string();
-        let again = wire::read_pps(&again).unwrap();
+        let again = wire::read_pps(Encoded::Json(&again)).unwrap();
         assert_eq!((again.unreadable, again.fact.unwrap().spec), (None, fact.spec.clone()));
     } else {
         assert!(fact.status.pod_states.is_empty() && fact.spec.persistent_pod_annotations.is_empty());

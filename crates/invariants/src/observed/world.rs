@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::demand::{Naming, ReplicasPath};
-use pps_sidecar::decide::index::Index;
-use pps_sidecar::facts::interest::Interest;
-use pps_sidecar::facts::store::Update;
-use pps_sidecar::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
-use pps_sidecar::observe::wire;
+use pps_recorder::decide::index::Index;
+use pps_recorder::demand::{Naming, ReplicasPath};
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_sidecar::observe::wire::{self, Encoded};
 use serde_json::{Value, json};
 
 /// How many writes an object may need until nothing is left to write.
@@ -81,10 +81,10 @@ impl World {
         };
         let index = &mut world.index;
         index.apply_objects(Update::Begin(0));
-        let item = wire::read_pps(&object("web").to_string()).unwrap();
+        let item = wire::read_pps(Encoded::Json(&object("web").to_string())).unwrap();
         index.apply_objects(Update::Apply(item.key, item.fact.unwrap()));
         index.apply_objects(Update::Done);
-        let item = wire::read_stateful_set(&workload("web").to_string()).unwrap();
+        let item = wire::read_stateful_set(Encoded::Json(&workload("web").to_string())).unwrap();
         index.watch_kind(database());
         for kind in [GroupKind::stateful_set(), database()] {
             index.apply_workloads(&kind, Update::Begin(0));
@@ -103,13 +103,13 @@ impl World {
     fn list(&mut self) {
         self.index.apply_nodes(Update::Begin(self.interest.labels().revision()));
         for text in &self.nodes {
-            let item = wire::read_node(text, &self.interest).unwrap();
+            let item = wire::read_node(Encoded::Json(text), &self.interest).unwrap();
             self.index.apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
         }
         self.index.apply_nodes(Update::Done);
         self.index.apply_pods(Update::Begin(self.interest.annotations().revision()));
         for text in &self.pods {
-            if let Ok(item) = wire::read_pod(text, &self.interest)
+            if let Ok(item) = wire::read_pod(Encoded::Json(text), &self.interest)
                 && let Some(fact) = item.fact
             {
                 self.index.apply_pods(Update::Apply(item.key, fact));
@@ -119,13 +119,17 @@ impl World {
     }
 
     pub(super) fn apply_pod(&mut self, text: &str, key: NamespacedName, fact: Option<PodFact>) {
-        self.pods.retain(|known| wire::read_pod(known, &self.interest).is_ok_and(|item| item.key != key));
+        self.pods.retain(|known| {
+            wire::read_pod(Encoded::Json(known), &self.interest).is_ok_and(|item| item.key != key)
+        });
         self.pods.push(text.to_owned());
         self.index.apply_pods(fact.map_or(Update::Delete(key.clone()), |fact| Update::Apply(key, fact)));
     }
 
     pub(super) fn apply_node(&mut self, text: &str, key: Arc<str>, fact: NodeFact) {
-        self.nodes.retain(|known| wire::read_node(known, &self.interest).is_ok_and(|item| item.key != key));
+        self.nodes.retain(|known| {
+            wire::read_node(Encoded::Json(known), &self.interest).is_ok_and(|item| item.key != key)
+        });
         self.nodes.push(text.to_owned());
         self.index.apply_nodes(Update::Apply(key, fact));
     }

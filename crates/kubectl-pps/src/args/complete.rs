@@ -1,61 +1,23 @@
 //! Completion: scripts for shells, and the answers that kubectl asks for.
 
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Cli;
 
-/// Prints the script.
-#[derive(Args, Clone, Debug)]
-pub struct Completion {
-    /// The shell, for kubectl-pps; or kubectl, for kubectl pps in any shell.
-    #[arg(value_name = "SHELL", value_enum)]
-    pub shell: CompletionFor,
-}
-
-/// What completes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompletionFor {
-    /// bash.
-    Bash,
-    /// zsh.
-    Zsh,
-    /// fish.
-    Fish,
-    /// PowerShell.
-    #[value(name = "powershell")]
-    PowerShell,
-    /// kubectl 1.26 or newer.
-    Kubectl,
-}
-
-/// Answers what may come next.
-#[derive(Args, Clone, Debug)]
-pub struct Complete {
-    /// The words so far; the last one may be incomplete.
-    #[arg(value_name = "WORD", allow_hyphen_values = true, trailing_var_arg = true)]
-    pub words: Vec<String>,
-}
-
 /// kubectl runs this program of the PATH when it completes `kubectl pps`.
 const FOR_KUBECTL: &str = include_str!("../../kubectl_complete-pps");
 
-/// The script for a shell.
-pub fn script(shell: CompletionFor) -> String {
-    let shell = match shell {
-        CompletionFor::Bash => Shell::Bash,
-        CompletionFor::Zsh => Shell::Zsh,
-        CompletionFor::Fish => Shell::Fish,
-        CompletionFor::PowerShell => Shell::PowerShell,
-        CompletionFor::Kubectl => return FOR_KUBECTL.to_owned(),
-    };
+/// The script for a shell, or for kubectl.
+pub fn script(shell: &str) -> String {
+    let Ok(shell) = shell.parse::<Shell>() else { return FOR_KUBECTL.to_owned() };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kubectl-pps", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// What kubectl reads: a candidate in each line, and last a number that says whether the shell may complete file names (0) or
-/// not (4).
+/// What kubectl reads: a candidate in each line, and last a number that says whether the shell may complete
+/// file names (0) or not (4).
 pub fn candidates(words: &[String]) -> String {
     let mut root = Cli::command();
     root.build();
@@ -118,7 +80,7 @@ mod tests {
         assert_eq!(complete(&["stat"]), "status\n:4\n");
         assert_eq!(complete(&["status", "--all"]), "--all-namespaces\n:4\n");
         assert_eq!(complete(&["status", "-o", "j"]), "json\n:4\n");
-        assert_eq!(complete(&["-n", "prod", "export", "--form", ""]), "plain\nstored\n:4\n");
+        assert_eq!(complete(&["-n", "prod", "completion", "po"]), "powershell\n:4\n");
         assert_eq!(complete(&["move", "db-0", "--any"]), "--anywhere\n--any\n:4\n");
         assert_eq!(complete(&["export", "-f", "st"]), ":0\n");
         assert_eq!(complete(&["import", ""]), ":0\n");
@@ -128,9 +90,9 @@ mod tests {
 
     #[test]
     fn each_shell_has_a_script() {
-        for shell in CompletionFor::value_variants() {
-            let script = script(*shell);
-            assert!(script.contains("kubectl-pps"), "{shell:?}");
+        for shell in ["bash", "zsh", "fish", "powershell", "kubectl"] {
+            let script = script(shell);
+            assert!(script.contains("kubectl-pps"), "{shell}");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use pps_check::facts::{Problem, Right};
-use pps_check::gather::reader::{Limits, Reader};
+use pps_check::read::{Problem, Right};
+use pps_check::reader::{Limits, Reader};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -85,7 +85,7 @@ fn address(url: &http::Uri) -> String {
 async fn reach(client: &Client, server: &str, context: &str, within: Duration) -> Result<(), Failure> {
     let limits = Limits { request: within, body: MAX_VERSION, page: 1, objects: 1 };
     let reader = Reader::new(client.clone(), limits, Instant::now() + 2 * within);
-    let _: pps_check::facts::Read<Value> = reader.get(Right::new("get", "", "version"), "/version").await;
+    let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "version"), "/version").await;
     // A refusal is an answer.
     let problem = reader.into_problems().into_iter().find_map(|problem| match problem {
         Problem::Failed { why, .. } => Some(why),

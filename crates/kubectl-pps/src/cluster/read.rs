@@ -1,23 +1,26 @@
 //! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use pps_check::facts::{Problem, Read, Right};
-use pps_check::gather::reader::{Limits, Reader};
+use pps_check::read::{Problem, Read, Right};
+use pps_check::reader::{Limits, Reader};
 use pps_core::pps::GROUP;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::namespace;
 use crate::Failure;
-use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload};
+use crate::decide::similar::similar;
+use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 
 /// Those of all commands. An installation of 20,000 Pods is read.
-pub(super) const LIMITS: Limits =
+const LIMITS: Limits =
     Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
+/// The names of objects are a hint, for which one page is enough.
+const HINT: Limits = Limits { objects: LIMITS.page, ..LIMITS };
 /// How long all reads of a command may take.
 const TOTAL: Duration = Duration::from_mins(3);
 
@@ -35,6 +38,8 @@ pub struct Wanted {
     pub workloads: bool,
     /// The volumes, which exclude nodes.
     pub volumes: bool,
+    /// The `PodDisruptionBudgets`, which refuse evictions.
+    pub budgets: bool,
 }
 
 /// Reads a snapshot of a namespace that exists, or of all of them.
@@ -44,12 +49,10 @@ pub struct Wanted {
 /// Those of [`read_lists`]; or if there is no such namespace, as far as the user may know.
 pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
     let snapshot = Box::pin(read_lists(client, scope, wanted)).await?;
-    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing else
-    // needs, so it is tried only then.
-    if let Scope::Namespace(namespace) = scope
-        && snapshot.is_empty_in(namespace)
-    {
-        namespace::require(client, namespace).await?;
+    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing
+    // else needs, so it is tried only then.
+    if let Some(namespace) = scope.namespace().filter(|namespace| snapshot.is_empty_in(namespace)) {
+        require_namespace(client, namespace).await?;
     }
     Ok(snapshot)
 }
@@ -59,87 +62,79 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
 /// # Errors
 ///
 /// If PersistentPodStates cannot be read at all: the API server cannot be reached, or there is no definition. A missing
-/// right is no error: [`Snapshot::unseen`] has it.
+/// right is no error: [`Snapshot::unread`] has it.
 pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
-    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
-    let mut snapshot = Snapshot::empty(scope.clone());
-    let (pps, pods, nodes, workloads, kruise, claims, volumes) = tokio::join!(
-        read_pps(&reader, scope),
-        read_if(wanted.pods || wanted.other_pods, read_pods(&reader, scope, wanted.other_pods)),
-        read_if(wanted.nodes, list(&reader, "", "v1", "nodes", &Scope::All, Node::read)),
+    let lists = Lists::new(client, LIMITS);
+    let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
+        lists.pps(scope),
+        read_if(wanted.pods || wanted.other_pods, lists.pods(scope, wanted.other_pods)),
+        read_if(wanted.nodes, lists.all(Resource::Nodes, &Scope::All, Node::read)),
         read_if(
             wanted.workloads,
-            list(&reader, "apps", "v1", "statefulsets", scope, |object| Workload::read(object, "apps/v1"))
+            lists.all(Resource::StatefulSets, scope, |object| Workload::read(object, "apps/v1"))
         ),
-        read_if(wanted.workloads, read_kruise_workloads(client, &reader, scope)),
-        read_if(
-            wanted.volumes,
-            list(&reader, "", "v1", "persistentvolumeclaims", scope, |object| {
-                kept(object, "PersistentVolumeClaim")
-            })
-        ),
-        read_if(
-            wanted.volumes,
-            list(&reader, "", "v1", "persistentvolumes", &Scope::All, |object| {
-                kept(object, "PersistentVolume")
-            })
-        ),
+        read_if(wanted.workloads, lists.kruise_workloads(scope)),
+        read_if(wanted.volumes, lists.all(Resource::PersistentVolumeClaims, scope, Some)),
+        read_if(wanted.volumes, lists.all(Resource::PersistentVolumes, &Scope::All, Some)),
+        read_if(wanted.budgets, lists.budgets(scope)),
     );
-    snapshot.unseen = unseen(reader.into_problems());
-    snapshot.read_at = Some(Timestamp::now().as_second());
-    match pps {
-        Read::Known(pps) => snapshot.pps = pps,
-        Read::Absent => return Err(Failure::no_definition()),
-        Read::Unknown => {
-            if let Some(failed) = snapshot.unseen.iter().find(|unseen| !unseen.is_forbidden) {
-                return Err(Failure::Unreadable(failed.to_string()));
-            }
-        }
-    }
-    snapshot.pods = items(pods);
-    snapshot.nodes = match nodes {
-        Read::Known(nodes) => Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect()),
-        Read::Absent | Read::Unknown => None,
+    let mut unread = lists.unread.into_inner();
+    unread.sort();
+    unread.dedup();
+    let pps = match pps {
+        Read::Known(pps) => pps,
+        Read::Absent => return Err(Failure::NoDefinition),
+        Read::Unknown => match unread.iter().find(|one| !one.is_forbidden()) {
+            Some(failed) => return Err(failed.into()),
+            None => Vec::new(),
+        },
     };
-    snapshot.workloads = items(workloads);
-    snapshot.workloads.extend(items(kruise));
-    snapshot.claims = items(claims);
-    snapshot.volumes = items(volumes);
+    let mut workloads = items(workloads);
+    workloads.extend(items(kruise));
+    let mut snapshot = Snapshot {
+        pps,
+        pods: items(pods),
+        nodes: by_name(nodes),
+        workloads,
+        claims: items(claims),
+        volumes: items(volumes),
+        budgets: items(budgets),
+        unread,
+        read_at: Some(Timestamp::now().as_second()),
+        ..Snapshot::empty(scope.clone())
+    };
     snapshot.sort();
     Ok(snapshot)
 }
 
-/// The namespaces that have PersistentPodStates, by name; none if the user may not list them. One page is enough for a hint.
+/// The namespaces that have PersistentPodStates, by name; none if the user may not list them.
 pub async fn namespaces_with_pps(client: &Client) -> Vec<String> {
-    let limits = Limits { objects: LIMITS.page, ..LIMITS };
-    let reader = Reader::new(client.clone(), limits, Instant::now() + LIMITS.request);
-    let found = read_pps(&reader, &Scope::All).await;
-    let namespaces: BTreeSet<String> = items(found).iter().map(|pps| pps.namespace().to_owned()).collect();
+    let found = items(Lists::new(client, HINT).pps(&Scope::All).await);
+    let namespaces: BTreeSet<String> = found.iter().map(|pps| pps.namespace().to_owned()).collect();
     namespaces.into_iter().collect()
 }
 
-/// The nodes, by name; none if the user may not list them.
+/// The nodes, by name; none if the user may not list them, or there are more than are read.
 pub async fn nodes(client: &Client) -> Option<BTreeMap<String, Node>> {
-    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
-    let Read::Known(nodes) = list(&reader, "", "v1", "nodes", &Scope::All, Node::read).await else {
-        return None;
-    };
-    // Of more nodes than are read, one may have any label.
-    let is_whole = reader.into_problems().is_empty();
-    is_whole.then(|| nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect())
+    let lists = Lists::new(client, LIMITS);
+    let nodes = lists.all(Resource::Nodes, &Scope::All, Node::read).await;
+    by_name(nodes).filter(|_| lists.unread.into_inner().is_empty())
 }
 
-/// Reads the `PodDisruptionBudgets` as well, which refuse evictions.
-pub async fn read_budgets(client: &Client, snapshot: &mut Snapshot) {
-    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
-    let scope = snapshot.scope.clone();
-    let budgets = match list(&reader, "policy", "v1", "poddisruptionbudgets", &scope, Some).await {
-        // Kubernetes 1.20 serves only the older version.
-        Read::Absent => list(&reader, "policy", "v1beta1", "poddisruptionbudgets", &scope, Some).await,
-        read => read,
-    };
-    snapshot.unseen.extend(unseen(reader.into_problems()));
-    snapshot.budgets = items(budgets);
+/// Fails if the API server says that there is no such namespace. Without the right to read it nothing is known, and
+/// nothing said.
+async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
+    let reader = Reader::new(client.clone(), HINT, Instant::now() + LIMITS.request);
+    let right = Right::new("get", "", "namespaces").named(namespace);
+    if !reader.exists(right, &format!("/api/v1/namespaces/{namespace}")).await.is_absent() {
+        return Ok(());
+    }
+    let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
+    let listed = reader.list_as(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "", take).await;
+    let names = items(listed.map(|(names, _)| names));
+    let near = similar(namespace, names.iter().map(String::as_str));
+    let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+    Err(Failure::Usage(format!("there is no namespace {namespace}{hint}")))
 }
 
 /// Reads one object; none if it does not exist.
@@ -152,11 +147,14 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
     match reader.get::<Value>(right, path).await {
         Read::Known(object) => Ok(Some(object)),
         Read::Absent => Ok(None),
-        Read::Unknown => {
-            let problem = unseen(reader.into_problems()).into_iter().next();
-            let text = problem.map_or_else(|| "it could not be read".to_owned(), |one| one.to_string());
-            Err(Failure::Unreadable(text))
-        }
+        Read::Unknown => Err(Failure::Unreadable(match reader.into_problems().into_iter().next() {
+            Some(Problem::Forbidden(right)) => format!("you have no permission to {right}"),
+            Some(Problem::Failed { right: Some(right), why }) => {
+                format!("cannot read {}: {why}", right.object())
+            }
+            Some(Problem::Failed { right: None, why }) => why,
+            None => "it could not be read".to_owned(),
+        })),
     }
 }
 
@@ -164,7 +162,7 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
 pub async fn may(client: &Client, right: &Right) -> Option<bool> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
     let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
-    let review = serde_json::json!({
+    let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {
@@ -186,81 +184,109 @@ async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -
     if is_wanted { read.await } else { Read::Unknown }
 }
 
-async fn read_pps(reader: &Reader, scope: &Scope) -> Read<Vec<Pps>> {
-    match list(reader, GROUP, "v1alpha1", "persistentpodstates", scope, Pps::read).await {
-        // OpenKruise may serve only the newer version.
-        Read::Absent => list(reader, GROUP, "v1beta1", "persistentpodstates", scope, Pps::read).await,
-        read => read,
-    }
+/// Reads lists, and remembers which of them it could not read.
+struct Lists<'a> {
+    client: &'a Client,
+    limits: Limits,
+    deadline: Instant,
+    unread: RefCell<Vec<Unread>>,
 }
 
-/// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list them would get 403
-/// there as well, so the API server is asked first which kinds it serves: each user may read that.
-async fn read_kruise_workloads(client: &Client, reader: &Reader, scope: &Scope) -> Read<Vec<Workload>> {
-    let discovery = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
-    let right = Right::new("get", "", "the kinds that the API server serves");
-    let served: Read<Value> = discovery.get(right, &format!("/apis/{GROUP}/v1beta1")).await;
-    let has_kind = |served: &Value| {
-        served["resources"].as_array().into_iter().flatten().any(|one| one["name"] == "statefulsets")
-    };
-    match served {
-        Read::Absent => Read::Absent,
-        Read::Known(served) if !has_kind(&served) => Read::Absent,
-        Read::Known(_) | Read::Unknown => {
-            let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
-            list(reader, GROUP, "v1beta1", "statefulsets", scope, take).await
+impl<'a> Lists<'a> {
+    fn new(client: &'a Client, limits: Limits) -> Self {
+        Self { client, limits, deadline: Instant::now() + TOTAL, unread: RefCell::default() }
+    }
+
+    async fn pps(&self, scope: &Scope) -> Read<Vec<Pps>> {
+        match self.list(Resource::PersistentPodStates, "v1alpha1", scope, Pps::read).await {
+            // OpenKruise may serve only the newer version.
+            Read::Absent => self.list(Resource::PersistentPodStates, "v1beta1", scope, Pps::read).await,
+            read => read,
         }
     }
-}
 
-/// The Pods of the scope, and of all namespaces if they are wanted and may be read.
-async fn read_pods(reader: &Reader, scope: &Scope, other_pods: bool) -> Read<Vec<Pod>> {
-    let all =
-        if other_pods { list(reader, "", "v1", "pods", &Scope::All, Pod::read).await } else { Read::Unknown };
-    match all {
-        // Those of the scope must be complete: one that was not read looks like one that does not exist.
-        Read::Known(mut pods) if pods.len() >= LIMITS.objects && *scope != Scope::All => {
-            pods.retain(|pod| !scope.contains(pod.namespace()));
-            let Read::Known(own) = list(reader, "", "v1", "pods", scope, Pod::read).await else {
-                return Read::Unknown;
-            };
-            pods.extend(own);
-            Read::Known(pods)
+    async fn budgets(&self, scope: &Scope) -> Read<Vec<Value>> {
+        match self.list(Resource::PodDisruptionBudgets, "v1", scope, Some).await {
+            // The control plane of the tests serves only the older version.
+            Read::Absent => self.list(Resource::PodDisruptionBudgets, "v1beta1", scope, Some).await,
+            read => read,
         }
-        Read::Known(pods) => Read::Known(pods),
-        Read::Absent | Read::Unknown => list(reader, "", "v1", "pods", scope, Pod::read).await,
     }
-}
 
-async fn list<T>(
-    reader: &Reader,
-    group: &'static str,
-    version: &str,
-    resource: &str,
-    scope: &Scope,
-    take: impl FnMut(Value) -> Option<T>,
-) -> Read<Vec<T>> {
-    let base = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let right = Right::new("list", group, resource);
-    let (right, path) = match scope {
-        Scope::All => (right, format!("{base}/{resource}")),
-        Scope::Namespace(namespace) => {
-            (right.within(namespace), format!("{base}/namespaces/{namespace}/{resource}"))
+    /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list them would
+    /// get 403 there as well, so the API server is asked first which kinds it serves: each user may read that.
+    async fn kruise_workloads(&self, scope: &Scope) -> Read<Vec<Workload>> {
+        let discovery = Reader::new(self.client.clone(), LIMITS, Instant::now() + LIMITS.request);
+        let right = Right::new("get", "", "the kinds that the API server serves");
+        let served: Read<Value> = discovery.get(right, &format!("/apis/{GROUP}/v1beta1")).await;
+        let has_kind = |served: &Value| {
+            served["resources"].as_array().into_iter().flatten().any(|one| one["name"] == "statefulsets")
+        };
+        if served.is_absent() || served.known().is_some_and(|served| !has_kind(served)) {
+            return Read::Absent;
         }
-    };
-    let what = right.to_string();
-    reader.list_as(right, &path, "", take).await.map(|(found, more)| {
-        if more > 0 {
-            let _: Read<()> = reader.failed(&what, &format!("{more} objects more than are read"));
-        }
-        found
-    })
-}
+        let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
+        self.list(Resource::KruiseStatefulSets, "v1beta1", scope, take).await
+    }
 
-/// An object of a list. The items of a list do not name their kind.
-fn kept(mut object: Value, kind: &str) -> Option<Value> {
-    object.as_object_mut()?.insert("kind".to_owned(), kind.into());
-    Some(object)
+    /// The Pods of the scope, and of all namespaces if they are wanted and may be read.
+    async fn pods(&self, scope: &Scope, other_pods: bool) -> Read<Vec<Pod>> {
+        let all =
+            if other_pods { self.all(Resource::Pods, &Scope::All, Pod::read).await } else { Read::Unknown };
+        match all {
+            // Those of the scope must be complete: one that was not read looks like one that does not exist.
+            Read::Known(mut pods) if pods.len() >= LIMITS.objects && *scope != Scope::All => {
+                pods.retain(|pod| !scope.contains(pod.namespace()));
+                self.all(Resource::Pods, scope, Pod::read).await.map(|own| {
+                    pods.extend(own);
+                    pods
+                })
+            }
+            Read::Known(pods) => Read::Known(pods),
+            Read::Absent | Read::Unknown => self.all(Resource::Pods, scope, Pod::read).await,
+        }
+    }
+
+    async fn all<T>(
+        &self,
+        resource: Resource,
+        scope: &Scope,
+        take: impl FnMut(Value) -> Option<T>,
+    ) -> Read<Vec<T>> {
+        self.list(resource, "v1", scope, take).await
+    }
+
+    async fn list<T>(
+        &self,
+        resource: Resource,
+        version: &str,
+        scope: &Scope,
+        take: impl FnMut(Value) -> Option<T>,
+    ) -> Read<Vec<T>> {
+        let (group, plural) = resource.name();
+        let right = Right::new("list", group, plural);
+        let base =
+            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let (right, path) = match scope {
+            Scope::All => (right, format!("{base}/{plural}")),
+            Scope::Namespace(namespace) => {
+                (right.within(namespace), format!("{base}/namespaces/{namespace}/{plural}"))
+            }
+        };
+        let reader = Reader::new(self.client.clone(), self.limits, self.deadline);
+        let found = reader.list_as(right, &path, "", take).await;
+        let more = found.known().map_or(0, |(_, more)| *more);
+        let mut why: Vec<Option<String>> = Vec::new();
+        why.extend(reader.into_problems().into_iter().map(|problem| match problem {
+            Problem::Forbidden(_) => None,
+            Problem::Failed { why, .. } => Some(why),
+        }));
+        why.extend((more > 0).then(|| Some(format!("{more} objects more than are read"))));
+        let namespace = scope.namespace().map(str::to_owned);
+        let unread = why.into_iter().map(|why| Unread { resource, namespace: namespace.clone(), why });
+        self.unread.borrow_mut().extend(unread);
+        found.map(|(found, _)| found)
+    }
 }
 
 fn items<T>(read: Read<Vec<T>>) -> Vec<T> {
@@ -270,9 +296,9 @@ fn items<T>(read: Read<Vec<T>>) -> Vec<T> {
     }
 }
 
-fn unseen(problems: Vec<Problem>) -> Vec<Unseen> {
-    let mut unseen: Vec<Unseen> = problems.into_iter().map(Unseen::of).collect();
-    unseen.sort();
-    unseen.dedup();
-    unseen
+fn by_name(nodes: Read<Vec<Node>>) -> Option<BTreeMap<String, Node>> {
+    match nodes {
+        Read::Known(nodes) => Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect()),
+        Read::Absent | Read::Unknown => None,
+    }
 }

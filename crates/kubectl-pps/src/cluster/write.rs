@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use kube::Client;
-use pps_check::facts::Right;
+use pps_check::read::Right;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -312,12 +312,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_read_that_is_not_answered_ends() {
-        use pps_check::gather::reader::{Limits, Reader};
+        use pps_check::reader::{Limits, Reader};
         let (_listener, client) = silent();
         let limits = Limits { request: Duration::from_millis(200), body: 1 << 20, page: 500, objects: 10 };
         let reader = Reader::new(client, limits, tokio::time::Instant::now() + Duration::from_mins(1));
         let path = "/api/v1/namespaces/prod/pods/db-0";
-        let _: pps_check::facts::Read<Value> = reader.get(Right::new("get", "", "pods"), path).await;
+        let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "pods"), path).await;
         assert_eq!(reader.into_problems().len(), 1);
     }
 }

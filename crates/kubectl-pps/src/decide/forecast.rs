@@ -1,95 +1,94 @@
 //! `simulate`: what would happen to Pods if nodes were drained or lost, or an object changed.
 //!
-//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides. The
-//! namespaces are simulated one after the other: the Pods of all others take room where they are, or where they would be.
+//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides.
+//! The namespaces are simulated one after the other: the Pods of all others take room where they are, or
+//! where they would be.
 
-mod advice;
 mod answer;
 mod question;
-mod reasons;
-mod rollout;
-mod scenario;
 #[cfg(test)]
 mod tests;
-mod why;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use pps_core::TargetReference;
+use pps_scheduler::ExclusionKind;
 use pps_simulation::{Limits, Severity, Source, run_live};
 use serde::Serialize;
 
-use self::answer::Asked;
-pub use self::question::Question;
-use super::hand::Hand;
-use super::names::list;
-use super::unread::{PPS, require, require_workloads};
-use crate::snapshot::{Index, KRUISE_WORKLOADS, Scope, Snapshot, WorkloadKey};
+pub use self::question::{Question, reference};
+use super::hand::portions;
+use super::move_pod::WayOut;
+use crate::decide::hand::Hand;
+use crate::snapshot::{Index, Node, Pod, Resource, Scope, Snapshot, Unread, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
 /// What would happen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct Forecast {
-    /// The question in words: `node-1 is drained`.
-    pub question: String,
-    /// The Pods that something would happen to, by namespace and name.
+    pub question: Question,
+    /// The Pods that something would happen to, or that wait already, by namespace and name.
     pub pods: Vec<PodForecast>,
     /// Rollouts that would not reach all Pods.
     pub stopped_rollouts: Vec<StoppedRollout>,
-    /// The recorded states that would be dropped after the grace period for missing nodes.
     pub forgotten: Vec<Forgotten>,
     /// Pods that would lose their node and are not simulated.
     pub not_simulated: Vec<Displaced>,
-    /// Whether nodes are drained: `kubectl drain` refuses some Pods.
-    #[serde(skip)]
-    pub is_drain: bool,
-    /// What to do about it, step by step.
-    pub advice: Vec<Advice>,
-    /// What else one should know.
-    pub notes: Vec<String>,
-    /// What could not be read.
-    pub unseen: Vec<String>,
-    /// Whether the answer is incomplete because of it.
+    /// What lets Pods start that would wait because of a recorded state.
+    pub advice: Vec<Step>,
+    /// What the user should know beside the answer.
+    pub notes: Vec<Note>,
+    /// The lists that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
+    /// Whether the answer is incomplete because of that.
     pub incomplete: bool,
 }
 
 /// A rollout that would stop at a Pod that does not become Ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct StoppedRollout {
-    /// The namespace.
     pub namespace: String,
-    /// The StatefulSet.
     pub workload: String,
-    /// The Pod at which it stops.
     pub at: String,
     /// The Pods that keep their former template, in the order in which the rollout would reach them.
     pub not_reached: Vec<String>,
 }
 
-/// What to do.
+/// What a user can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Advice {
-    /// What it is for.
-    pub text: String,
-    /// The command.
-    pub command: String,
+#[serde(tag = "do", rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Step {
+    Cordon {
+        nodes: Vec<String>,
+    },
+    Move {
+        namespace: String,
+        pods: Vec<String>,
+        flags: String,
+    },
+    /// Have Pods created again without the state that was injected, which is no longer recorded.
+    Delete {
+        namespace: String,
+        pods: Vec<String>,
+    },
 }
 
 /// What would happen to one Pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct PodForecast {
-    /// Its namespace.
     pub namespace: String,
-    /// The name of its workload.
     pub workload: String,
-    /// Its name.
     pub pod: String,
     /// The node that it is on now.
     pub node_now: Option<String>,
-    /// How it would be.
     pub then: Then,
     /// Whether it is so now: nothing changes for it, and it does not run.
     pub already: bool,
@@ -101,74 +100,150 @@ pub struct PodForecast {
     pub others: Vec<String>,
     /// The node that is recorded of it now.
     pub recorded_node: Option<String>,
-    /// Whether it would have what was recorded. None if nothing was.
+    /// Whether it would have its recorded state. None if nothing was recorded.
     pub as_recorded: Option<bool>,
-    /// Why, in words.
-    pub why: String,
+    pub why: Why,
     /// Why it could not run on other nodes, most frequent first. Empty unless it would be Pending.
-    pub excluded_by: Vec<reasons::Reason>,
+    pub excluded_by: Vec<Reason>,
     /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
     pub without_its_state: Vec<String>,
-    /// Whether it is Pending now for what was injected into it, and nothing is recorded of it any more.
-    #[serde(skip)]
-    pub is_injected_only: bool,
     /// The PersistentPodState that governs its workload.
     #[serde(skip)]
     pub pps: Option<String>,
-    /// What the simulation leaves out of what the Pod asks for.
+    /// What the simulation leaves out of the Pod's requirements, in the scheduler's words.
     pub caveats: Vec<String>,
 }
 
 /// How a Pod would be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Then {
-    /// It runs.
     Running,
-    /// No node can take it.
     Pending,
-    /// Its creation is refused.
     Refused,
     /// It waits for another Pod of its workload before it is created.
     NotCreated,
-    /// It cannot be evicted.
     NotEvicted,
     /// Its workload no longer wants it.
     #[default]
     Removed,
 }
 
+/// Why a Pod would be how it would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Why {
+    /// It has its recorded values: `zone=a`.
+    AsRecorded(Vec<String>),
+    /// It could not have its recorded node, which something excludes.
+    NotAsRecorded {
+        node: String,
+        /// What excludes it; none if it does not exist or others are better.
+        because: Option<String>,
+    },
+    /// It is Pending now, and gets a node.
+    GetsNode,
+    NotRecorded,
+    New,
+    /// All nodes are excluded: `excluded_by` says by what.
+    Excluded {
+        /// Whether the state that excludes nodes was injected and is no longer recorded.
+        by_former_state: bool,
+    },
+    /// What the simulation says of a Pod without a node.
+    Waits(String),
+    /// The policy's or the API server's message.
+    Refused(String),
+    /// What keeps it from being evicted.
+    Protected(String),
+    WaitsForOther,
+    /// Its workload no longer wants it.
+    #[default]
+    Unwanted,
+}
+
+/// A reason that excludes some nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Reason {
+    /// In the scheduler's words, without the name of a node.
+    pub text: String,
+    pub what: ExclusionKind,
+    /// Whether the Pod has the requirement from its recorded state.
+    pub from_pps: bool,
+    /// How many nodes are excluded by it first.
+    pub nodes: usize,
+    /// Some of them.
+    pub names: Vec<String>,
+}
+
 /// Recorded states that would be dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct Forgotten {
-    /// The namespace.
     pub namespace: String,
-    /// The PersistentPodState.
     pub pps: String,
-    /// The Pods.
     pub pods: Vec<String>,
-    /// Whether they are dropped at once, since the workload no longer wants the Pods; else after the grace period for nodes.
+    /// Whether they are dropped at once, since the workload no longer wants the Pods; else after the grace
+    /// period for nodes.
     pub unwanted: bool,
 }
 
 /// A Pod that would lose its node, and that is not simulated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct Displaced {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub pod: String,
-    /// Its node.
     pub node: String,
     /// Its controller: `ReplicaSet/web-5d4`.
     pub owner: Option<String>,
     /// Whether a PersistentPodState is about its controller.
     pub has_pps: bool,
-    /// Whether a note says it: the Pod is of a namespace that was not asked for.
-    #[serde(skip)]
-    pub is_noted: bool,
+}
+
+/// What a user should know beside the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Note {
+    /// These nodes do not exist any more, and Pods are still bound to them.
+    NodesGone(Vec<String>),
+    NotSimulated {
+        kind: String,
+        name: String,
+    },
+    /// Of several namespaces that lack room, another one may get it.
+    OneAfterTheOther,
+    /// Pods of StatefulSets in namespaces that were not asked about lose their nodes.
+    OtherNamespaces {
+        pods: usize,
+        namespaces: Vec<String>,
+    },
+    /// Pods are being created or replaced now, with or without the question.
+    Anyway(Vec<String>),
+    /// An object is not simulated, or not completely.
+    Problem {
+        kind: String,
+        name: String,
+        message: String,
+    },
+    /// A warning of the policy or the sidecar about an object.
+    Warning {
+        object: String,
+        text: String,
+    },
+    /// The file's object does not exist yet.
+    Created(TargetReference),
+    /// Fields that the file does not set for an object stay.
+    KeepsFields(TargetReference),
+    /// There is no such StatefulSet to be restarted.
+    NothingToRestart(String),
+    /// The StatefulSet replaces no Pod by itself.
+    OnDelete(String),
 }
 
 impl Forecast {
@@ -188,7 +263,8 @@ impl Forecast {
 ///
 /// # Errors
 ///
-/// If the question names what does not exist, the API server would refuse a change, or nodes could not be read.
+/// If the question names what does not exist, the API server would refuse a change, or nodes could not be
+/// read.
 pub fn forecast(
     snapshot: &Snapshot,
     question: &Question,
@@ -197,57 +273,55 @@ pub fn forecast(
 ) -> Result<Forecast, Failure> {
     let Some(nodes) = &snapshot.nodes else {
         let why =
-            snapshot.unread("nodes").map_or_else(|| "nodes were not read".to_owned(), ToString::to_string);
+            snapshot.unread(Resource::Nodes).map_or_else(|| "they were not read".into(), ToString::to_string);
         return Err(Failure::Unreadable(format!("a forecast needs the nodes: {why}")));
     };
-    let most = Limits::CLUSTER.nodes;
-    if nodes.len() > most {
-        let count = nodes.len();
+    let (count, most) = (nodes.len(), Limits::CLUSTER.nodes);
+    if count > most {
         return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
     }
-    require(snapshot, PPS)?;
-    require(snapshot, "pods")?;
-    require_workloads(snapshot)?;
+    snapshot.require(Resource::PersistentPodStates)?;
+    snapshot.require(Resource::Pods)?;
+    snapshot.require_workloads()?;
     question.check(snapshot, nodes, hand)?;
-    let is_drain = matches!(question, Question::Drain(_));
-    let mut forecast = Forecast { question: question.in_words(), is_drain, ..Forecast::default() };
+    let mut forecast = Forecast {
+        question: question.clone(),
+        pods: Vec::new(),
+        stopped_rollouts: Vec::new(),
+        forgotten: Vec::new(),
+        not_simulated: Vec::new(),
+        advice: Vec::new(),
+        notes: Vec::new(),
+        unread: snapshot.unread.clone(),
+        incomplete: snapshot.unread.iter().any(|unread| !is_optional(unread.resource)),
+    };
     let gone = question.gone_nodes(nodes);
     if !gone.is_empty() {
-        let (verb, it) = if gone.len() == 1 { ("does", "it") } else { ("do", "them") };
-        forecast.notes.push(format!(
-            "{} {verb} not exist any more: Kubernetes deletes the Pods that are still bound to {it}, after about a minute",
-            list(&gone, "and")
-        ));
+        forecast.notes.push(Note::NodesGone(gone.clone()));
     }
     let index = Index::of(snapshot);
     let namespaces = namespaces(snapshot, question, workload);
     for namespace in &namespaces {
-        let is_meant = workload.is_none_or(|only| only.iter().any(|key| key.namespace == *namespace));
-        let said = (forecast.notes.len(), forecast.forgotten.len());
+        let before = (forecast.notes.len(), forecast.forgotten.len());
         let changes = question.changes(snapshot, namespace);
         forecast.notes.extend(changes.notes);
-        let (mut scenario, pods) =
-            scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
-        let mut result = run_live(&scenario, &pods, &Limits::CLUSTER);
-        // What a Pod without a node gets before the event, it would not have got.
-        let governing = answer::governing(&index, snapshot, namespace);
-        let is_at_once = answer::is_placed_in_vain(snapshot, namespace, &governing, &result)
-            && scenario::shut(&mut scenario, |node| question.concerns(snapshot, node));
-        if is_at_once {
-            result = run_live(&scenario, &pods, &Limits::CLUSTER);
-        }
-        if let Some(refused) = result.problems.iter().find(|problem| {
-            problem.severity == Severity::Error
-                && (result.steps.is_empty()
-                    || matches!(problem.source, Source::Action { index } if index > 0))
-        }) {
+        let (scenario, pods) =
+            question.scenario(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
+        let result = run_live(&scenario, &pods, &Limits::CLUSTER);
+        let is_refused = |source: &Source| {
+            result.steps.is_empty() || matches!(source, Source::Action { index } if *index > 0)
+        };
+        let mut errors = result.problems.iter().filter(|problem| problem.severity == Severity::Error);
+        if let Some(refused) = errors.find(|problem| is_refused(&problem.source)) {
             return Err(Failure::Refused(refused.message.clone()));
         }
-        let asked = Asked { scenario: &scenario, pods: &pods, governing: &governing, is_at_once };
-        answer::add(&mut forecast, snapshot, namespace, &asked, &result);
-        if !is_meant {
-            forecast.notes.truncate(said.0);
-            forecast.forgotten.truncate(said.1);
+        let governing = answer::governing(&index, snapshot, namespace);
+        let asked =
+            answer::Asked { snapshot, namespace, scenario: &scenario, pods: &pods, governing: &governing };
+        asked.add(&mut forecast, &result);
+        if workload.is_some_and(|only| !only.iter().any(|key| key.namespace == *namespace)) {
+            forecast.notes.truncate(before.0);
+            forecast.forgotten.truncate(before.1);
         }
     }
     if let Some(only) = workload {
@@ -257,63 +331,63 @@ pub fn forecast(
         forecast.pods.retain(|one| is_meant(&one.namespace, &one.workload));
         forecast.stopped_rollouts.retain(|one| is_meant(&one.namespace, &one.workload));
         let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
-        let note = |key: &WorkloadKey| format!("{}/{}: this kind is not simulated", key.kind, key.name);
-        forecast.notes.extend(unknown.map(note));
-    }
-    if namespaces.len() > 1 {
-        forecast.notes.push(
-            "the namespaces are simulated one after the other; if room is short, the Pods of another namespace may get it"
-                .into(),
-        );
-    }
-    if workload.is_none() {
+        forecast
+            .notes
+            .extend(unknown.map(|key| Note::NotSimulated { kind: key.kind.clone(), name: key.name.clone() }));
+    } else {
         add_other_namespaces(&mut forecast, snapshot, question);
     }
-    add_unseen(&mut forecast, snapshot);
+    if namespaces.len() > 1 {
+        forecast.notes.push(Note::OneAfterTheOther);
+    }
     forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
     forecast.not_simulated.sort();
     forecast.not_simulated.dedup();
-    forecast.advice = advice::advice(snapshot, question, &forecast.pods, hand);
-    let mut said = BTreeSet::new();
-    forecast.notes.retain(|note| said.insert(note.clone()));
+    forecast.advice = advice(snapshot, question, &forecast.pods);
+    let mut kept: Vec<Note> = Vec::new();
+    for note in std::mem::take(&mut forecast.notes) {
+        if !kept.contains(&note) {
+            kept.push(note);
+        }
+    }
+    forecast.notes = kept;
     Ok(forecast)
 }
 
-/// Where the Pods of the namespaces that are simulated already would be: they take room there, and nowhere else.
-fn placed(forecast: &Forecast) -> scenario::Placed {
+/// Whether a forecast is complete enough without these objects.
+fn is_optional(resource: Resource) -> bool {
+    !matches!(resource, Resource::Nodes | Resource::StatefulSets | Resource::PersistentPodStates)
+}
+
+/// Where the Pods of the namespaces that are simulated already would be: they take room there, and nowhere
+/// else.
+fn placed(forecast: &Forecast) -> question::Placed {
     let key = |pod: &PodForecast| (pod.namespace.clone(), pod.pod.clone());
     forecast.pods.iter().map(|pod| (key(pod), pod.node_then.clone())).collect()
 }
 
-/// Says that Pods of other namespaces lose their nodes, too: a node that is drained or lost is that of all namespaces. An
-/// answer without any Pod would otherwise be taken for an all-clear.
+/// A node that is drained or lost is that of all namespaces: an answer without any Pod would otherwise be
+/// taken for an all-clear.
 fn add_other_namespaces(forecast: &mut Forecast, snapshot: &Snapshot, question: &Question) {
-    for pod in &mut forecast.not_simulated {
-        let is_of_set = pod.owner.as_ref().is_some_and(|owner| owner.starts_with("StatefulSet/"));
-        pod.is_noted = is_of_set && !snapshot.scope.contains(&pod.namespace);
-    }
-    let is_other = |pod: &&crate::snapshot::Pod| {
+    let is_of_set =
+        |owner: &Option<String>| owner.as_ref().is_some_and(|owner| owner.starts_with("StatefulSet/"));
+    forecast.not_simulated.retain(|pod| snapshot.scope.contains(&pod.namespace) || !is_of_set(&pod.owner));
+    let is_other = |pod: &&Pod| {
         !snapshot.scope.contains(pod.namespace())
             && pod.node().is_some_and(|node| question.concerns(snapshot, node))
             && pod.owner().is_some_and(|(owner, _)| owner.kind == "StatefulSet")
     };
-    let others: Vec<&str> =
-        snapshot.pods.iter().filter(is_other).map(crate::snapshot::Pod::namespace).collect();
-    if others.is_empty() {
-        return;
+    let others: Vec<&str> = snapshot.pods.iter().filter(is_other).map(Pod::namespace).collect();
+    if !others.is_empty() {
+        let namespaces =
+            others.iter().copied().collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect();
+        forecast.notes.push(Note::OtherNamespaces { pods: others.len(), namespaces });
+        forecast.incomplete |= forecast.pods.is_empty();
     }
-    let namespaces: BTreeSet<&str> = others.iter().copied().collect();
-    let names: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
-    forecast.notes.push(format!(
-        "{} of StatefulSets in other namespaces would lose their nodes as well ({}): -A forecasts them",
-        if others.len() == 1 { "1 Pod".to_owned() } else { format!("{} Pods", others.len()) },
-        list(&names, "and"),
-    ));
-    forecast.incomplete |= forecast.pods.is_empty();
 }
 
 fn order(pod: &PodForecast) -> (&str, &str, u64, &str) {
-    let ordinal = pps_core::workload::ordinal(&pod.workload, &pod.pod).unwrap_or(u64::MAX);
+    let ordinal = pps_recorder::workload::ordinal(&pod.workload, &pod.pod).unwrap_or(u64::MAX);
     (&pod.namespace, &pod.workload, ordinal, &pod.pod)
 }
 
@@ -324,44 +398,79 @@ fn namespaces(
     workload: Option<&[WorkloadKey]>,
 ) -> BTreeSet<String> {
     // The Pods of the other namespaces take room, or leave it, also if only some workloads are asked about.
-    let meant = workload.into_iter().flatten().map(|key| key.namespace.clone());
-    let mut namespaces = match &snapshot.scope {
-        Scope::Namespace(namespace) => BTreeSet::from([namespace.clone()]),
-        Scope::All => {
-            let with_workload: BTreeSet<&str> =
-                snapshot.workloads.iter().map(crate::snapshot::Workload::namespace).collect();
-            let named = question.namespaces();
-            // A Pod without a node may wait for one of them.
-            let asks_about_nodes = !matches!(question, Question::Spec(_));
-            let touched = snapshot
-                .pods
-                .iter()
-                .filter(|pod| match pod.node() {
-                    Some(node) => question.concerns(snapshot, node),
-                    None => asks_about_nodes && !pod.is_finished(),
-                })
-                .map(crate::snapshot::Pod::namespace)
-                .filter(|namespace| with_workload.contains(namespace));
-            touched.map(str::to_owned).chain(named).collect()
-        }
+    let mut namespaces: BTreeSet<String> =
+        workload.into_iter().flatten().map(|key| key.namespace.clone()).collect();
+    let Scope::All = &snapshot.scope else {
+        namespaces.extend(snapshot.scope.namespace().map(str::to_owned));
+        return namespaces;
     };
-    namespaces.extend(meant);
+    let with_workload: BTreeSet<&str> = snapshot.workloads.iter().map(Workload::namespace).collect();
+    // A Pod without a node may wait for one of the nodes.
+    let asks_about_nodes = !matches!(question, Question::Spec(_));
+    let is_touched = |pod: &&Pod| match pod.node() {
+        Some(node) => question.concerns(snapshot, node),
+        None => asks_about_nodes && !pod.is_finished(),
+    };
+    let touched = snapshot.pods.iter().filter(is_touched).map(Pod::namespace);
+    namespaces.extend(touched.filter(|one| with_workload.contains(one)).map(str::to_owned));
+    namespaces.extend(question.namespaces());
     namespaces
 }
 
-/// Says what could not be read, and what that means here.
-fn add_unseen(forecast: &mut Forecast, snapshot: &Snapshot) {
-    for unseen in &snapshot.unseen {
-        let effect = match unseen.resource() {
-            "pods" => "so Pods of other namespaces take no room in this forecast",
-            "persistentvolumes" | "persistentvolumeclaims" => "so volumes are not considered",
-            "poddisruptionbudgets.policy" => "so PodDisruptionBudgets are not considered",
-            KRUISE_WORKLOADS => "so OpenKruise's StatefulSets are not simulated",
-            _ => {
-                forecast.incomplete = true;
-                "so the forecast is incomplete"
-            }
-        };
-        forecast.unseen.push(format!("{unseen}, {effect}"));
+/// What lets Pods start that only a recorded or injected state would keep Pending. Pods that cannot be
+/// evicted while these wait are moved with them.
+fn advice(snapshot: &Snapshot, question: &Question, pods: &[PodForecast]) -> Vec<Step> {
+    let is_kept = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
+    let is_former = |pod: &PodForecast| pod.why == Why::Excluded { by_former_state: true };
+    let (former, held): (Vec<&PodForecast>, Vec<&PodForecast>) =
+        pods.iter().filter(is_kept).partition(|pod| is_former(pod));
+    let mut steps = Vec::new();
+    if !held.is_empty() {
+        // A Pod that is moved away from a node that takes Pods may start there again.
+        let is_open = |node: &&String| snapshot.node(node).is_some_and(|node| !Node::is_cordoned(node));
+        let nodes: Vec<String> = question.nodes().iter().filter(is_open).cloned().collect();
+        if !nodes.is_empty() {
+            steps.push(Step::Cordon { nodes });
+        }
+        let blocked = pods.iter().filter(|pod| pod.then == Then::NotEvicted).filter_map(|pod| {
+            let is_same =
+                |held: &&&PodForecast| (&held.namespace, &held.workload) == (&pod.namespace, &pod.workload);
+            Some((pod, *held.iter().find(is_same)?))
+        });
+        let mut groups: BTreeMap<(String, String), Vec<&PodForecast>> = BTreeMap::new();
+        for (pod, like) in held.iter().map(|pod| (*pod, *pod)).chain(blocked) {
+            let flags = move_flags(snapshot, pod, &like.without_its_state);
+            groups.entry((pod.namespace.clone(), flags)).or_default().push(pod);
+        }
+        for ((namespace, flags), mut pods) in groups {
+            pods.sort_by(|one, other| order(one).cmp(&order(other)));
+            let step = |pods| Step::Move { namespace: namespace.clone(), pods, flags: flags.clone() };
+            steps.extend(in_portions(&pods).map(step));
+        }
     }
+    let mut namespaces: BTreeMap<&String, Vec<&PodForecast>> = BTreeMap::new();
+    for pod in former {
+        namespaces.entry(&pod.namespace).or_default().push(pod);
+    }
+    for (namespace, pods) in namespaces {
+        steps.extend(in_portions(&pods).map(|pods| Step::Delete { namespace: namespace.clone(), pods }));
+    }
+    steps
+}
+
+fn in_portions(pods: &[&PodForecast]) -> impl Iterator<Item = Vec<String>> {
+    let names: Vec<&str> = pods.iter().map(|pod| pod.pod.as_str()).collect();
+    let portions: Vec<Vec<String>> =
+        portions(&names).into_iter().map(|names| names.into_iter().map(str::to_owned).collect()).collect();
+    portions.into_iter()
+}
+
+/// The flags of the move that lets a Pod start on one of these nodes.
+fn move_flags(snapshot: &Snapshot, pod: &PodForecast, nodes: &[String]) -> String {
+    let way_out = || {
+        let pps = snapshot.pps(&pod.namespace, pod.pps.as_deref()?)?;
+        let nodes = nodes.iter().filter_map(|node| snapshot.node(node));
+        WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes)
+    };
+    format!("--anywhere{}", way_out().map(|way_out| way_out.flags).unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use pps_simulation::scheduler::{ExclusionKind, NodeView, Placement, Selection, Volumes, select};
+use pps_scheduler::{ExclusionKind, NodeView, Placement, Selection, Volumes, select};
 use serde_json::Value;
 
 use crate::snapshot::{Pod, Snapshot};
@@ -86,7 +86,7 @@ pub fn shut(pod: &Value, node: &Value) -> Option<ExclusionKind> {
     let placement = Placement { pod: &pod, before: None, selector: None, volumes: None };
     let selection = select(&placement, &[NodeView { node, pods: Vec::new() }]);
     let exclusions = selection.verdicts.into_iter().flat_map(|verdict| verdict.exclusions);
-    exclusions.map(|one| one.what).find(|what| matches!(what, ExclusionKind::Cordon | ExclusionKind::Taint))
+    exclusions.map(|one| one.kind()).find(|what| matches!(what, ExclusionKind::Cordon | ExclusionKind::Taint))
 }
 
 /// A Pod as it is before it has a node.

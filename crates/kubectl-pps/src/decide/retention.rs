@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::pps::RetentionPolicy;
-use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
+use pps_recorder::demand::{Demand, Naming, Wanted};
+use pps_recorder::workload::{PodOwnership, WorkloadPresence, retains_state};
 use serde_json::Value;
 
 /// Those of these Pods that a StatefulSet does not want, and whose states are not kept once they are gone. One that is

@@ -8,39 +8,21 @@ const MAX_LENGTH: usize = 80;
 /// The names that are most like this one, the best first.
 pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let allowed = name.chars().count() / 3 + 1;
-    let mut near: Vec<(usize, &str)> = names
-        .into_iter()
-        .filter_map(|other| {
-            let distance = distance(name, other)?;
-            let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
-            // The name of a workload in place of one of its Pods, and the other way round.
-            let is_number = |rest: &str| rest.starts_with('-') && rest[1..].parse::<u64>().is_ok();
-            let is_pod = other.strip_prefix(name).or_else(|| name.strip_prefix(other)).is_some_and(is_number);
-            (distance <= allowed || is_part || is_pod).then_some((distance, other))
-        })
-        .collect();
+    let near = |other: &'a str| {
+        if name.len().max(other.len()) > MAX_LENGTH {
+            return None;
+        }
+        let distance = strsim::levenshtein(name, other);
+        let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
+        // The name of a workload in place of one of its Pods, and the other way round.
+        let is_number = |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
+        let is_pod = other.strip_prefix(name).or_else(|| name.strip_prefix(other)).is_some_and(is_number);
+        (distance <= allowed || is_part || is_pod).then_some((distance, other))
+    };
+    let mut near: Vec<(usize, &str)> = names.into_iter().filter_map(near).collect();
     near.sort_unstable();
     near.dedup();
     near.into_iter().take(SHOWN).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// How many characters have to be inserted, removed or replaced.
-fn distance(one: &str, other: &str) -> Option<usize> {
-    if one.len() > MAX_LENGTH || other.len() > MAX_LENGTH {
-        return None;
-    }
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, from) in one.chars().enumerate() {
-        let mut before = index;
-        row[0] = index + 1;
-        for (place, to) in other.iter().enumerate() {
-            let replaced = before + usize::from(from != *to);
-            before = row[place + 1];
-            row[place + 1] = replaced.min(before + 1).min(row[place] + 1);
-        }
-    }
-    row.last().copied()
 }
 
 #[cfg(test)]
@@ -57,6 +39,5 @@ mod tests {
         assert_eq!(similar("", pods), [""; 0]);
         assert_eq!(similar("z", ["z-0", "z-1", "x-yz", "z-a"]), ["z-0", "z-1"]);
         assert_eq!(similar("z-0", ["z", "w"]), ["z"]);
-        assert_eq!(distance("kitten", "sitting"), Some(3));
     }
 }

@@ -1,6 +1,10 @@
-//! From which template of its workload a Pod was made, and from which its successor will be.
+//! From which template a Pod was made, what was injected into it, and from which template its successor will be.
 
-use pps_core::workload::ordinal;
+pub use pps_core::injected::Injected;
+use pps_core::injected::Template;
+use pps_core::plan::Requirement;
+use pps_core::{PodState, Spec};
+use pps_recorder::workload::{Revision, UpdateStrategy, ordinal, successor_revision};
 
 use crate::snapshot::{Pod, Workload};
 
@@ -9,33 +13,30 @@ const REVISION: &str = "controller-revision-hash";
 
 /// The template from which a Pod was made; none if it does not say so.
 pub fn revision(pod: &Pod) -> Option<&str> {
-    pod.object()["metadata"]["labels"][REVISION].as_str()
-}
-
-/// The template that a workload has now; none if it does not say so.
-pub fn newest_revision(workload: &Workload) -> Option<&str> {
-    workload.object()["status"]["updateRevision"].as_str()
+    pod.label(REVISION)
 }
 
 /// Whether the Pod is of the newest revision of its workload; none if one of them does not say its revision.
-pub fn has_newest_revision(pod: &Pod, workload: &Workload) -> Option<bool> {
-    Some(newest_revision(workload)? == revision(pod)?)
+fn has_newest_revision(pod: &Pod, workload: &Workload) -> Option<bool> {
+    Some(workload.object()["status"]["updateRevision"].as_str()? == revision(pod)?)
 }
 
 /// Whether the Pod was made from another template than its successor will be.
 pub fn is_former(pod: &Pod, workload: &Workload) -> bool {
-    !is_held_back(workload, pod) && has_newest_revision(pod, workload) == Some(false)
+    let next = successor_revision(workload.object(), pod.name());
+    next.zip(revision(pod)).is_some_and(|(next, own)| next != own)
 }
 
-/// Whether the update strategy keeps the former template for a Pod of this ordinal. The partition counts from the first one.
-pub fn is_held_back(workload: &Workload, pod: &Pod) -> bool {
-    let spec = &workload.object()["spec"];
-    let strategy = &spec["updateStrategy"];
-    let partition =
-        strategy["rollingUpdate"]["partition"].as_u64().filter(|_| strategy["type"] != "OnDelete");
-    let first = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-    let held_back = first.saturating_add(partition.unwrap_or(0));
-    partition.is_some() && ordinal(workload.name(), pod.name()).is_some_and(|ordinal| ordinal < held_back)
+/// Whether the next Pod of this name is made from a former template: the update strategy holds it back.
+pub fn is_held_back(workload: &Workload, pod: &str) -> bool {
+    let object = workload.object();
+    let newest = object["status"]["updateRevision"].as_str();
+    if let Some((next, newest)) = successor_revision(object, pod).zip(newest) {
+        return next != newest;
+    }
+    let strategy = UpdateStrategy::read(&object["spec"]);
+    let ordinal = ordinal(workload.name(), pod);
+    ordinal.is_some_and(|ordinal| strategy.successor(ordinal) == Revision::Current)
 }
 
 /// Whether the workload's controller has not seen its latest change yet.
@@ -43,4 +44,26 @@ pub fn is_unobserved(workload: &Workload) -> bool {
     let object = workload.object();
     let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
     object["status"]["observedGeneration"].as_i64().unwrap_or_default() < generation
+}
+
+/// What the policy has injected into a Pod; none if it has changed nothing.
+pub fn injected(
+    pod: &Pod,
+    workload: Option<&Workload>,
+    spec: Option<&Spec>,
+    state: Option<&PodState>,
+) -> Option<Injected> {
+    let template = workload.and_then(|workload| {
+        // Without a revision it may have been made from this template.
+        let is_newest = has_newest_revision(pod, workload);
+        let template = &workload.object()["spec"]["template"];
+        (is_newest != Some(false)).then_some(Template { template, is_certain: is_newest == Some(true) })
+    });
+    pps_core::injected::injected(pod.object(), template, spec, state)
+}
+
+/// Whether these are the same labels, in whichever order.
+pub fn same_labels(some: &[Requirement], others: &[Requirement]) -> bool {
+    let has_all = |some: &[Requirement], others: &[Requirement]| some.iter().all(|one| others.contains(one));
+    has_all(some, others) && has_all(others, some)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::similar::similar;
 use crate::Failure;
-use crate::snapshot::{Index, KRUISE_WORKLOADS, PPS, Scope, Snapshot, Unseen, WORKLOADS, WorkloadKey};
+use crate::snapshot::{Index, Resource, Scope, Snapshot, WorkloadKey};
 
 /// The workloads that a text may mean: `NAME` or `KIND/NAME`, where the kind may be written as kubectl takes it. There is
 /// at least one.
@@ -26,8 +26,8 @@ pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<Workl
     };
     let near = similar(name, known.iter().map(|key| key.name.as_str()));
     let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
-    let is_about_workloads = |one: &&Unseen| matches!(one.resource(), WORKLOADS | KRUISE_WORKLOADS | PPS);
-    let unseen = snapshot.unseen.iter().find(is_about_workloads);
+    let kinds = [Resource::StatefulSets, Resource::KruiseStatefulSets, Resource::PersistentPodStates];
+    let unseen = snapshot.unread.iter().find(|one| kinds.contains(&one.resource));
     match unseen {
         Some(unseen) => Err(Failure::Unreadable(format!("cannot find workload {text}: {unseen}"))),
         None => Err(Failure::Usage(format!(

@@ -2,12 +2,12 @@
 
 use std::io::{self, IsTerminal};
 
-use pps_check::args::NAMESPACE;
 use pps_check::report::WIDTH;
+use pps_check::{NAMESPACE, Settings};
 
 use crate::args::{Check, Connection};
 use crate::cluster::connect;
-use crate::print::Terminal;
+use crate::render::Terminal;
 use crate::{Failure, Outcome};
 
 pub(super) async fn run(
@@ -24,7 +24,9 @@ pub(super) async fn run(
             .say("Reading the installation, and waiting for 5 seconds to see whether its Lease is renewed …");
     }
     let width = terminal.style().width.unwrap_or(WIDTH);
-    let report = args.options.run(&connected.client, namespace, false, args.output, width).await;
+    let settings =
+        Settings { namespace: namespace.to_owned(), runs_in_cluster: false, ..args.settings.clone() };
+    let report = Box::pin(pps_check::args::run(&connected.client, settings, args.output, width)).await;
     terminal.print(&report.text)?;
     Ok(match report.exit_code {
         0 => Outcome::Well,

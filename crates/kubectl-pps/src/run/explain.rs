@@ -1,7 +1,7 @@
 //! `explain`: why a Pod is where it is.
 
 use kube::Client;
-use pps_check::facts::Right;
+use pps_check::read::Right;
 use serde_json::Value;
 
 use super::status::hand;
@@ -9,11 +9,13 @@ use crate::args::{Connection, Explain};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
 use crate::decide::explain::{Question, explain, wanting};
-use crate::print::{self, Terminal};
+use crate::render::explanation::Document;
+use crate::render::{self, Terminal};
 use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
-const WANTED: Wanted = Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true };
+const WANTED: Wanted =
+    Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
 
 pub(super) async fn run(
     args: &Explain,
@@ -31,13 +33,11 @@ pub(super) async fn run(
         }
         _ => None,
     };
-    let hand = hand(connection, namespace);
-    let question =
-        Question { snapshot: &snapshot, namespace, pod, refusals: refusals.as_deref(), hand: &hand };
+    let question = Question { snapshot: &snapshot, namespace, pod, refusals: refusals.as_deref() };
     let answer = explain(&question)?;
-    let text = print::for_programs(args.output.output, "Explanation", &answer)
-        .unwrap_or_else(|| print::explanation::explanation(&answer, terminal.style()));
-    terminal.print(&text)?;
+    let document = Document::of(&answer, &hand(connection, namespace));
+    let text = render::for_programs(args.output.output, "Explanation", &document);
+    terminal.print(&text.unwrap_or_else(|| document.text(terminal.style())))?;
     Ok(answer.outcome())
 }
 

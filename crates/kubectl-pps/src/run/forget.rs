@@ -1,6 +1,6 @@
 //! `forget`: drops recorded states.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kube::Client;
 use pps_core::PodState;
@@ -13,14 +13,11 @@ use crate::args::{Connection, Forget};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::cluster::write::{Note, WriteError};
-use crate::decide::forget::{Drops, Which, decide, nothing_on};
-use crate::decide::relocate::describe;
-use crate::print::{Role, Table, Terminal, printable};
+use crate::decide::forget::{Drops, Which, decide};
+use crate::render::forget as text;
+use crate::render::{Terminal, printable};
 use crate::snapshot::{Scope, Snapshot};
 use crate::{Failure, Outcome};
-
-/// What is said in place of doing it.
-const UNCHANGED: &str = "nothing was changed";
 
 /// The command, and what it needs all the time.
 struct Job<'a> {
@@ -38,22 +35,28 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     let client = &connected.client;
     let job = Job { args, client, terminal, scope: scope(args.all.all_namespaces, &connected.namespace) };
-    let (snapshot, mut drops) = job.decide().await?;
     let hand = hand(connection, &connected.namespace);
+    let unchanged = |outcome| {
+        terminal.say("nothing was changed");
+        Ok(outcome)
+    };
+    let (snapshot, mut drops) = job.decide().await?;
+    let notes = text::notes(&drops, &hand);
+    if drops.is_mistaken() {
+        return Err(Failure::Usage(notes.join("\n")));
+    }
     let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
     if !drops.objects.is_empty() {
-        terminal.print(&table(&drops, terminal))?;
-    } else if let Some(node) = args.node.as_deref().filter(|_| drops.is_complete()) {
-        let exists = nodes::exists(client, &snapshot, node).await;
-        terminal.print(&(printable(&nothing_on(&snapshot, node, exists, &hand)) + "\n"))?;
+        terminal.print(&text::table(&drops, terminal.style()))?;
     }
-    if drops.is_mistaken() {
-        return Err(Failure::Usage(drops.notes(&hand).join("\n")));
-    }
-    drops.notes(&hand).iter().for_each(|note| job.note(note));
+    job.notes(&notes);
     if drops.objects.is_empty() {
-        if !drops.is_complete() {
-            terminal.say(UNCHANGED);
+        let Some(node) = args.node.as_deref().filter(|_| drops.is_complete()) else {
+            return unchanged(outcome);
+        };
+        let exists = nodes::exists(client, &snapshot, node).await;
+        for line in text::nothing_on(&snapshot, node, exists, &hand).lines() {
+            terminal.print(&(printable(line) + "\n"))?;
         }
         return Ok(outcome);
     }
@@ -66,29 +69,25 @@ pub(super) async fn run(
         return Ok(outcome);
     }
     let shown = drops.count();
-    if !terminal.ask(&format!("Drop {}?", count(shown)), args.consent)? {
-        terminal.say(UNCHANGED);
-        return Ok(Outcome::NotWell);
-    }
-    let stranded = drops.stranded.iter().filter_map(|(namespace, pod)| snapshot.pod(namespace, pod)?.node());
-    for node in stranded.collect::<BTreeSet<_>>() {
-        nodes::refuse_if_back(client, node).await?;
+    if !terminal.ask(&format!("Drop {}?", text::count(shown)), args.consent)? {
+        return unchanged(Outcome::NotWell);
     }
     if !args.consent.yes {
-        // The answer may have come long after what it is about was read.
-        let (_, now) = job.decide().await?;
-        drops.confirm(&now, &hand).iter().for_each(|note| job.note(note));
+        // The answer may have come long after the cluster was read.
+        drops = drops.confirmed_by(job.decide().await?.1);
+        job.notes(&text::notes(&drops, &hand));
         if drops.objects.is_empty() {
-            terminal.say(UNCHANGED);
-            return Ok(Outcome::NotWell);
+            return unchanged(Outcome::NotWell);
         }
     }
     let mut dropped = 0;
     for (object, states) in &drops.objects {
-        let done = job.drop_from(&address(object), states).await;
-        dropped += done.map_err(|failure| so_far(failure, dropped))?;
+        dropped += job.drop_from(&address(object), states).await.map_err(|failure| match dropped {
+            0 => failure,
+            _ => failure.with(&format!("{} dropped before that", text::count(dropped))),
+        })?;
     }
-    terminal.print(&format!("Dropped {}.\n", count(dropped)))?;
+    terminal.print(&format!("Dropped {}.\n", text::count(dropped)))?;
     Ok(if dropped < shown { Outcome::NotWell } else { outcome })
 }
 
@@ -97,7 +96,12 @@ impl Job<'_> {
         self.terminal.say(&self.terminal.style_of_errors().note(text));
     }
 
-    /// Reads the cluster, and decides what is dropped.
+    fn notes(&self, texts: &[String]) {
+        for text in texts {
+            self.note(text);
+        }
+    }
+
     async fn decide(&self) -> Result<(Snapshot, Drops), Failure> {
         let wanted = Wanted { pods: true, nodes: true, ..Wanted::default() };
         let mut snapshot = Box::pin(read(self.client, &self.scope, wanted)).await?;
@@ -107,83 +111,42 @@ impl Job<'_> {
         Ok((snapshot, drops))
     }
 
-    /// Drops states from one object. What other clients change meanwhile is looked at again. Returns how many were dropped.
+    /// Drops these states from one object, as far as they are still the same. Returns how many.
     async fn drop_from(
         &self,
         address: &Address,
-        wanted: &BTreeMap<String, PodState>,
+        agreed: &BTreeMap<String, PodState>,
     ) -> Result<usize, Failure> {
-        let Self { args, client, terminal, .. } = self;
-        let mut agreed = wanted.clone();
         for _ in 0..TRIES {
-            let object = address.read_to_write(client).await?;
-            let mut now = states(&object).map_err(|error| address.refused(&error))?;
-            now.retain(|pod, _| wanted.contains_key(pod));
-            // What is gone meanwhile needs no consent; what is other than it was shown does, and --yes was said of what was shown.
-            let changed: Vec<(String, PodState)> = now
-                .iter()
-                .filter(|(pod, state)| agreed.get(*pod) != Some(state))
-                .map(|(pod, state)| (pod.clone(), state.clone()))
-                .collect();
-            let mut has_asked = false;
-            for (pod, state) in changed {
-                let is_elsewhere = args.node.as_ref().is_some_and(|node| *node != state.node_name);
-                self.note(&format!(
-                    "another client has changed what is recorded of Pod {pod}: {}",
-                    describe(Some(&state))
-                ));
-                if is_elsewhere || args.consent.yes || !terminal.ask("Drop this as well?", args.consent)? {
-                    now.remove(&pod);
-                } else {
-                    has_asked = true;
-                }
-            }
-            if has_asked {
-                let (_, again) = self.decide().await?;
-                for (_, pod) in again.ready.iter().filter(|(namespace, _)| *namespace == address.namespace) {
-                    if now.remove(pod).is_some() {
-                        self.note(&format!("Pod {pod} is Ready, so what is recorded of it stays"));
+            let object = address.read_to_write(self.client).await?;
+            let now = states(&object).map_err(|error| address.refused(&error))?;
+            let recorded =
+                agreed.iter().filter_map(|(pod, state)| Some((pod.as_str(), now.get(pod)? == state)));
+            let (same, changed): (Vec<_>, Vec<_>) = recorded.partition(|(_, is_same)| *is_same);
+            let pods: Vec<&str> = same.into_iter().map(|(pod, _)| pod).collect();
+            let edit = drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
+            if let Some(edit) = edit {
+                match address.write(self.client, &edit).await {
+                    Ok(stored) => {
+                        let message = format!(
+                            "the recorded states of {} were dropped with kubectl-pps",
+                            pods.join(", ")
+                        );
+                        let note =
+                            Note { about: &stored, reason: "StatesForgotten", action: "Forget", message };
+                        publish(self.client, self.terminal, &note).await;
                     }
+                    Err(WriteError::Conflict(_)) => continue,
+                    Err(error) => return Err(error.into()),
                 }
             }
-            agreed.clone_from(&now);
-            let pods = now.keys().map(String::as_str);
-            let Some(edit) = drop_states(&object, pods).map_err(|error| address.refused(&error))? else {
-                return Ok(0);
-            };
-            match address.write(client, &edit).await {
-                Ok(stored) => {
-                    let pods: Vec<&str> = now.keys().map(String::as_str).collect();
-                    let message =
-                        format!("the recorded states of {} were dropped with kubectl-pps", pods.join(", "));
-                    let note = Note { about: &stored, reason: "StatesForgotten", action: "Forget", message };
-                    publish(client, terminal, &note).await;
-                    return Ok(now.len());
-                }
-                Err(WriteError::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
+            for (pod, _) in changed {
+                self.note(&format!(
+                    "another client has changed the recorded state of Pod {pod}: it was not dropped"
+                ));
             }
+            return Ok(pods.len());
         }
         Err(address.busy())
     }
-}
-
-fn table(drops: &Drops, terminal: &Terminal) -> String {
-    let mut table = Table::new(terminal.style(), &["NAMESPACE", "PPS", "POD", "RECORDED"]);
-    for ((namespace, pps), states) in &drops.objects {
-        for (pod, state) in states {
-            let state = describe(Some(state));
-            table.row(&[(namespace, None), (pps, None), (pod, None), (&state, Some(Role::Removed))]);
-        }
-    }
-    table.render()
-}
-
-fn count(states: usize) -> String {
-    if states == 1 { "1 recorded state".into() } else { format!("{states} recorded states") }
-}
-
-/// A failure after something was dropped already says so.
-fn so_far(failure: Failure, dropped: usize) -> Failure {
-    if dropped == 0 { failure } else { failure.with(&format!("{} dropped before that", count(dropped))) }
 }

@@ -1,26 +1,30 @@
 //! `import`: recorded states from a file into the cluster.
 
-mod report;
-mod write;
-
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
-use pps_check::facts::Right;
-use pps_core::pps::{API_VERSIONS, GROUP, PLURAL};
+use kube::Client;
+use pps_check::read::Right;
+use pps_core::edit::{self, EditError};
+use pps_core::pps::{GROUP, PLURAL};
+use serde_json::{Value, json};
 
-use super::status::hand;
+use super::states::{Address, TRIES, publish};
 use super::{file, rights};
 use crate::args::{Connection, Import};
-use crate::cluster::read::{Wanted, get, nodes, read_lists};
+use crate::cluster::read::{Wanted, nodes, read_lists};
+use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::cluster::{Connected, connect};
 use crate::decide::import::{
-    Action, Entry, Known, MAX_FILE, Options, Plan, notes, plan, read as read_entries,
+    Action, Blocked, Entry, Known, Options, Plan, absent_values, compact_status, next_write, plan, read,
 };
-use crate::print::Terminal;
-use crate::snapshot::{Pod, Pps, Scope, Workload};
+use crate::render::Terminal;
+use crate::render::import as show;
+use crate::snapshot::{Resource, Scope};
 use crate::{Failure, Outcome};
 
+/// The largest file that is read, in bytes.
+const MAX_FILE: usize = 64 << 20;
 /// With more namespaces than this, all are read at once.
 const MAX_READS: usize = 20;
 /// How many objects are written at a time.
@@ -31,7 +35,7 @@ pub(super) async fn run(
     connection: &Connection,
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    let text = file::read_up_to(&args.file, MAX_FILE)?;
+    let objects = file::objects(&args.file, MAX_FILE)?;
     let connected = connect(connection).await?;
     let options = Options {
         from_namespace: args.from_namespace.clone(),
@@ -39,164 +43,194 @@ pub(super) async fn run(
         default_namespace: connected.namespace.clone(),
         drop_keys: args.drop_key.clone(),
     };
-    let read = read_entries(&text, &options).map_err(|flaws| report::flaws(&args.file, &flaws))?;
-    drop(text);
-    let style = terminal.style_of_errors();
-    for note in report::left_out(&read) {
-        terminal.say(&style.note(&note));
+    let name = file::name(&args.file);
+    let entries = read(&objects, &options).map_err(|flaws| show::flaws(&name, &flaws))?;
+    drop(objects);
+    if entries.is_empty() {
+        return Err(Failure::Refused(format!("{name}: there is nothing to import")));
     }
-    if read.entries.is_empty() {
-        return Err(Failure::Refused(format!("{}: there is nothing to import", file::name(&args.file))));
-    }
-    let cluster = Box::pin(Cluster::read(&connected, &read.entries)).await?;
-    if let Some(why) = &cluster.unseen_pods {
-        if args.overwrite {
-            return Err(Failure::Unreadable(format!(
-                "{why}: --overwrite needs it, to leave the states of Ready Pods alone; nothing was changed"
-            )));
-        }
-        terminal.say(&style.note(&format!("{why}: a Pod that is Ready is not recognized")));
-    }
-    if let Some(why) = &cluster.unseen_workloads {
-        terminal.say(&style.note(&format!("{why}: a state whose Pod is not wanted is not recognized")));
-    }
-    let known = Known {
-        pps: &cluster.pps,
-        pods: cluster.pods.as_deref(),
-        workloads: &cluster.workloads,
-        api_version: cluster.api_version,
-    };
-    let plans = plan(&read.entries, known, args.overwrite);
-    terminal.print(&report::table(terminal.style(), &plans))?;
-    for note in report::details(&plans, &hand(connection, &connected.namespace)) {
-        terminal.say(&note.shown(style));
-    }
+    let known = Box::pin(read_cluster(&connected, &entries, args.overwrite, terminal)).await?;
+    let plans = plan(&entries, &known, args.overwrite);
+    terminal.print(&show::plans(terminal.style(), &plans))?;
+    let mut notes: Vec<String> = plans.iter().flat_map(show::notes).collect();
     // The right to list nodes is needed for nothing else.
     if plans.iter().any(|plan| !plan.changes.is_empty())
         && let Some(nodes) = nodes(&connected.client).await
     {
-        for note in notes(&plans, &read.entries, known, &nodes) {
-            terminal.say(&style.note(&note));
-        }
+        notes.extend(show::absent_values(&absent_values(&plans, &entries, &known, &nodes)));
     }
-    drop(read);
-    let planned = report::outcome(&plans);
+    for note in notes {
+        terminal.say(&terminal.style_of_errors().note(&note));
+    }
+    let is_refused =
+        plans.iter().any(|plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty());
+    let outcome = if is_refused { Outcome::NotWell } else { Outcome::Well };
     if !plans.iter().any(Plan::writes) {
         terminal.say("nothing to do");
-        return Ok(planned);
+        return Ok(outcome);
     }
     rights::require(&connected.client, &needed(&plans)).await?;
     if args.consent.dry_run {
         terminal.say("dry run: nothing was changed");
-        return Ok(planned);
+        return Ok(outcome);
     }
-    if !terminal.ask(&report::question(&plans), args.consent)? {
+    if !terminal.ask(&show::question(&plans), args.consent)? {
         terminal.say("nothing was changed");
         return Ok(Outcome::NotWell);
     }
-    let writer = write::Writer {
-        client: &connected.client,
-        terminal,
-        api_version: cluster.api_version,
-        overwrite: args.overwrite,
-    };
-    let done: Vec<write::Done> = futures::stream::iter(plans.iter().filter(|plan| plan.writes()))
-        .map(|plan| writer.write(plan))
-        .buffer_unordered(WRITERS)
-        .collect()
-        .await;
-    report::done(terminal, &done)?;
-    Ok(planned)
+    let writer = Writer { client: &connected.client, terminal, overwrite: args.overwrite };
+    let done: Vec<(&Plan, Result<usize, Failure>)> =
+        futures::stream::iter(plans.iter().filter(|plan| plan.writes()))
+            .map(async |plan| (plan, writer.write(plan).await))
+            .buffer_unordered(WRITERS)
+            .collect()
+            .await;
+    let (states, failure) = show::done(&done);
+    terminal.say(&states);
+    failure.map_or(Ok(outcome), Err)
 }
 
-/// What is needed, once for each namespace. With very many namespaces the writes themselves will tell.
+/// The rights to write, of some namespaces: with very many, the writes themselves tell.
 fn needed(plans: &[Plan]) -> Vec<(Right, &'static str)> {
-    let mut creates = BTreeSet::new();
-    let mut writes = BTreeSet::new();
-    for plan in plans.iter().filter(|plan| plan.writes()) {
-        if matches!(plan.action, Action::Create { .. }) {
-            creates.insert(&plan.namespace);
-        }
-        if !plan.changes.is_empty() {
-            writes.insert(&plan.namespace);
-        }
-    }
-    let create = |namespace: &&String| {
-        (Right::new("create", GROUP, PLURAL).within(namespace), "create PersistentPodStates")
+    let namespaces = |is_meant: &dyn Fn(&&Plan) -> bool| -> BTreeSet<&str> {
+        plans.iter().filter(is_meant).map(|plan| plan.namespace.as_str()).take(MAX_READS).collect()
     };
-    let get = |namespace: &&String| {
-        (Right::new("get", GROUP, PLURAL).within(namespace), "read an object again before it is written")
-    };
-    let write = |namespace: &&String| {
-        let status = Right::new("patch", GROUP, &format!("{PLURAL}/status"));
-        (status.within(namespace), "write recorded states")
-    };
-    creates
-        .iter()
-        .take(MAX_READS)
-        .map(create)
-        .chain(writes.iter().take(MAX_READS).flat_map(|namespace| [get(namespace), write(namespace)]))
-        .collect()
+    let creates = namespaces(&|plan| matches!(plan.action, Action::Create(_)));
+    let writes = namespaces(&|plan| !plan.changes.is_empty());
+    let right = |verb, resource: &str, namespace: &str| Right::new(verb, GROUP, resource).within(namespace);
+    let create = |namespace| (right("create", PLURAL, namespace), "create PersistentPodStates");
+    let get = |namespace| (right("get", PLURAL, namespace), "read an object again before it is written");
+    let patch = |namespace| (right("patch", &format!("{PLURAL}/status"), namespace), "write recorded states");
+    let writes = writes.into_iter().flat_map(|namespace| [get(namespace), patch(namespace)]);
+    creates.into_iter().map(create).chain(writes).collect()
 }
 
-/// What is in the cluster already.
-struct Cluster {
-    pps: Vec<Pps>,
-    pods: Option<Vec<Pod>>,
-    /// Why Pods are not known.
-    unseen_pods: Option<String>,
-    workloads: Vec<Workload>,
-    /// Why not all StatefulSets are known.
-    unseen_workloads: Option<String>,
-    api_version: &'static str,
-}
-
-impl Cluster {
-    async fn read(connected: &Connected, entries: &[Entry]) -> Result<Self, Failure> {
-        let namespaces: BTreeSet<&String> = entries.iter().map(|entry| &entry.namespace).collect();
-        let scopes: Vec<Scope> = if namespaces.len() > MAX_READS {
-            vec![Scope::All]
-        } else {
-            namespaces.into_iter().map(|namespace| Scope::Namespace(namespace.clone())).collect()
-        };
-        let mut cluster = Self {
-            pps: Vec::new(),
-            pods: None,
-            unseen_pods: None,
-            workloads: Vec::new(),
-            unseen_workloads: None,
-            api_version: API_VERSIONS[0],
-        };
-        let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
-        let mut pods = Vec::new();
-        for scope in &scopes {
-            // The other namespaces of a backup are imported nevertheless.
-            let snapshot = Box::pin(read_lists(&connected.client, scope, wanted)).await?;
-            for unseen in snapshot.relevant_unseen() {
-                if unseen.what.contains(PLURAL) {
-                    return Err(Failure::Unreadable(format!("{unseen}; nothing was changed")));
+/// Reads the namespaces of these entries. Without the right to list Pods or workloads, says what it means.
+async fn read_cluster(
+    connected: &Connected,
+    entries: &[Entry],
+    overwrite: bool,
+    terminal: &Terminal,
+) -> Result<Known, Failure> {
+    let namespaces: BTreeSet<&String> = entries.iter().map(|entry| &entry.namespace).collect();
+    let scopes: Vec<Scope> = if namespaces.len() > MAX_READS {
+        vec![Scope::All]
+    } else {
+        namespaces.into_iter().cloned().map(Scope::Namespace).collect()
+    };
+    let mut known = Known { pods: Some(Vec::new()), ..Known::default() };
+    let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
+    for scope in &scopes {
+        let snapshot = Box::pin(read_lists(&connected.client, scope, wanted)).await?;
+        for unread in snapshot.relevant_unread() {
+            let effect = match unread.resource {
+                Resource::Pods if !overwrite => {
+                    known.pods = None;
+                    "a Pod that is Ready is not recognized"
                 }
-                let is_of_workloads = unseen.what.contains("statefulsets");
-                let why =
-                    if is_of_workloads { &mut cluster.unseen_workloads } else { &mut cluster.unseen_pods };
-                *why = Some(unseen.to_string());
-            }
-            cluster.pps.extend(snapshot.pps);
-            cluster.workloads.extend(snapshot.workloads);
-            pods.extend(snapshot.pods);
+                Resource::StatefulSets | Resource::KruiseStatefulSets => {
+                    "a state whose Pod is not wanted is not recognized"
+                }
+                // Without the Pods, the state of a Ready one could be overwritten.
+                _ => return Err(Failure::Unreadable(format!("{unread}; nothing was changed"))),
+            };
+            terminal.say(&terminal.style_of_errors().note(&format!("{unread}: {effect}")));
         }
-        cluster.pods = Some(pods).filter(|_| cluster.unseen_pods.is_none());
-        cluster.api_version = served(connected).await?;
-        Ok(cluster)
+        known.pps.extend(snapshot.pps);
+        known.workloads.extend(snapshot.workloads);
+        known.pods = known.pods.map(|pods| [pods, snapshot.pods].concat());
+    }
+    Ok(known)
+}
+
+/// Carries out what the user has agreed to, one object at a time.
+struct Writer<'a> {
+    client: &'a Client,
+    terminal: &'a Terminal,
+    overwrite: bool,
+}
+
+impl Writer<'_> {
+    /// Returns how many states were written.
+    async fn write(&self, plan: &Plan) -> Result<usize, Failure> {
+        let (namespace, name) = (plan.namespace.as_str(), plan.name.as_str());
+        let (address, created) = match &plan.action {
+            Action::Create(object) => {
+                let api_version = object["apiVersion"].as_str().unwrap_or_default();
+                let created = self.create(namespace, api_version, object).await?;
+                (Address::new(namespace, name, api_version), Some(created))
+            }
+            _ => (Address::new(namespace, name, ""), None),
+        };
+        if plan.changes.is_empty() {
+            return Ok(0);
+        }
+        let mut object = match created {
+            Some(created) => created,
+            None => address.read_to_write(self.client).await?,
+        };
+        for _ in 0..TRIES {
+            let written = match next_write(&object, plan, self.overwrite) {
+                Ok(None) => return Ok(0),
+                Ok(Some(edit)) => match address.write(self.client, &edit).await {
+                    Ok(stored) => {
+                        self.publish(&stored, edit.changes.len()).await;
+                        return Ok(edit.changes.len());
+                    }
+                    Err(error) => Err(error),
+                },
+                Err(Blocked::Edit(EditError::TooLarge { .. })) if has_no_states(&object) => {
+                    self.make_compact(&address, &object).await
+                }
+                Err(blocked) => return Err(show::blocked(&blocked)),
+            };
+            object = match written {
+                Ok(stored) => stored,
+                Err(WriteError::Conflict(_)) => address.read_to_write(self.client).await?,
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Err(address.busy())
+    }
+
+    async fn create(&self, namespace: &str, api_version: &str, object: &Value) -> Result<Value, Failure> {
+        let path = format!("/apis/{api_version}/namespaces/{namespace}/{PLURAL}");
+        let right = Right::new("create", GROUP, PLURAL).within(namespace);
+        write::send(self.client, Write::create(right, path, object.clone())).await.map_err(
+            |error| match error {
+                WriteError::NotFound => {
+                    Failure::Refused(format!("there is no namespace {namespace}: create it first"))
+                }
+                WriteError::Conflict(_) => Failure::Refused("it exists by now: run the command again".into()),
+                error => error.into(),
+            },
+        )
+    }
+
+    /// Gives an object without states the compact form, for states that are too large for `podStates`. A
+    /// definition without that form drops it silently.
+    async fn make_compact(&self, address: &Address, object: &Value) -> Result<Value, WriteError> {
+        let metadata = &object["metadata"];
+        let guards = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+        let body = json!({"metadata": guards, "status": compact_status()});
+        let stored = write::send(self.client, address.patch(body)).await?;
+        if stored["status"]["packed"].is_object() {
+            return Ok(stored);
+        }
+        Err(WriteError::Refused(
+            "its states are too large for status.podStates, and the definition of PersistentPodState in this cluster \
+             has no status.packed: apply this product's definition first, and run the command again"
+                .into(),
+        ))
+    }
+
+    async fn publish(&self, stored: &Value, states: usize) {
+        let message = format!("imported {states} recorded states from a file");
+        let note = Note { about: stored, reason: "StatesImported", action: "Import", message };
+        publish(self.client, self.terminal, &note).await;
     }
 }
 
-/// The version of the API in which objects are created.
-async fn served(connected: &Connected) -> Result<&'static str, Failure> {
-    let path = format!("/apis/{GROUP}");
-    let group = get(&connected.client, Right::new("get", "", &path), &path).await?.unwrap_or_default();
-    let versions = group["versions"].as_array();
-    let is_served =
-        |wanted: &str| versions.into_iter().flatten().any(|version| version["groupVersion"] == *wanted);
-    Ok(API_VERSIONS.into_iter().find(|version| is_served(version)).unwrap_or(API_VERSIONS[0]))
+fn has_no_states(object: &Value) -> bool {
+    object["status"]["packed"].is_null() && edit::states(object).is_ok_and(|states| states.is_empty())
 }

@@ -1,41 +1,75 @@
-//! `move`: moves Pods.
+//! `move`: moves Pods, one after the other.
 //!
-//! Each step leaves the cluster in a state from which the same command goes on: the annotation and the state are as they
+//! Each step leaves the cluster in a state from which the same command goes on: the mark and the recorded state are as they
 //! shall be already, and a Pod that is gone is created again with that state.
 
-mod in_turn;
-mod mark;
-mod mover;
-mod several;
-mod turn;
+mod steps;
 mod wait;
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::time::sleep;
+use pps_core::edit::recorded_on;
 
-use self::mover::{Mover, PERIOD, read_pod};
-use self::turn::Step;
-use super::nodes;
+use self::steps::Steps;
+use super::states::TRIES;
 use super::status::{hand, scope};
+use super::{nodes, rights};
 use crate::args::{Connection, Move};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
-use crate::decide::relocate::{
-    Decision, Destination, Goal, PodName, Reached, Relocation, decide, peers, require_keys, select, waits_for,
+use crate::decide::move_pod::{
+    Decision, Destination, PodMove, PodName, Removal, Request, decide, no_node, order, others, require_keys,
+    select,
 };
-use crate::print::plan::titled;
-use crate::print::{Terminal, printable};
-use crate::snapshot::{Node, Pod, Scope, Snapshot};
+use crate::render::move_pod as text;
+use crate::render::{Terminal, printable};
+use crate::snapshot::{Node, Pps, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
-/// What is said in place of doing it.
-const DRY_RUN: &str = "dry run: nothing was changed";
 /// What a move reads.
-const WANTED: Wanted = Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true };
+const WANTED: Wanted =
+    Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
+/// How long a disruption budget may take to allow an eviction after the Pod before has become Ready.
+const BUDGET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How far a move has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Reached {
+    /// Nothing was written.
+    #[default]
+    Nothing,
+    /// The Pod may be marked.
+    Marked,
+    /// The state may be written.
+    Written,
+    /// All is written: the successor of the Pod starts by itself.
+    All,
+}
+
+/// The command, and what it needs all the time.
+struct Job<'a> {
+    args: &'a Move,
+    client: &'a Client,
+    terminal: &'a Terminal,
+    /// How the commands are written that an answer names.
+    hand: Hand,
+    scope: Scope,
+    /// The destination, if nodes may not be listed.
+    node: Option<Node>,
+    /// How far the present move has come.
+    reached: Cell<Reached>,
+}
+
+/// What is done with the chosen Pods.
+#[derive(Default)]
+struct Plan {
+    moves: Vec<PodMove>,
+    /// Why the other Pods cannot be moved.
+    refused: Vec<Failure>,
+}
 
 pub(super) async fn run(
     args: &Move,
@@ -55,47 +89,25 @@ pub(super) async fn run(
     };
     let snapshot = job.read().await?;
     require_keys(&snapshot, &args.any)?;
-    job.node = job.read_alone(&snapshot).await?;
-    if let Some(node) = &args.node {
-        let selected = select(&snapshot, node)?;
-        return job.of_node(&snapshot, node, &selected).await;
+    // The labels of the destination are all that is needed where nodes may not be listed.
+    if let Some(name) = args.to.as_deref().filter(|_| snapshot.nodes.is_none()) {
+        job.node = nodes::read(&connected.client, name).await.ok().flatten();
     }
-    let mut pods: Vec<PodName> = Vec::new();
-    for pod in &args.pods {
-        let name = (namespace.to_owned(), pod.clone());
-        if !pods.contains(&name) {
-            pods.push(name);
+    let Some(node) = &args.node else {
+        let mut pods: Vec<PodName> = Vec::new();
+        for name in args.pods.iter().map(|pod| (namespace.to_owned(), pod.clone())) {
+            if !pods.contains(&name) {
+                pods.push(name);
+            }
         }
+        return job.move_pods(&snapshot, &pods).await;
+    };
+    let selected = select(&snapshot, node)?;
+    job.notes(&text::not_selected(&selected));
+    if selected.pods.is_empty() {
+        return job.say_nothing_to_do(&snapshot, node).await;
     }
-    match pods.as_slice() {
-        [pod] => job.one(&snapshot, pod).await,
-        pods => job.several(&snapshot, pods, &[]).await,
-    }
-}
-
-/// What has happened on Ctrl-C.
-const INTERRUPTED: &str = "interrupted";
-
-/// Does this until the user presses Ctrl-C.
-async fn until_interrupted<T>(moved: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::select! {
-        moved = moved => moved,
-        _ = tokio::signal::ctrl_c() => Err(Failure::Refused(INTERRUPTED.into())),
-    }
-}
-
-/// The command, and what it needs all the time.
-struct Job<'a> {
-    args: &'a Move,
-    client: &'a Client,
-    terminal: &'a Terminal,
-    /// How the commands are written that an answer names.
-    hand: Hand,
-    scope: Scope,
-    /// The node that Pods should go to, if nodes may not be listed.
-    node: Option<Node>,
-    /// How far the move has come that is being made.
-    reached: Cell<Reached>,
+    job.move_pods(&snapshot, &selected.pods).await
 }
 
 impl Job<'_> {
@@ -105,127 +117,237 @@ impl Job<'_> {
         Ok(snapshot)
     }
 
-    /// Reads the node to go to where nodes may not be listed: its labels are all that is needed.
-    async fn read_alone(&self, snapshot: &Snapshot) -> Result<Option<Node>, Failure> {
-        let Some(name) = self.args.to.as_deref().filter(|_| snapshot.nodes.is_none()) else {
-            return Ok(None);
-        };
-        match nodes::read(self.client, name).await {
-            Ok(None) => Err(Failure::Usage(format!("there is no node {name}"))),
-            Ok(node) => Ok(node),
-            // What is missing is said where it is needed.
-            Err(_) => Ok(None),
-        }
-    }
-
-    fn goal(&self) -> Goal<'_> {
-        let to = self.args.to.as_deref().map(Destination::Node);
-        Goal {
-            destination: to.or(self.args.anywhere.then_some(Destination::Anywhere)),
-            any: &self.args.any,
-            drop_annotations: self.args.drop_annotations,
-            force: self.args.force,
-            node: self.node.as_ref(),
-        }
-    }
-
     fn note(&self, text: &str) {
         self.terminal.say(&self.terminal.style_of_errors().note(text));
+    }
+
+    fn notes(&self, texts: &[String]) {
+        for text in texts {
+            self.note(text);
+        }
     }
 
     fn print(&self, line: &str) -> Result<(), Failure> {
         self.terminal.print(&(printable(line) + "\n"))
     }
 
-    /// Moves one Pod.
-    async fn one(&self, snapshot: &Snapshot, pod: &PodName) -> Result<Outcome, Failure> {
-        let (namespace, name) = pod;
-        let relocation = match decide(snapshot, &self.goal().of(pod))? {
-            Decision::Move(relocation) => *relocation,
-            Decision::Done(text) => {
-                self.print(&text)?;
-                return Ok(Outcome::Well);
-            }
+    fn decide(&self, snapshot: &Snapshot, (namespace, pod): &PodName) -> Result<Decision, Failure> {
+        let to = self.args.to.as_deref().map(Destination::Node);
+        let request = Request {
+            namespace,
+            pod,
+            destination: to.or(self.args.anywhere.then_some(Destination::Anywhere)),
+            any: &self.args.any,
+            drop_annotations: self.args.drop_annotations,
+            node: self.node.as_ref(),
         };
-        let head = format!("Move Pod {name} in namespace {namespace}");
-        self.terminal.print(&titled(self.terminal.style(), &head, &relocation.plan()))?;
-        relocation.notes().iter().for_each(|text| self.note(text));
-        relocation.return_note(&self.hand).iter().for_each(|text| self.note(text));
-        if let Some(obstacle) = relocation.obstacle() {
-            if !self.args.force {
-                return Err(Failure::Refused(format!(
-                    "{obstacle}\nnothing was changed; --force changes what is recorded all the same"
-                )));
+        Ok(decide(snapshot, &request)?)
+    }
+
+    /// Why a move is not made without `--force`. The Pods in `before` are moved first.
+    fn obstacle(&self, snapshot: &Snapshot, one: &PodMove, before: &[PodName]) -> Option<String> {
+        let others = || Some(text::others(one, &others(snapshot, one, before)?, &self.hand));
+        one.obstacle.as_ref().map(|obstacle| text::obstacle(obstacle, &one.pod)).or_else(others)
+    }
+
+    /// Plans all moves, asks once, and makes one after the other.
+    async fn move_pods(&self, snapshot: &Snapshot, pods: &[PodName]) -> Result<Outcome, Failure> {
+        let mut plan = self.plan(snapshot, pods)?;
+        // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all of them moved.
+        if plan.moves.is_empty() {
+            let refused = plan.refused.into_iter().reduce(|all, one| all.with(&one.to_string()));
+            return refused.map_or(Ok(Outcome::Well), |refused| Err(refused.with("nothing was changed")));
+        }
+        if let Some(refused) = plan.refused.first().filter(|_| self.args.node.is_none()) {
+            return Err(refused.clone().with("nothing was changed"));
+        }
+        for why in &plan.refused {
+            self.note(&format!("not moved: {why}"));
+        }
+        let needed: Vec<_> =
+            plan.moves.iter().flat_map(|one| Steps::new(self, snapshot, one).needed()).collect();
+        rights::require(self.client, &needed).await?;
+        while let Err(failure) = Steps::new(self, snapshot, &plan.moves[0]).check(Duration::ZERO).await {
+            // The other Pods of the node are moved all the same.
+            if self.args.node.is_none() || plan.moves.len() == 1 || !matches!(failure, Failure::Refused(_)) {
+                return Err(failure);
             }
-            obstacle.lines().for_each(|line| self.note(line));
-        }
-        // Named with --force as well: others are down already.
-        let down = peers(snapshot, &relocation, None);
-        if let Some((wait, pods)) = &down {
-            self.note(&waits_for(&relocation, *wait, pods, self.args.force));
-        }
-        let mover = Mover::new(self, snapshot, &relocation, &[]);
-        if down.is_some() && !self.args.force {
-            // A disruption budget allows nothing as long as the others are down.
-            mover.check_record(&mover.needed()).await?;
-        } else {
-            mover.check(&mover.needed(), Duration::ZERO).await?;
+            self.note(&format!("not moved: {failure}"));
+            plan.refused.push(failure);
+            plan.moves.remove(0);
         }
         if self.args.consent.dry_run {
-            self.terminal.say(DRY_RUN);
-            return Ok(Outcome::Well);
+            self.terminal.say("dry run: nothing was changed");
+            return Ok(plan.outcome());
         }
-        if !self.terminal.ask(&format!("Move Pod {name}?"), self.args.consent)? {
+        let question = match plan.moves.len() {
+            1 => format!("Move Pod {}?", plan.moves[0].pod),
+            count => format!("Move these {count} Pods?"),
+        };
+        if !self.terminal.ask(&question, self.args.consent)? {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        let carried = async {
-            match self.step(&relocation, &[], true, !self.args.consent.yes).await? {
-                Step::Done => Ok(Outcome::Well),
-                Step::Left(why) => Err(Failure::Refused(why)),
-                Step::HeldUp(why) => Err(Failure::Refused(format!(
-                    "{why}\nnothing was changed; --force evicts Pod {name} all the same"
-                ))),
-                Step::Written(now) => {
-                    let mover = Mover::new(self, snapshot, &now, &[]);
-                    match mover.wait(self.args.timeout).await? {
-                        Outcome::Well => Ok(mover.wait_for_record(self.args.timeout).await),
-                        outcome => Ok(outcome),
-                    }
-                }
+        self.move_all(&plan).await
+    }
+
+    /// Decides and shows the move of each Pod.
+    fn plan(&self, snapshot: &Snapshot, pods: &[PodName]) -> Result<Plan, Failure> {
+        let (mut plan, mut decided) = (Plan::default(), Vec::new());
+        for pod in pods {
+            match self.decide(snapshot, pod) {
+                Ok(Decision::Move(one)) => decided.push(*one),
+                Ok(Decision::Done) => self.print_done(&pod.1)?,
+                // The same would be said of each Pod.
+                Err(failure @ Failure::Usage(_)) => return Err(failure),
+                Err(failure) => plan.refused.push(failure),
             }
-        };
-        match until_interrupted(carried).await {
-            Err(Failure::Refused(text)) if text == INTERRUPTED => {
-                let has_removed = self.has_removed(&relocation).await;
-                let back = if has_removed { None } else { self.take_back(&relocation).await };
-                let back = back.map(|command| format!("; to call it off: {command}")).unwrap_or_default();
-                let next = relocation.how_to_go_on(has_removed, &self.hand);
-                Err(Failure::Refused(format!("{text}: {next}{back}")))
-            }
-            carried => carried,
         }
+        order(&mut decided);
+        let mut notes = Vec::new();
+        for one in decided {
+            let before: Vec<PodName> = plan.moves.iter().map(PodMove::name).collect();
+            let obstacle = self.obstacle(snapshot, &one, &before);
+            if let Some(why) = obstacle.clone().filter(|_| !self.args.force) {
+                let force = format!("--force moves Pod {} all the same", one.pod);
+                plan.refused.push(Failure::Refused(why).with(&force));
+                continue;
+            }
+            self.terminal.print(&text::plan(&one, self.terminal.style()))?;
+            notes.extend(text::notes(&one, &self.hand).into_iter().chain(obstacle));
+            plan.moves.push(one);
+        }
+        notes.sort();
+        notes.dedup();
+        self.notes(&notes);
+        Ok(plan)
     }
 
-    /// Whether a move that has not ended has removed its Pod. The API server may have been about to do it.
-    async fn has_removed(&self, moved: &Relocation) -> bool {
-        sleep(PERIOD).await;
-        let now = read_pod(self.client, &moved.namespace, &moved.pod).await;
-        // Before the state is written, something else has removed the Pod.
-        let is_written = self.reached.get() == Reached::Written;
-        is_written && now.is_ok_and(|now| moved.has_removed(now.and_then(Pod::read).as_ref()))
+    fn print_done(&self, pod: &str) -> Result<(), Failure> {
+        self.print(&format!("Pod {pod} is on {} already", self.args.to.as_deref().unwrap_or_default()))
     }
 
-    /// Takes the mark of an interrupted move back, if nothing else was done. Returns the command that calls off what is left.
-    async fn take_back(&self, moved: &Relocation) -> Option<String> {
+    /// Moves one Pod after the other, and stops at the first one that does not become Ready and recorded. Of a
+    /// node, it goes on after a Pod that it has to leave alone.
+    async fn move_all(&self, plan: &Plan) -> Result<Outcome, Failure> {
+        let count = plan.moves.len();
+        let (mut moved, mut left) = (Vec::new(), Vec::new());
+        for (number, shown) in plan.moves.iter().enumerate() {
+            self.reached.set(Reached::Nothing);
+            let patience = if number == 0 { Duration::ZERO } else { BUDGET_PATIENCE };
+            let (ended, is_interrupted) = tokio::select! {
+                ended = self.move_one(shown, patience) => (ended, false),
+                _ = tokio::signal::ctrl_c() => (Err(self.interrupted(shown).await), true),
+            };
+            let is_untouched = self.reached.get() == Reached::Nothing && !is_interrupted;
+            match &ended {
+                Ok(Outcome::Well) => {
+                    moved.push(shown.name());
+                    continue;
+                }
+                Err(Failure::Refused(why)) if is_untouched && self.args.node.is_some() && count > 1 => {
+                    self.note(&format!("not moved: {why}"));
+                    left.push(shown.name());
+                    continue;
+                }
+                _ => {}
+            }
+            // A Pod whose successor starts by itself must not be removed once more.
+            let next = number + usize::from(self.reached.get() == Reached::All);
+            let rest: Vec<PodName> =
+                left.into_iter().chain(plan.moves[next..].iter().map(PodMove::name)).collect();
+            let lines =
+                if count > 1 { text::stopped(self.args, &moved, &rest, &self.hand) } else { Vec::new() };
+            return match ended {
+                Err(failure) if !lines.is_empty() => Err(failure.with(&lines.join("\n"))),
+                ended => {
+                    for line in lines {
+                        self.terminal.say(&printable(&line));
+                    }
+                    ended
+                }
+            };
+        }
+        if !left.is_empty() {
+            for line in text::stopped(self.args, &moved, &left, &self.hand) {
+                self.terminal.say(&printable(&line));
+            }
+            return Ok(Outcome::NotWell);
+        }
+        if count > 1 {
+            self.print(&format!("Moved {count} Pods"))?;
+        }
+        Ok(plan.outcome())
+    }
+
+    /// Moves one Pod as it was shown. Much may have changed meanwhile, so the move is decided again.
+    async fn move_one(&self, shown: &PodMove, patience: Duration) -> Result<Outcome, Failure> {
+        let pod = &shown.pod;
+        for _ in 0..TRIES {
+            let snapshot = self.read().await?;
+            let now = match self.decide(&snapshot, &shown.name())? {
+                Decision::Move(now) => now,
+                Decision::Done => return self.print_done(pod).map(|()| Outcome::Well),
+            };
+            let changed = (!shown.covers(&now)).then(|| {
+                format!("Pod {pod} or its recorded state has changed meanwhile; run the command again to see the new plan")
+            });
+            let obstacle = || self.obstacle(&snapshot, &now, &[]).filter(|_| !self.args.force);
+            if let Some(why) = changed.or_else(obstacle) {
+                return Err(
+                    Failure::Refused(why).with(&format!("Pod {pod} was left alone: nothing was changed"))
+                );
+            }
+            let steps = Steps::new(self, &snapshot, &now);
+            steps.check(patience).await?;
+            if !steps.write().await? {
+                continue;
+            }
+            if let Some(present) = now.removed_by(&[Removal::Stay]) {
+                let node = present.node.as_deref().unwrap_or_default();
+                let again = if present.is_recorded_unmarked { ", and is recorded there" } else { "" };
+                return self.print(&format!("Pod {pod} stays on {node}{again}")).map(|()| Outcome::Well);
+            }
+            return steps.wait(self.args.timeout).await;
+        }
+        Err(Failure::Refused(format!("Pod {pod} changes all the time; run the command again")))
+    }
+
+    /// Removes the mark of an interrupted move if nothing else was done, and says how to go on.
+    async fn interrupted(&self, shown: &PodMove) -> Failure {
         let snapshot = Snapshot::empty(self.scope.clone());
-        let mover = Mover::new(self, &snapshot, moved, &[]);
-        let is_clean = match (self.reached.get(), &moved.present) {
+        let steps = Steps::new(self, &snapshot, shown);
+        steps.see_whether_removed().await;
+        let is_clean = match (self.reached.get(), &shown.present) {
             (Reached::Nothing, _) => true,
-            (Reached::Marked, Some(present)) => mover.annotate(&present.uid, false).await.is_ok(),
+            (Reached::Marked, Some(present)) => steps.mark(&present.uid, false).await.is_ok(),
             _ => false,
         };
-        moved.call_off(&self.hand).filter(|_| !is_clean)
+        Failure::Refused(text::interrupted(shown, is_clean, self.reached.get() == Reached::All, &self.hand))
+    }
+
+    /// Says that no Pod of the node has to be moved, or that nobody knows the node.
+    async fn say_nothing_to_do(&self, snapshot: &Snapshot, node: &str) -> Result<Outcome, Failure> {
+        let exists = nodes::exists(self.client, snapshot, node).await;
+        let is_named = |pps: &Pps| recorded_on(&pps.states().unwrap_or_default(), node).next().is_some();
+        if exists == Some(false) && !snapshot.pps.iter().any(is_named) {
+            let missing = Failure::from(no_node(snapshot, node));
+            return Err(Failure::Usage(format!("no recorded state names {node}, and {missing}")));
+        }
+        let within = self.scope.namespace().map(|own| format!(" in namespace {own}")).unwrap_or_default();
+        self.print(&format!("No Pod of {node} has to be moved{within}"))?;
+        if exists.is_some() {
+            return Ok(Outcome::Well);
+        }
+        self.note(&format!("whether there is a node {node} could not be read"));
+        Ok(Outcome::Incomplete)
+    }
+}
+
+impl Plan {
+    /// How it ends if all moves are made.
+    fn outcome(&self) -> Outcome {
+        if self.refused.is_empty() { Outcome::Well } else { Outcome::NotWell }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether nodes exist: nothing is done because of a list that may be late.
 
 use kube::Client;
-use pps_check::facts::Right;
+use pps_check::read::Right;
 
 use crate::Failure;
 use crate::cluster::read::get;
@@ -45,20 +45,6 @@ pub(super) async fn confirm(client: &Client, snapshot: &mut Snapshot) -> Result<
         }
     }
     Ok(())
-}
-
-/// Fails if a node exists again that was gone.
-///
-/// # Errors
-///
-/// If it does, or if it cannot be read.
-pub(super) async fn refuse_if_back(client: &Client, name: &str) -> Result<(), Failure> {
-    match read(client, name).await? {
-        Some(_) => Err(Failure::Refused(format!(
-            "node {name} has come back meanwhile: nothing was changed; run the command again"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// Whether a node exists; none if that cannot be found out.

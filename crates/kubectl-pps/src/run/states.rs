@@ -1,7 +1,7 @@
 //! Reads one PersistentPodState again and writes its states.
 
 use kube::Client;
-use pps_check::facts::Right;
+use pps_check::read::Right;
 use pps_core::edit::{Edit, EditError, may_hide_states};
 use pps_core::packed::VERSION;
 use pps_core::pps::GROUP;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::cluster::{now, read};
-use crate::print::Terminal;
+use crate::render::Terminal;
 use crate::snapshot::Snapshot;
 
-/// How often a write is tried that other clients precede.
+/// How often a write is tried that conflicts with other clients'.
 pub(super) const TRIES: usize = 5;
 
 const RESOURCE: &str = "persistentpodstates";
@@ -27,14 +27,12 @@ pub(super) struct Address {
 }
 
 impl Address {
+    /// That of an object in the version in which it was read.
     pub(super) fn of(snapshot: &Snapshot, namespace: &str, name: &str) -> Self {
-        let api_version = snapshot.pps(namespace, name).map(|pps| pps.object()["apiVersion"].clone());
-        let api_version = api_version.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let version = api_version.rsplit_once('/').map_or("v1alpha1", |(_, version)| version);
-        Self { namespace: namespace.to_owned(), name: name.to_owned(), version: version.to_owned() }
+        let api_version = snapshot.pps(namespace, name).and_then(|pps| pps.object()["apiVersion"].as_str());
+        Self::new(namespace, name, api_version.unwrap_or_default())
     }
 
-    /// That of a namespace, a name and a version of the API.
     pub(super) fn new(namespace: &str, name: &str, api_version: &str) -> Self {
         let version = api_version.rsplit_once('/').map_or("v1alpha1", |(_, version)| version);
         Self { namespace: namespace.to_owned(), name: name.to_owned(), version: version.to_owned() }
@@ -52,15 +50,16 @@ impl Address {
         object.ok_or_else(|| Failure::Refused(format!("PersistentPodState {} no longer exists", self.name)))
     }
 
-    /// Reads the object as it is now, to write its states. Fails if the definition hides some of them: the write would lose
-    /// them.
+    /// Reads the object as it is now, to write its states. Fails if the definition hides some of them: the
+    /// write would lose them.
     pub(super) async fn read_to_write(&self, client: &Client) -> Result<Value, Failure> {
         for _ in 0..TRIES {
             let mut object = self.read(client).await?;
             if !may_hide_states(&object) {
                 return Ok(object);
             }
-            // Only a definition that does not keep the compact form hides it, and the answer to a dry run shows that.
+            // Only a definition that does not keep the compact form hides it, and the answer to a dry run
+            // shows that.
             let metadata = &object["metadata"];
             let body = json!({
                 "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
@@ -82,12 +81,12 @@ impl Address {
         Err(self.busy())
     }
 
-    /// What is recorded cannot be changed.
+    /// The recorded states cannot be changed.
     pub(super) fn refused(&self, error: &dyn std::fmt::Display) -> Failure {
         Failure::Refused(format!("PersistentPodState {}: {error}", self.name))
     }
 
-    /// Other clients precede each write.
+    /// Each write conflicts with another client's.
     pub(super) fn busy(&self) -> Failure {
         Failure::Refused(format!(
             "other clients change PersistentPodState {} all the time; run the command again",

@@ -1,18 +1,19 @@
 //! `status`: where each Pod is, and where it is recorded.
 
-use pps_check::gather::gather_recorder;
-use pps_check::rules::silent_recorder;
+use pps_check::silent_recorder;
 
 use crate::args::{Connection, Output, Status};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, namespaces_with_pps, read};
 use crate::decide::hand::Hand;
-use crate::decide::status::status;
-use crate::print::{self, Terminal};
-use crate::snapshot::Scope;
+use crate::decide::status::{AdviceKind, status};
+use crate::render::status::Document;
+use crate::render::{self, Terminal};
+use crate::snapshot::{Pod, Scope};
 use crate::{Failure, Outcome};
 
-const WANTED: Wanted = Wanted { pods: true, nodes: true, other_pods: false, workloads: true, volumes: false };
+const WANTED: Wanted =
+    Wanted { pods: true, nodes: true, workloads: true, other_pods: false, volumes: false, budgets: false };
 
 pub(super) async fn run(
     args: &Status,
@@ -23,24 +24,29 @@ pub(super) async fn run(
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &scope, WANTED)).await?;
     let hand = hand(connection, &connected.namespace);
-    let mut answer = status(&snapshot, args.workload.as_deref(), &hand)?;
+    let explain = |pod: &Pod| hand.pps(&format!("explain {}", pod.name()), pod.namespace());
+    let mut answer = status(&snapshot, args.workload.as_deref(), explain)?;
     if answer.governed > 0
-        && let Some(finding) = silent_recorder(&gather_recorder(&connected.client).await)
+        && let Some(finding) = silent_recorder(&connected.client).await
     {
-        answer.is_not_recorded(&finding, &hand);
+        answer.add(AdviceKind::NobodyRecords(finding));
     }
     if answer.is_empty() && scope != Scope::All {
-        answer.point_to(&Box::pin(namespaces_with_pps(&connected.client)).await, &hand);
+        let namespaces = Box::pin(namespaces_with_pps(&connected.client)).await;
+        if !namespaces.is_empty() {
+            answer.add(AdviceKind::Elsewhere(namespaces));
+        }
     }
-    if let Some(text) = print::for_programs(args.output.output, "Status", &answer) {
+    let document = Document::of(&answer, &scope, &hand);
+    if let Some(text) = render::for_programs(args.output.output, "Status", &document) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
     let is_wide = args.output.output == Output::Wide;
-    let style = print::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
-    terminal.print(&print::status::status(&answer, style, is_wide, scope == Scope::All))?;
-    for unseen in &answer.unseen {
-        terminal.say(&terminal.style_of_errors().note(unseen));
+    let style = render::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
+    terminal.print(&document.text(style, is_wide, scope == Scope::All))?;
+    for unread in &document.unread {
+        terminal.say(&terminal.style_of_errors().note(unread));
     }
     Ok(answer.outcome())
 }

@@ -2,24 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pps_check::facts::Read;
+use pps_check::read::Read;
 use pps_core::TargetReference;
-use pps_core::alias::{aliased, precedence};
-use pps_core::generate::second_name;
+use pps_core::alias::{Candidate, aliased, governing, second_name};
 use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 
-use super::{PPS, Pod, Pps, Snapshot, Workload};
+use super::{Pod, Pps, Resource, Snapshot, Workload};
 
 /// Group, kind and name of a workload in its namespace. The version does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "each says what it is")]
 pub struct WorkloadKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its API group.
     pub group: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -34,6 +30,16 @@ impl WorkloadKey {
         }
     }
 
+    /// The controller of a Pod.
+    pub fn of_pod(pod: &Pod) -> Option<Self> {
+        pod.owner().map(|(owner, _)| Self::of(pod.namespace(), &owner))
+    }
+
+    fn target(&self) -> TargetReference {
+        let api_version = format!("{}/v1", self.group);
+        TargetReference { api_version, kind: self.kind.clone(), name: self.name.clone() }
+    }
+
     /// Whether its Pods keep their names, so that a PersistentPodState may govern it.
     pub fn has_stable_names(&self) -> bool {
         !KINDS_WITHOUT_STABLE_NAMES.contains(&(self.group.as_str(), self.kind.as_str()))
@@ -44,7 +50,6 @@ impl WorkloadKey {
 #[derive(Debug, Default)]
 pub struct Index<'a> {
     targeting: BTreeMap<WorkloadKey, Vec<&'a Pps>>,
-    /// Whether some PersistentPodStates could not be read.
     has_unread_pps: bool,
     workloads: HashMap<WorkloadKey, &'a Workload>,
     owned: HashMap<WorkloadKey, Vec<&'a Pod>>,
@@ -52,55 +57,40 @@ pub struct Index<'a> {
     pps: HashMap<(&'a str, &'a str), &'a Pps>,
 }
 
-#[cfg(test)]
-thread_local! {
-    /// How many of them this thread has built.
-    pub(crate) static BUILT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
 impl<'a> Index<'a> {
     /// Of a snapshot.
     pub fn of(snapshot: &'a Snapshot) -> Self {
-        #[cfg(test)]
-        BUILT.set(BUILT.get() + 1);
-        let mut index = Self { has_unread_pps: snapshot.unread(PPS).is_some(), ..Self::default() };
+        let has_unread_pps = snapshot.unread(Resource::PersistentPodStates).is_some();
+        let mut index = Self { has_unread_pps, ..Self::default() };
         for pps in &snapshot.pps {
             index.pps.insert((pps.namespace(), pps.name()), pps);
-            if !pps.is_alias() {
+            if !pps.is_alias() && !pps.is_terminating() {
                 let key = WorkloadKey::of(pps.namespace(), &pps.target());
                 index.targeting.entry(key).or_default().push(pps);
             }
         }
         for (key, all) in &mut index.targeting {
-            let target = TargetReference {
-                api_version: format!("{}/v1", key.group),
-                kind: key.kind.clone(),
-                name: key.name.clone(),
-            };
-            let second = second_name(&target);
-            all.sort_by(|one, other| {
-                precedence(&key.name, &second, one.name(), one.created()).cmp(&precedence(
-                    &key.name,
-                    &second,
-                    other.name(),
-                    other.created(),
-                ))
+            let target = &key.target();
+            let candidates = all.iter().enumerate().map(|(at, pps)| {
+                let (name, created) = (pps.name(), pps.created());
+                (Candidate { name, target, created, is_terminating: false }, at)
             });
+            let first = governing(target, candidates).unwrap_or_default();
+            all[..=first].rotate_right(1);
         }
         for workload in &snapshot.workloads {
             index.workloads.insert(WorkloadKey::of(workload.namespace(), &workload.target()), workload);
         }
         for pod in &snapshot.pods {
             index.pods.insert((pod.namespace(), pod.name()), pod);
-            let owner = pod.owner().map(|(owner, _)| WorkloadKey::of(pod.namespace(), &owner));
-            if let Some(owner) = owner.filter(WorkloadKey::has_stable_names) {
+            if let Some(owner) = WorkloadKey::of_pod(pod).filter(WorkloadKey::has_stable_names) {
                 index.owned.entry(owner).or_default().push(pod);
             }
         }
         index
     }
 
-    /// All workloads that a PersistentPodState names, in order, each with those that name it: the first one governs.
+    /// All workloads that a living PersistentPodState names, in order, each with those that name it: the first one governs.
     pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
         self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
     }
@@ -141,30 +131,21 @@ impl<'a> Index<'a> {
         self.pods.get(&(namespace, name)).copied()
     }
 
-    /// A PersistentPodState.
-    pub fn pps(&self, namespace: &str, name: &str) -> Option<&'a Pps> {
-        self.pps.get(&(namespace, name)).copied()
-    }
-
-    /// How the policy finds the PersistentPodState of a workload.
+    /// How the policy, which only gets objects by name, finds the PersistentPodState of a workload.
     pub fn found_by(&self, key: &WorkloadKey, pps: &Pps) -> FoundBy {
+        let second = second_name(&pps.target());
         if pps.name() == key.name {
             return FoundBy::OwnName;
-        }
-        let second = second_name(&pps.target());
-        if pps.name() == second {
+        } else if pps.name() == second {
             return FoundBy::SecondName;
         }
-        let target = self.pps(&key.namespace, &second).map(Pps::target);
-        if target.as_ref().and_then(aliased) == Some(pps.name()) {
-            FoundBy::Alias(second)
-        } else {
-            FoundBy::Nothing(second)
-        }
+        let alias = self.pps.get(&(key.namespace.as_str(), second.as_str())).map(|pps| pps.target());
+        let is_alias = alias.as_ref().and_then(aliased) == Some(pps.name());
+        if is_alias { FoundBy::Alias(second) } else { FoundBy::Nothing(second) }
     }
 }
 
-/// How the policy, which only gets objects by name, finds the PersistentPodState of a workload.
+/// How the policy finds a PersistentPodState.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundBy {
     /// It has the workload's name.

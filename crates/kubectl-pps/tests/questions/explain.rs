@@ -1,26 +1,21 @@
 use kubectl_pps::args::Output;
-use kubectl_pps::decide::explain::{Explanation, Question, Verdict, explain};
-use kubectl_pps::print::{self, Style};
+use kubectl_pps::decide::explain::Verdict;
+use kubectl_pps::render::{self, Style};
+use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{HOSTNAME, IP, World, ZONE, hand, injected, preferred, ready, required};
+use crate::world::{Explained, HOSTNAME, World, ZONE, injected, preferred, ready, required};
 use crate::{assert_fits, assert_golden};
 
-fn ask_with(world: &mut World, pod: &str, refusals: Option<&[String]>) -> Result<Explanation, Failure> {
+fn ask(world: &mut World, pod: &str) -> Explained {
     world.snapshot.sort();
-    let hand = hand();
-    explain(&Question { snapshot: &world.snapshot, namespace: "shop", pod, refusals, hand: &hand })
+    world.explain(pod, None).unwrap()
 }
 
-fn ask(world: &mut World, pod: &str) -> Explanation {
-    ask_with(world, pod, None).unwrap()
-}
-
-fn shown(name: &str, answer: &Explanation) -> String {
-    let text = print::explanation::explanation(answer, Style { has_color: false, width: Some(80) });
+fn shown(answer: &Explained) -> String {
+    let text = answer.text(Style { has_color: false, width: Some(80) });
     assert_fits(&text, 80);
-    assert_golden(&format!("{name}.txt"), &text);
     text
 }
 
@@ -33,10 +28,6 @@ fn pinned() -> World {
     world
 }
 
-fn commands(answer: &Explanation) -> Vec<&str> {
-    answer.remedies.iter().filter_map(|remedy| remedy.command.as_deref()).collect()
-}
-
 #[test]
 fn a_pod_whose_node_is_cordoned_waits_for_it_or_is_let_go() {
     let mut world = pinned();
@@ -47,13 +38,12 @@ fn a_pod_whose_node_is_cordoned_waits_for_it_or_is_let_go() {
     );
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Pinned, Outcome::NotWell));
-    assert_eq!(commands(&answer), ["kubectl uncordon node-3", "kubectl pps move db-0 --anywhere"]);
-    shown("pending-cordoned", &answer);
-    let coloured = print::explanation::explanation(&answer, Style { has_color: true, width: Some(80) });
-    assert_golden("pending-cordoned-colour.txt", &coloured);
-    for (name, format) in [("pending-cordoned.json", Output::Json), ("pending-cordoned.yaml", Output::Yaml)] {
-        assert_golden(name, &print::for_programs(format, "Explanation", &answer).unwrap());
-    }
+    assert_eq!(answer.commands(), ["kubectl uncordon node-3", "kubectl pps move db-0 --anywhere"]);
+    assert_golden("pending-cordoned.txt", &shown(&answer));
+    assert_golden(
+        "pending-cordoned.json",
+        &render::for_programs(Output::Json, "Explanation", &*answer).unwrap(),
+    );
 }
 
 #[test]
@@ -62,8 +52,8 @@ fn a_pod_whose_node_is_gone_waits_for_it_or_is_let_go() {
     world.lose_node("node-3");
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.verdict, Verdict::Pinned);
-    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
-    let text = shown("pending-gone", &answer);
+    assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
+    let text = shown(&answer);
     assert!(text.starts_with("db-0 is Pending: its recorded state requires"), "{text}");
     assert!(text.contains("Bring node-3 back"), "{text}");
 }
@@ -76,9 +66,9 @@ fn a_pod_whose_node_is_full_needs_room_or_is_let_go() {
     big["spec"]["containers"] = json!([{"name": "main", "resources": {"requests": {"cpu": "3500m"}}}]);
     world.pod("big", 0, &big);
     let answer = ask(&mut world, "db-0");
-    let text = shown("pending-full", &answer);
+    let text = shown(&answer);
     assert!(text.contains("Free capacity on node-3"), "{text}");
-    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
+    assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
 }
 
 #[test]
@@ -89,9 +79,9 @@ fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
         &json!({"spec": {"taints": [{"key": "disk", "value": "bad", "effect": "NoSchedule"}]}}),
     );
     let answer = ask(&mut world, "db-0");
-    shown("pending-tainted", &answer);
+    shown(&answer);
     assert_eq!(
-        commands(&answer),
+        answer.commands(),
         ["kubectl taint nodes node-3 disk:NoSchedule-", "kubectl pps move db-0 --anywhere"]
     );
     // Kubernetes itself sets this one, and again if a user removes it.
@@ -100,7 +90,7 @@ fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
         &json!({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}),
     );
     let answer = ask(&mut world, "db-0");
-    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
+    assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
     assert!(answer.remedies[0].text.starts_with("Make node-3 Ready again"), "{:?}", answer.remedies);
 }
 
@@ -120,8 +110,8 @@ fn a_pod_whose_volume_is_elsewhere_is_not_told_that_a_move_helps() {
         "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}));
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.verdict, Verdict::Unschedulable);
-    assert_eq!(commands(&answer), [""; 0], "{:?}", answer.remedies);
-    shown("pending-volume", &answer);
+    assert_eq!(answer.commands(), [""; 0], "{:?}", answer.remedies);
+    shown(&answer);
 }
 
 #[test]
@@ -134,7 +124,7 @@ fn a_pod_that_nothing_recorded_keeps_is_told_what_else_does() {
     }
     let answer = ask(&mut world, "web-0");
     assert_eq!(answer.verdict, Verdict::Unschedulable);
-    let text = shown("pending-unpinned", &answer);
+    let text = shown(&answer);
     assert!(text.contains("No PersistentPodState governs StatefulSet web"), "{text}");
     assert!(!text.contains("kubectl pps move"), "{text}");
 }
@@ -146,17 +136,17 @@ fn a_pod_with_an_outdated_state_is_told_to_be_created_again() {
     world.change_pps("db", &json!({"status": {"podStates": {"db-0": null}}}));
     world.record("db", "db-0", "node-1");
     let answer = ask(&mut world, "db-0");
-    assert!(commands(&answer).contains(&"kubectl delete pod db-0"), "{:?}", answer.remedies);
-    shown("pending-outdated", &answer);
+    assert!(answer.commands().contains(&"kubectl delete pod db-0"), "{:?}", answer.remedies);
+    shown(&answer);
 }
 
 #[test]
 fn without_the_right_to_read_nodes_the_scheduler_and_the_pin_are_told() {
     let mut world = pinned();
-    world.forbid("list nodes");
+    world.forbid(Resource::Nodes);
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    let text = shown("pending-without-nodes", &answer);
+    let text = shown(&answer);
     assert!(text.contains("you have no permission to list nodes"), "{text}");
 }
 
@@ -171,11 +161,11 @@ fn a_running_pod_is_told_whether_it_would_come_back() {
     world.ready_pod("db", 1, "node-1");
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Well));
-    let text = shown("running", &answer);
+    let text = shown(&answer);
     assert!(text.contains("it would come back to node-3"), "{text}");
-    assert!(text.contains("What is recorded requires kubernetes.io/hostname=node-3."), "{text}");
+    assert!(text.contains("Its recorded state requires kubernetes.io/hostname=node-3."), "{text}");
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
-    let text = shown("running-cordoned", &ask(&mut world, "db-0"));
+    let text = shown(&ask(&mut world, "db-0"));
     assert!(text.contains("the new Pod would be Pending"), "{text}");
 }
 
@@ -187,7 +177,7 @@ fn a_preference_does_not_keep_a_pod_from_another_node() {
     world.ready_pod("db", 0, "node-3");
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let answer = ask(&mut world, "db-0");
-    let text = shown("running-preferred", &answer);
+    let text = shown(&answer);
     assert!(text.contains("it would not come back to node-3 (cordoned)"), "{text}");
 }
 
@@ -199,7 +189,7 @@ fn a_pod_that_runs_where_it_must_not_is_misplaced() {
     world.ready_pod("db", 0, "node-3");
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Misplaced, Outcome::NotWell));
-    shown("misplaced", &answer);
+    shown(&answer);
 }
 
 #[test]
@@ -210,11 +200,11 @@ fn a_pod_that_was_refused_shows_the_refusal() {
     let refusal = "create Pod db-1 in StatefulSet db failed error: admission webhook \"pps\" denied the request: \
                    PersistentPodState db cannot be read";
     let refusals = [refusal.to_owned()];
-    let answer = ask_with(&mut world, "db-1", Some(&refusals)).unwrap();
+    let answer = world.explain("db-1", Some(&refusals)).unwrap();
     assert_eq!(answer.verdict, Verdict::Refused);
-    let text = shown("refused", &answer);
+    let text = shown(&answer);
     assert!(text.contains("kubectl pps check"), "{text}");
-    let answer = ask_with(&mut world, "db-1", Some(&[])).unwrap();
+    let answer = world.explain("db-1", Some(&[])).unwrap();
     assert_eq!(answer.verdict, Verdict::NotCreated);
 }
 
@@ -225,8 +215,8 @@ fn a_pod_that_waits_for_another_one_names_it() {
     world.pps("db", "db", &required(&[ZONE]));
     world.pending_pod("db", 0, &[]);
     let answer = ask(&mut world, "db-2");
-    assert_eq!(commands(&answer), ["kubectl pps explain db-0"]);
-    shown("ordered", &answer);
+    assert_eq!(answer.commands(), ["kubectl pps explain db-0"]);
+    shown(&answer);
 }
 
 #[test]
@@ -236,21 +226,25 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
     world.record("db", "db-5", "node-0");
     let answer = ask(&mut world, "db-5");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotWanted, Outcome::Well));
-    shown("not-wanted", &answer);
+    shown(&answer);
 }
 
 #[test]
 fn an_unknown_pod_is_refused_with_similar_names() {
     let mut world = pinned();
-    let refused = ask_with(&mut world, "dbb-0", None).unwrap_err();
+    let refused = world.explain("dbb-0", None).unwrap_err();
     assert!(matches!(&refused, Failure::Usage(text) if text.ends_with("similar names: db-0")), "{refused}");
     // The Pods of other namespaces only take room.
-    world.forbid("list pods");
-    let refused = ask_with(&mut world, "dbb-0", None).unwrap_err();
+    world.snapshot.unread.push(kubectl_pps::snapshot::Unread {
+        resource: Resource::Pods,
+        namespace: None,
+        why: None,
+    });
+    let refused = world.explain("dbb-0", None).unwrap_err();
     assert!(refused.to_string().starts_with("there is no Pod dbb-0 in namespace shop"), "{refused}");
-    world.forbid("list pods in namespace shop");
+    world.forbid(Resource::Pods);
     world.snapshot.pods.clear();
-    assert!(matches!(ask_with(&mut world, "db-0", None), Err(Failure::Unreadable(_))));
+    assert!(matches!(world.explain("db-0", None), Err(Failure::Unreadable(_))));
 }
 
 #[test]
@@ -275,7 +269,7 @@ fn a_thousand_nodes_are_a_few_lines() {
     }
     world.lose_node("node-3");
     let answer = ask(&mut world, "db-0");
-    let text = shown("pending-thousand", &answer);
+    let text = shown(&answer);
     assert!(text.lines().count() < 40, "{text}");
 }
 
@@ -290,8 +284,8 @@ fn a_pod_whose_node_was_deleted_is_not_well_and_its_pin_is_named() {
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
     assert!(answer.answer.starts_with("db-0 is bound to node-3, which does not exist any more."));
-    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
-    shown("gone-pinned", &answer);
+    assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
+    shown(&answer);
 }
 
 #[test]
@@ -304,7 +298,7 @@ fn a_pod_whose_node_was_deleted_starts_elsewhere_if_nothing_keeps_it() {
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
     assert_eq!(answer.may_land_on, ["node-1"]);
-    shown("gone-free", &answer);
+    shown(&answer);
     let mut bare = ready("node-3", 7);
     bare["metadata"] = json!({"ownerReferences": null});
     world.pod("alone", 0, &bare);
@@ -318,8 +312,8 @@ fn after_its_state_was_forgotten_a_pending_pod_still_requires_what_it_was_create
     world.lose_node("node-3");
     world.change_pps("db", &json!({"status": {"podStates": {"db-0": null}}}));
     let answer = ask(&mut world, "db-0");
-    assert_eq!(commands(&answer), ["kubectl delete pod db-0"], "one way out, not two that do the same");
-    let text = shown("pending-forgotten", &answer);
+    assert_eq!(answer.commands(), ["kubectl delete pod db-0"], "one way out, not two that do the same");
+    let text = shown(&answer);
     assert!(!text.contains("its recorded state requires"), "{text}");
 }
 
@@ -333,7 +327,7 @@ fn a_pin_to_a_zone_is_not_called_one_to_a_node() {
     assert_eq!(
         fact,
         "If it were deleted now, it might come back: it would probably start on node-1 or node-3. \
-         What is recorded requires topology.kubernetes.io/zone=b."
+         Its recorded state requires topology.kubernetes.io/zone=b."
     );
     world.workload("web", 0, &json!({}));
     world.ready_pod("web", 0, "node-0");
@@ -350,24 +344,6 @@ fn a_pin_to_a_zone_is_not_called_one_to_a_node() {
 }
 
 #[test]
-fn an_annotation_is_what_the_pod_has_now_and_not_what_was_injected() {
-    let mut world = World::new();
-    let mut spec = required(&[HOSTNAME]);
-    spec["persistentPodAnnotations"] = json!([{"key": IP}]);
-    world.workload("db", 1, &spec);
-    world.record("db", "db-0", "node-3");
-    world.change_pps("db", &json!({"status": {"podStates": {"db-0": {"annotations": {IP: "10.0.0.5"}}}}}));
-    let mut pod = injected("db", &[(HOSTNAME, "node-3")]);
-    json_patch::merge(&mut pod, &ready("node-3", 5));
-    pod["metadata"]["annotations"][IP] = "10.0.0.5".into();
-    world.pod("db", 0, &pod);
-    let facts = ask(&mut world, "db-0").facts.join("\n");
-    let injected = facts.lines().find(|fact| fact.starts_with("Injected")).unwrap();
-    assert!(!injected.contains(IP), "{injected}");
-    assert!(facts.contains("The Pod has the recorded annotation now: example.io/ip=10.0.0.5."), "{facts}");
-}
-
-#[test]
 fn a_ready_pod_of_a_kind_that_is_not_watched_is_not_called_recorded_later() {
     let mut world = World::new();
     world.workload("db", 1, &required(&[ZONE]));
@@ -377,13 +353,13 @@ fn a_ready_pod_of_a_kind_that_is_not_watched_is_not_called_recorded_later() {
     world.ready_pod("db", 0, "node-1");
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotRecorded, Outcome::NotWell));
-    shown("not-recorded", &answer);
+    shown(&answer);
 }
 
 #[test]
 fn a_right_to_read_workloads_that_nothing_names_is_not_missed() {
     let mut world = pinned();
-    world.forbid("list statefulsets.apps.kruise.io in namespace shop");
+    world.forbid(Resource::KruiseStatefulSets);
     assert_eq!(ask(&mut world, "db-0").notes, [""; 0]);
     let target = json!({"apiVersion": "apps.kruise.io/v1beta1"});
     world.change_pps("db", &json!({"spec": {"targetRef": target}}));

@@ -1,13 +1,11 @@
 //! Objects that no API server would store, and names that a terminal would obey.
 
-use kubectl_pps::decide::explain::{Question, explain};
-use kubectl_pps::decide::status::status;
-use kubectl_pps::print::{self, Style};
+use kubectl_pps::render::Style;
 use kubectl_pps::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::hand;
+use crate::world::World;
 
 const STYLE: Style = Style { has_color: false, width: Some(80) };
 
@@ -95,15 +93,12 @@ proptest! {
         snapshot.workloads.extend(Workload::read(objects[2].clone(), "apps/v1"));
         snapshot.pps.extend(Pps::read(objects[3].clone()));
         snapshot.sort();
-        let hand = hand();
-        let mut texts = Vec::new();
-        if let Ok(answer) = status(&snapshot, None, &hand) {
-            texts.push(print::status::status(&answer, STYLE, false, true));
-        }
-        let question = Question { snapshot: &snapshot, namespace: "shop", pod: &pod, refusals: None, hand: &hand };
-        if let Ok(answer) = explain(&question) {
-            texts.push(print::explanation::explanation(&answer, STYLE));
-        }
+                let world = World { snapshot };
+        let answers = [
+            world.status(None).map(|answer| answer.text(&world, STYLE, false)),
+            world.explain(&pod, None).map(|answer| answer.text(STYLE)),
+        ];
+        let texts = answers.into_iter().flatten();
         for text in texts {
             prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n' || c == '\u{202e}'), "{:?}", text);
             for line in text.lines().filter(|line| !line.contains("kubectl ")) {

@@ -1,17 +1,17 @@
-use kubectl_pps::args::Output;
-use kubectl_pps::decide::status::{DriftKind, Status, status};
-use kubectl_pps::print::{self, Style};
+use kubectl_pps::decide::status::{Advice, AdviceKind, Drift};
+use kubectl_pps::render::Style;
+use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{HOSTNAME, IP, World, ZONE, hand, injected, preferred, ready, required};
+use crate::world::{Answered, HOSTNAME, IP, World, ZONE, injected, preferred, ready, required};
 use crate::{assert_fits, assert_golden};
 
 const NARROW: Style = Style { has_color: false, width: Some(80) };
 
-fn ask(world: &mut World, workload: Option<&str>) -> Status {
+fn ask(world: &mut World, workload: Option<&str>) -> Answered {
     world.snapshot.sort();
-    status(&world.snapshot, workload, &hand()).unwrap()
+    world.status(workload).unwrap()
 }
 
 /// A workload of which each Pod has another problem.
@@ -44,16 +44,13 @@ fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
     let mut world = troubled();
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    let text = print::status::status(&answer, NARROW, false, false);
+    let text = answer.text(&world, NARROW, false);
     assert_fits(&text, 80);
     assert_golden("status.txt", &text);
-    let coloured = print::status::status(&answer, Style { has_color: true, ..NARROW }, false, false);
+    let coloured = answer.text(&world, Style { has_color: true, ..NARROW }, false);
     assert!(coloured.contains("\u{1b}[31mPending\u{1b}[0m"), "{coloured}");
-    assert_golden("status-colour.txt", &coloured);
-    assert_golden("status-wide.txt", &print::status::status(&answer, Style::PLAIN, true, true));
-    for (name, format) in [("status.json", Output::Json), ("status.yaml", Output::Yaml)] {
-        assert_golden(name, &print::for_programs(format, "Status", &answer).unwrap());
-    }
+    assert_golden("status-wide.txt", &answer.text(&world, Style::PLAIN, true));
+    assert_golden("status.json", answer.json());
 }
 
 #[test]
@@ -68,8 +65,7 @@ fn a_workload_whose_pods_are_where_they_are_recorded_is_well() {
     world.record("db", "db-0", "node-0");
     let answer = ask(&mut world, Some("sts/db"));
     assert_eq!(answer.outcome(), Outcome::Well);
-    assert_eq!(answer.advice, []);
-    assert_golden("status-well.txt", &print::status::status(&answer, NARROW, false, false));
+    assert_eq!(answer.lines(), []);
 }
 
 #[test]
@@ -79,21 +75,22 @@ fn a_workload_without_a_persistentpodstate_is_told_how_to_get_one() {
     let answer = ask(&mut world, Some("web"));
     assert_eq!(answer.outcome(), Outcome::Well);
     assert_eq!((answer.pods[0].pod.as_str(), answer.pods[0].drift.as_slice()), ("web-0", &[][..]));
-    let text = print::status::status(&answer, NARROW, false, false);
-    assert!(text.contains("kubectl pps pin web --required zone"), "{text}");
+    let text = answer.text(&world, NARROW, false);
+    assert!(
+        text.contains("kubectl annotate statefulset web kruise.io/auto-generate-persistent-pod-state=true"),
+        "{text}"
+    );
     let mut empty = World::new();
     let answer = ask(&mut empty, None);
-    let text = print::status::status(&answer, NARROW, false, false);
-    assert!(text.contains("kubectl pps pin WORKLOAD --required zone"), "{text}");
+    let text = answer.text(&world, NARROW, false);
+    assert!(text.contains("kubectl annotate statefulset NAME kruise.io/auto"), "{text}");
 }
 
 #[test]
-fn an_empty_namespace_points_to_those_that_are_not() {
-    let mut answer = ask(&mut World::new(), None);
+fn an_empty_namespace_has_nothing_to_show() {
+    let answer = ask(&mut World::new(), None);
     assert!(answer.is_empty());
-    answer.point_to(&["shop".into(), "web".into()], &hand());
-    let text = print::status::status(&answer, NARROW, false, false);
-    assert_golden("status-empty.txt", &text);
+    assert_eq!(answer.status().advice, [Advice { kind: AdviceKind::NoPps, pods: Vec::new() }]);
     assert!(!ask(&mut troubled(), None).is_empty());
 }
 
@@ -108,9 +105,8 @@ fn a_pod_that_is_bound_to_a_deleted_node_is_not_well() {
     world.lose_node("node-3");
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    assert_eq!(answer.pods[1].drift[0].kind, DriftKind::OwnNodeGone);
-    assert_golden("status-gone.txt", &print::status::status(&answer, NARROW, false, false));
-    world.forbid("list nodes");
+    assert_eq!(answer.pods[1].drift[0], Drift::OwnNodeGone { node: "node-3".into() });
+    world.forbid(Resource::Nodes);
     assert_eq!(ask(&mut world, None).outcome(), Outcome::Well, "it is not known");
 }
 
@@ -123,20 +119,9 @@ fn a_pending_pod_shows_what_it_was_created_with_after_its_state_was_forgotten() 
     world.pending_pod("db", 0, &[(HOSTNAME, "node-9")]);
     world.ready_pod("db", 1, "node-1");
     let answer = ask(&mut world, None);
-    assert_golden("status-forgotten.txt", &print::status::status(&answer, NARROW, false, false));
-}
-
-#[test]
-fn twelve_pods_that_are_pinned_alike_say_it_once() {
-    let mut world = World::new();
-    world.workload("db", 12, &required(&[HOSTNAME]));
-    for ordinal in 0..12 {
-        let node = format!("node-{}", ordinal % 4);
-        world.ready_pod("db", ordinal, &node);
-        world.record("db", &format!("db-{ordinal}"), &node);
-    }
-    let answer = ask(&mut world, None);
-    assert_golden("status-twelve.txt", &print::status::status(&answer, NARROW, false, false));
+    assert_eq!(answer.pods[0].required[HOSTNAME], "node-9");
+    let gone = Drift::NodeGone { node: "node-9".into() };
+    assert_eq!(answer.pods[0].drift, [gone, Drift::Changed { recorded: false }]);
 }
 
 #[test]
@@ -164,7 +149,7 @@ fn a_pod_that_could_not_come_back_to_its_node_is_named() {
         let is_down = patch["status"].is_object();
         assert_eq!(answer.outcome() == Outcome::NotWell, is_down, "it runs, unless its node is down");
         assert!(answer.advice.iter().all(|one| one.command == "kubectl pps explain db-0"));
-        answer.advice.into_iter().map(|one| one.text).collect::<Vec<_>>()
+        answer.advice.iter().map(|one| one.text.clone()).collect::<Vec<_>>()
     };
     assert_eq!(advice_with(&json!({})), [""; 0]);
     let soft = json!({"key": "full", "effect": "PreferNoSchedule"});
@@ -201,7 +186,7 @@ fn a_node_that_no_node_can_be_called_is_not_given_to_a_command() {
 fn a_pod_in_place_of_a_workload_is_told_where_to_ask() {
     let world = troubled();
     for text in ["db-2", "pod/db-2"] {
-        let refused = status(&world.snapshot, Some(text), &hand()).unwrap_err();
+        let refused = world.status(Some(text)).unwrap_err();
         let expected = "db-2 is a Pod, not a workload: kubectl pps explain db-2";
         assert_eq!(refused, Failure::Usage(expected.into()));
     }
@@ -212,7 +197,7 @@ fn a_right_to_read_workloads_that_nothing_names_is_not_missed() {
     let mut world = World::new();
     world.workload("db", 1, &required(&[ZONE]));
     world.ready_pod("db", 0, "node-1");
-    world.forbid("list statefulsets.apps.kruise.io in namespace shop");
+    world.forbid(Resource::KruiseStatefulSets);
     assert_eq!(ask(&mut world, None).outcome(), Outcome::Well);
     let target = json!({"apiVersion": "apps.kruise.io/v1beta1"});
     world.change_pps("db", &json!({"spec": {"targetRef": target}}));
@@ -222,10 +207,10 @@ fn a_right_to_read_workloads_that_nothing_names_is_not_missed() {
 #[test]
 fn an_unknown_workload_is_refused_with_similar_names() {
     let world = troubled();
-    let refused = |text: &str| status(&world.snapshot, Some(text), &hand()).unwrap_err();
+    let refused = |text: &str| world.status(Some(text)).unwrap_err();
     assert!(matches!(refused("dv"), Failure::Usage(text) if text.ends_with("similar names: db")));
     assert!(matches!(refused("deployment/db"), Failure::Usage(_)));
-    assert!(status(&world.snapshot, Some("statefulsets.apps/db"), &hand()).is_ok());
+    assert!(world.status(Some("statefulsets.apps/db")).is_ok());
 }
 
 #[test]
@@ -235,14 +220,14 @@ fn without_the_right_to_read_nodes_zones_are_those_recorded() {
     world.ready_pod("db", 0, "node-1");
     world.record("db", "db-0", "node-1");
     world.ready_pod("db", 1, "node-2");
-    world.forbid("list nodes");
+    world.forbid(Resource::Nodes);
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::Well);
     assert_eq!(answer.pods[0].zone.as_deref(), Some("b"));
-    let text = print::status::status(&answer, NARROW, false, false);
+    let text = answer.text(&world, NARROW, false);
     assert!(text.contains(" ? "), "{text}");
-    let notes = &answer.unseen;
-    assert!(notes[0].starts_with("you have no permission to list nodes: "), "{notes:?}");
+    let notes = &answer.unread;
+    assert!(notes[0].starts_with("you have no permission to list nodes, "), "{notes:?}");
 }
 
 #[test]
@@ -255,37 +240,8 @@ fn a_condition_that_is_not_true_is_shown_with_its_reason() {
     world.ready_pod("db", 0, "node-1");
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    let text = print::status::status(&answer, NARROW, false, false);
+    let text = answer.text(&world, NARROW, false);
     assert_fits(&text, 80);
     assert!(text.contains("problem: PersistentPodState db: TopologyKeyMissing: label the node"), "{text}");
     assert!(!text.contains("kubectl pps check"), "the message says what to do: {text}");
-}
-
-#[test]
-fn ten_thousand_pods_of_a_thousand_objects_take_linear_time() {
-    let answer_in = |workloads: u64| {
-        let mut world = World::new();
-        for number in 0..workloads {
-            let name = format!("w{number}");
-            world.workload(&name, 10, &required(&[ZONE]));
-            let mut states = json!({});
-            for ordinal in 0..10 {
-                world.ready_pod(&name, ordinal, "node-1");
-                states[format!("{name}-{ordinal}")] =
-                    json!({"nodeName": "node-1", "nodeTopologyLabels": {ZONE: "b"}});
-            }
-            let pps = world.snapshot.pps.last_mut().unwrap();
-            let mut object = pps.object().clone();
-            object["status"]["podStates"] = states;
-            *pps = kubectl_pps::snapshot::Pps::read(object).unwrap();
-        }
-        let started = std::time::Instant::now();
-        let answer = ask(&mut world, None);
-        assert_eq!(answer.pods.len() as u64, workloads * 10);
-        assert_eq!(answer.outcome(), Outcome::Well);
-        started.elapsed()
-    };
-    let (small, large) = (answer_in(100), answer_in(1000));
-    // Ten times the Pods: quadratic time would be a hundred times as long.
-    assert!(large < small * 40 + std::time::Duration::from_millis(500), "{small:?}, then {large:?}");
 }

@@ -1,22 +1,18 @@
 //! What `status` and `explain` answer a user who may not read everything: nothing unread is stated as absent.
 
-use kubectl_pps::decide::explain::{Explanation, Question, Verdict, explain};
-use kubectl_pps::decide::status::{Status, status};
+use kubectl_pps::decide::explain::{Cause, Verdict};
+use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{HOSTNAME, World, ZONE, hand, injected, ready, required};
+use crate::world::{Answered, Explained, HOSTNAME, World, ZONE, injected, ready, required};
 
-const PPS: &str = "list persistentpodstates.apps.kruise.io in namespace shop";
-const WORKLOADS: &str = "list statefulsets.apps in namespace shop";
-
-fn explained(world: &World, pod: &str) -> Result<Explanation, Failure> {
-    let hand = hand();
-    explain(&Question { snapshot: &world.snapshot, namespace: "shop", pod, refusals: None, hand: &hand })
+fn explained(world: &World, pod: &str) -> Result<Explained, Failure> {
+    world.explain(pod, None)
 }
 
-fn ask(world: &World, workload: Option<&str>) -> Status {
-    status(&world.snapshot, workload, &hand()).unwrap()
+fn ask(world: &World, workload: Option<&str>) -> Answered {
+    world.status(workload).unwrap()
 }
 
 /// `db-0` came back to `node-3`, and the user may not read why.
@@ -26,7 +22,7 @@ fn came_back() -> World {
     let mut pod = injected("db", &[(HOSTNAME, "node-3")]);
     json_patch::merge(&mut pod, &ready("node-3", 1));
     world.pod("db", 0, &pod);
-    world.forbid(PPS);
+    world.forbid(Resource::PersistentPodStates);
     world
 }
 
@@ -40,8 +36,8 @@ const DENIALS: [&str; 6] = [
     "nothing was recorded then",
 ];
 
-fn assert_nothing_is_denied(answer: &Explanation) {
-    let all = serde_json::to_string(answer).unwrap();
+fn assert_nothing_is_denied(answer: &Explained) {
+    let all = serde_json::to_string(&**answer).unwrap();
     for denial in DENIALS {
         assert!(!all.contains(denial), "{denial:?} is in {all}");
     }
@@ -88,7 +84,7 @@ fn what_keeps_a_pending_pod_is_what_it_was_created_with_if_what_is_recorded_may_
     world.bare_workload("db", 1, &json!({}));
     world.pending_pod("db", 0, &[(HOSTNAME, "node-3")]);
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
-    world.forbid(PPS);
+    world.forbid(Resource::PersistentPodStates);
     let answer = explained(&world, "db-0").unwrap();
     assert_nothing_is_denied(&answer);
     let begin =
@@ -104,11 +100,11 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
     let mut world = World::new();
     world.pps("db", "db", &required(&[ZONE]));
     world.record("db", "db-0", "node-3");
-    world.forbid(WORKLOADS);
+    world.forbid(Resource::StatefulSets);
     let answer = explained(&world, "db-0").unwrap();
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
-    assert_eq!(answer.answer, "db-0 does not exist, and whether a workload wants it is not known.");
-    assert!(!answer.facts.join(" ").contains("kubectl pps forget"), "{answer:?}");
+    assert_eq!(answer.explanation.cause, Cause::NoWorkload { pps: "db".into(), is_known: false });
+    assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "web-0").unwrap_err();
     let expected =
         "cannot explain Pod web-0: you have no permission to list statefulsets.apps in namespace shop";
@@ -121,10 +117,10 @@ fn a_pod_is_not_called_unwanted_by_openkruises_workloads_that_may_not_be_read() 
     world.pps("db", "db", &required(&[ZONE]));
     world.change_pps("db", &json!({"spec": {"targetRef": {"apiVersion": "apps.kruise.io/v1beta1"}}}));
     world.record("db", "db-0", "node-3");
-    world.forbid("list statefulsets.apps.kruise.io in namespace shop");
+    world.forbid(Resource::KruiseStatefulSets);
     let answer = explained(&world, "db-0").unwrap();
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
-    assert!(!answer.facts.join(" ").contains("kubectl pps forget"), "{answer:?}");
+    assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "db-1").unwrap_err();
     assert!(matches!(&failure, Failure::Unreadable(text) if text.contains("kruise")), "{failure}");
 }
@@ -135,7 +131,7 @@ fn a_workload_whose_persistentpodstate_may_not_be_read_is_not_told_to_get_one() 
     assert_eq!((answer.unpinned.len(), answer.advice.len()), (0, 0), "{answer:?}");
     assert_eq!(answer.pods[0].node.as_deref(), Some("node-3"));
     assert_eq!(answer.outcome(), Outcome::Incomplete);
-    let failure = status(&came_back().snapshot, Some("web"), &hand()).unwrap_err();
+    let failure = came_back().status(Some("web")).unwrap_err();
     assert!(
         matches!(&failure, Failure::Unreadable(text) if text.contains("persistentpodstates")),
         "{failure}"
@@ -148,15 +144,15 @@ fn without_the_right_to_list_nodes_the_exit_code_is_that_of_what_was_found() {
     world.workload("db", 2, &required(&[HOSTNAME]));
     world.ready_pod("db", 0, "node-0");
     world.record("db", "db-0", "node-0");
-    world.forbid("list nodes");
+    world.forbid(Resource::Nodes);
     world.pending_pod("db", 1, &[(HOSTNAME, "node-1")]);
     world.record("db", "db-1", "node-1");
     let answer = ask(&world, None);
-    assert_eq!((answer.outcome(), answer.unseen.len()), (Outcome::NotWell, 1));
+    assert_eq!((answer.outcome(), answer.unread.len()), (Outcome::NotWell, 1));
     world.snapshot.pods.pop();
     world.ready_pod("db", 1, "node-1");
     assert_eq!(ask(&world, None).outcome(), Outcome::Well);
     // A list that has failed is no missing right.
-    world.snapshot.unseen[0].is_forbidden = false;
+    world.snapshot.unread[0].why = Some("500".into());
     assert_eq!(ask(&world, None).outcome(), Outcome::Incomplete);
 }

@@ -1,7 +1,14 @@
 //! A small cluster: four nodes in two zones, and the StatefulSet `db` with its PersistentPodState.
 
+use std::ops::Deref;
+
+use kubectl_pps::decide::explain::{Explanation, Question, explain};
 use kubectl_pps::decide::hand::Hand;
-use kubectl_pps::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload};
+use kubectl_pps::decide::status::{Status, status};
+use kubectl_pps::render::status::Line;
+use kubectl_pps::render::{self, Style};
+use kubectl_pps::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
+use kubectl_pps::{Failure, Outcome};
 use serde_json::{Value, json};
 
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -131,12 +138,13 @@ impl World {
         self.pod(workload, ordinal, &patch);
     }
 
-    pub(crate) fn forbid(&mut self, what: &str) {
-        if what == "list nodes" {
+    /// Takes the right away to list a kind in the namespace, or nodes.
+    pub(crate) fn forbid(&mut self, resource: Resource) {
+        if resource == Resource::Nodes {
             self.snapshot.nodes = None;
         }
-        let unseen = Unseen { what: what.into(), is_forbidden: true, why: String::new() };
-        self.snapshot.unseen.push(unseen);
+        let namespace = (!resource.is_cluster_wide()).then(|| "shop".to_owned());
+        self.snapshot.unread.push(Unread { resource, namespace, why: None });
     }
 }
 
@@ -165,4 +173,87 @@ pub(crate) fn required(keys: &[&str]) -> Value {
 
 pub(crate) fn preferred(key: &str) -> Value {
     json!({"preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [key]}}]})
+}
+
+/// What `explain` answers, as types and as users read it.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    pub(crate) explanation: Explanation,
+    document: render::explanation::Document,
+}
+
+impl Deref for Explained {
+    type Target = render::explanation::Document;
+
+    fn deref(&self) -> &Self::Target {
+        &self.document
+    }
+}
+
+impl Explained {
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.explanation.outcome()
+    }
+
+    pub(crate) fn commands(&self) -> Vec<&str> {
+        self.remedies.iter().filter_map(|remedy| remedy.command.as_deref()).collect()
+    }
+}
+
+/// What `status` answers, as types and as users read it.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    status: Status,
+    pub(crate) advice: Vec<Line>,
+    pub(crate) unread: Vec<String>,
+    json: String,
+}
+
+impl Deref for Answered {
+    type Target = Status;
+
+    fn deref(&self) -> &Self::Target {
+        &self.status
+    }
+}
+
+impl Answered {
+    pub(crate) fn of(world: &World, status: Status) -> Self {
+        let document = render::status::Document::of(&status, &world.snapshot.scope, &hand());
+        let (advice, unread) = (document.advice.clone(), document.unread.clone());
+        let json = render::for_programs(kubectl_pps::args::Output::Json, "Status", &document).unwrap();
+        Self { status, advice, unread, json }
+    }
+
+    pub(crate) fn status(&self) -> &Status {
+        &self.status
+    }
+
+    pub(crate) fn json(&self) -> &str {
+        &self.json
+    }
+
+    pub(crate) fn text(&self, world: &World, style: Style, is_wide: bool) -> String {
+        let document = render::status::Document::of(&self.status, &world.snapshot.scope, &hand());
+        document.text(style, is_wide, false)
+    }
+
+    /// What is advised: each text with its command.
+    pub(crate) fn lines(&self) -> Vec<(&str, &str)> {
+        self.advice.iter().map(|one| (one.text.as_str(), one.command.as_str())).collect()
+    }
+}
+
+impl World {
+    pub(crate) fn explain(&self, pod: &str, refusals: Option<&[String]>) -> Result<Explained, Failure> {
+        let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, refusals };
+        let explanation = explain(&question)?;
+        let document = render::explanation::Document::of(&explanation, &hand());
+        Ok(Explained { explanation, document })
+    }
+
+    pub(crate) fn status(&self, workload: Option<&str>) -> Result<Answered, Failure> {
+        let explain = |pod: &Pod| format!("kubectl pps explain {}", pod.name());
+        Ok(Answered::of(self, status(&self.snapshot, workload, explain)?))
+    }
 }

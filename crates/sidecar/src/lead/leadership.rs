@@ -9,8 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 /// The clock that measures the Lease. Unlike the clock of [`std::time::Instant`] it runs while the machine is
-/// suspended, so that a process notices after resuming that its Lease has expired. Both run while a process is
-/// stopped, and neither can be set.
+/// suspended, so that a process notices after resuming that its Lease has expired. Both run while a process
+/// is stopped, and neither can be set.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -94,8 +94,8 @@ impl Leadership {
     }
 }
 
-/// The permission to write what was decided in one term. It ends with that term: a process that leads again later
-/// has to decide again.
+/// The permission to write what was decided in one term. It ends with that term: a process that leads again
+/// later has to decide again.
 #[derive(Clone, Debug)]
 pub(crate) struct Permit {
     leadership: Leadership,
@@ -107,8 +107,8 @@ impl Permit {
         self.term.is_some() && self.leadership.term() == self.term
     }
 
-    /// Runs the future while the permission is valid; `None` if it ends before. Checked at each poll, so that a request
-    /// that waits for a connection, or whose process was stopped, is not sent later.
+    /// Runs the future while the permission is valid; `None` if it ends before. Checked at each poll, so that
+    /// a request that waits for a connection, or whose process was stopped, is not sent later.
     pub(crate) async fn run_while_valid<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(

@@ -1,18 +1,18 @@
-//! What to do about the Lease. Pure: the Lease as it was read and the time on this machine go in, an action comes
-//! out.
+//! What to do about the Lease. Pure: the Lease as it was read and the time on this machine go in, an action
+//! comes out.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// How long after its last renewal a Lease expires. Another process notices that renewal up to [`RETRY`] late, so it
-/// takes over within 14 seconds.
+/// How long after its last renewal a Lease expires. Another process notices that renewal up to [`RETRY`]
+/// late, so it takes over within 14 seconds.
 const DURATION: Duration = Duration::from_secs(12);
 /// [`DURATION`] in the API's type.
 const DURATION_SECONDS: i32 = 12;
-/// A holder that has not renewed for this long stops writing. The rest of [`DURATION`] is a margin for requests in
-/// flight.
+/// A holder that has not renewed for this long stops writing. The rest of [`DURATION`] is a margin for
+/// requests in flight.
 pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(8);
 /// How often the holder renews the Lease, and how often a standby reads it.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
@@ -31,8 +31,8 @@ pub(super) enum LeaseAction {
 
 /// The Lease as last read, and when it last changed.
 ///
-/// Clocks of different machines are never compared: a Lease expires if it has not changed for its duration, measured
-/// on this machine. A holder with a wrong clock does no harm.
+/// Clocks of different machines are never compared: a Lease expires if it has not changed for its duration,
+/// measured on this machine. A holder with a wrong clock does no harm.
 #[derive(Debug, Default)]
 pub(super) struct ObservedLease {
     spec: Option<LeaseSpec>,

@@ -11,11 +11,12 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
 use super::watch::{LONGEST_SILENCE, collect};
-use super::wire::{Answer, Encoding, Message, Refusal, describe as describe_json_error, wait_seconds};
+use super::wire::{Encoding, Message, Refusal, describe as describe_json_error, wait_seconds};
 
 /// The largest body of a refusal that is read, in bytes.
 const LARGEST_REFUSAL: usize = 1 << 20;
@@ -36,15 +37,42 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));
-    // Each caller waits and tries again by itself, as long as the API server asks for. Another layer below would hide
-    // from it that the API server is overloaded, and hold the request for minutes.
+    // Each caller waits and tries again by itself, as long as the API server asks for. Another layer below
+    // would hide from it that the API server is overloaded, and hold the request for minutes.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&AndThenLayer::new(unify_refusals)).build())
 }
 
+/// Why a request has no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    #[error("no answer from the API server for {} s", .0.as_secs())]
+    NoAnswer(Duration),
+    #[error("{}", describe(.0))]
+    Kube(kube::Error),
+}
+
+impl RequestError {
+    /// The code of the API server's answer.
+    pub(crate) fn code(&self) -> Option<u16> {
+        if let Self::Kube(kube::Error::Api(status)) = self { Some(status.code) } else { None }
+    }
+}
+
+/// Makes a request with a time limit.
+pub(crate) async fn bounded<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, RequestError> {
+    match timeout(limit, request).await {
+        Ok(answer) => answer.map_err(RequestError::Kube),
+        Err(_) => Err(RequestError::NoAnswer(limit)),
+    }
+}
+
 /// An error of a request, without what the response contains: that may be secret.
-pub(crate) fn describe(error: &kube::Error) -> String {
+fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::SerdeError(error) => {
             format!("the response cannot be read: {}", describe_json_error(error))
@@ -54,9 +82,9 @@ pub(crate) fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// Makes the body of every error response a `Status` in JSON, with the seconds to wait in its details: those that read
-/// answers need no rules of their own for refusals that are compressed, in protobuf, or none of an API server's. These
-/// have no `kind`.
+/// Makes the body of every error response a `Status` in JSON, with the seconds to wait in its details: those
+/// that read answers need no rules of their own for refusals that are compressed, in protobuf, or none of an
+/// API server's. These have no `kind`.
 async fn unify_refusals<B>(response: Response<B>) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
 where
     B: http_body::Body<Data = Bytes>,
@@ -69,11 +97,10 @@ where
     let (mut head, body) = response.into_parts();
     let body = Box::pin(body).map_err(|error| kube::Error::Service(error.into()));
     let body = collect(&head.headers, body, LARGEST_REFUSAL).await.unwrap_or_default();
-    let encoding = Answer::new(None, true).encoding_of_page(&body).unwrap_or(Encoding::Json);
-    let body = Message::new(encoding, body);
+    let body = Message::new(Encoding::of_body(&body).unwrap_or(Encoding::Json), body);
     let status = match &body {
         Message::Json(text) => serde_json::from_str(text).ok(),
-        Message::Protobuf(_) => Refusal::read(body.as_encoded()).ok().map(|refusal| json!(refusal)),
+        Message::Protobuf(_) => Refusal::read(&body).ok().map(|refusal| json!(refusal)),
     };
     let mut status = status.filter(|status: &Value| status["kind"] == "Status");
     let asked = status.as_ref().map(|status| status["details"]["retryAfterSeconds"].as_u64().unwrap_or(0));

@@ -1,19 +1,20 @@
 //! Which workload kinds to watch, in addition to `apps/StatefulSet`.
 //!
-//! A synchronous state machine without I/O, like the index: the ConfigMap with the list of kinds and the cluster's
-//! custom resource definitions go in, watches to start and to stop come out. [`pps_core::kinds`] has the rules.
+//! A synchronous state machine without I/O, like the index: the ConfigMap with the list of kinds and the
+//! cluster's custom resource definitions go in, watches to start and to stop come out.
+//! [`pps_recorder::kinds`] has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::sync::Arc;
 
 use pps_core::Reason;
-use pps_core::kinds::{Definition, Resource, watchable};
 use pps_core::pps::{GROUP, KIND};
-use pps_core::whitelist::{self, CONFIG_MAP, Entry, Whitelist};
+use pps_recorder::kinds::{Definition, Resource, watchable};
+use pps_recorder::whitelist::{self, CONFIG_MAP, Entry, Whitelist};
 
-use crate::facts::store::{Store, Update};
-use crate::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject};
+use pps_recorder::facts::store::{Store, Update};
+use pps_recorder::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject};
 
 /// The label that adds the rules of a `ClusterRole` to the sidecar's.
 const AGGREGATION_LABEL: &str = "persistent-pod-state/aggregate-to-sidecar";
@@ -36,7 +37,8 @@ pub enum WatchAction {
     /// Record whether listing or watching this kind is forbidden.
     SetForbidden(GroupKind, bool),
     Publish(Notice),
-    /// List all PPS objects again: their definition has changed, and with it what the API server stores and shows of them.
+    /// List all PPS objects again: their definition has changed, and with it what the API server stores and
+    /// shows of them.
     RelistObjects,
 }
 
@@ -65,8 +67,8 @@ struct WatchedKind {
     /// It was listed, or the list failed: readiness does not wait for it any longer.
     settled: bool,
     forbidden: bool,
-    /// Stays set, so that the Event is published only once even if the permission is granted and revoked again, or
-    /// covers only a part of the kind.
+    /// Stays set, so that the Event is published only once even if the permission is granted and revoked
+    /// again, or covers only a part of the kind.
     was_forbidden: bool,
 }
 
@@ -105,13 +107,14 @@ impl Discovery {
     }
 
     /// Whether the definition of PersistentPodState itself is being deleted. The API server then deletes all
-    /// objects and waits until none is left, but still accepts new ones. Generating some would block the deletion.
+    /// objects and waits until none is left, but still accepts new ones. Generating some would block the
+    /// deletion.
     pub fn is_pps_definition_terminating(&self) -> bool {
         self.is_pps_definition_terminating
     }
 
-    /// Whether the definition of PersistentPodState keeps the compact form of recorded states. `None` while that is not
-    /// known, or while there is no definition.
+    /// Whether the definition of PersistentPodState keeps the compact form of recorded states. `None` while
+    /// that is not known, or while there is no definition.
     pub fn keeps_packed(&self) -> Option<bool> {
         self.definitions.complete()?;
         self.own_definition().map(|own| own.keeps_packed)

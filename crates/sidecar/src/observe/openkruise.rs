@@ -1,24 +1,28 @@
-//! Whether OpenKruise's manager runs in the cluster: it writes the same objects. Reads its Lease; writes nothing.
+//! Whether OpenKruise's manager runs in the cluster: it writes the same objects. Reads its Lease; writes
+//! nothing.
 //!
-//! The manager's leader renews the Lease every two seconds. A Lease that changed between two checks has a live
-//! holder; clocks are never compared.
+//! The manager's leader renews the Lease every two seconds. A Lease that changed between two checks has a
+//! live holder; clocks are never compared.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use pps_core::Reason;
-use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
 
-use crate::facts::{NamespacedName, Notice, Subject};
+use super::client::bounded;
+use crate::telemetry::metrics::Metrics;
+use pps_recorder::facts::{NamespacedName, Notice, Subject};
 
 /// The Lease of OpenKruise's manager.
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
-/// After so many checks without the manager it may be gone for good: ten minutes. One that restarts in a loop must not cost
-/// a write of each large object whenever it comes and goes.
+/// After so many checks without the manager it may be gone for good: ten minutes. One that restarts in a loop
+/// must not cost a write of each large object whenever it comes and goes.
 const IDLE_CHECKS: u32 = 40;
 /// The time between the first two checks: only the second one can detect a renewal.
 const FIRST_INTERVAL: Duration = Duration::from_secs(5);
@@ -28,8 +32,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseCheck {
     Held(HeldLease),
-    /// There is no Lease, it has no holder, or reading it is forbidden. In the last case the manager is assumed not to
-    /// run: the sidecar's role grants the read in the namespace where OpenKruise is installed.
+    /// There is no Lease, it has no holder, or reading it is forbidden. In the last case the manager is
+    /// assumed not to run: the sidecar's role grants the read in the namespace where OpenKruise is installed.
     NotHeld,
     /// The API server did not answer, or with an unexpected error.
     Unknown,
@@ -52,8 +56,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Applies a check. Returns whether the manager runs if that has changed. The first check of a held Lease decides
-    /// nothing, because the Lease may be left over.
+    /// Applies a check. Returns whether the manager runs if that has changed. The first check of a held Lease
+    /// decides nothing, because the Lease may be left over.
     pub(crate) fn apply(&mut self, check: LeaseCheck) -> Option<bool> {
         let (held, is_running) = match check {
             LeaseCheck::Unknown => return None,
@@ -93,24 +97,48 @@ impl Manager {
     }
 }
 
-/// Waits until the next check is due, and checks the Lease in this namespace. `checks` is the number of earlier checks.
-pub(crate) async fn check_lease(client: &Client, namespace: &str, checks: u64) -> LeaseCheck {
+/// Waits until the next check is due, and checks the Lease in this namespace. `checks` is the number of
+/// earlier checks.
+async fn check_lease(client: &Client, namespace: &str, checks: u64) -> LeaseCheck {
     match checks {
         0 => {}
         1 => sleep(FIRST_INTERVAL).await,
         _ => sleep(CHECK_INTERVAL).await,
     }
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    match timeout(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
-        Ok(Ok(lease)) => lease.map_or(LeaseCheck::NotHeld, |lease| read(&lease)),
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
-            debug!(
-                error = status.message,
-                "cannot read the Lease of OpenKruise's manager; assuming that it does not run"
-            );
+    match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
+        Ok(lease) => lease.map_or(LeaseCheck::NotHeld, |lease| read(&lease)),
+        Err(error) if matches!(error.code(), Some(401 | 403 | 404)) => {
+            debug!(%error, "cannot read the Lease of OpenKruise's manager; assuming that it does not run");
             LeaseCheck::NotHeld
         }
-        Ok(Err(_)) | Err(_) => LeaseCheck::Unknown,
+        Err(_) => LeaseCheck::Unknown,
+    }
+}
+
+/// Checks the manager's Lease in this namespace periodically, until the receiver is gone.
+pub(crate) async fn check_repeatedly(client: Client, namespace: String, checked: mpsc::Sender<LeaseCheck>) {
+    let mut checks = 0;
+    while checked.send(check_lease(&client, &namespace, checks).await).await.is_ok() {
+        checks += 1;
+    }
+}
+
+/// Reports whether the manager runs, which records in place of this sidecar. Never returns.
+pub(crate) async fn watch_manager(client: &Client, namespace: &str, metrics: &Metrics) {
+    info!("OpenKruise's manager is expected to record; this sidecar writes nothing");
+    let mut manager = Manager::default();
+    for checks in 0.. {
+        let Some(is_running) = manager.apply(check_lease(client, namespace, checks).await) else { continue };
+        metrics.set_conflicting_recorder(is_running);
+        if is_running {
+            info!("OpenKruise's manager runs");
+        } else {
+            warn!(
+                namespace,
+                "nothing is recorded: OpenKruise's manager does not run, or its Lease is in another namespace"
+            );
+        }
     }
 }
 

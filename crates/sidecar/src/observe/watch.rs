@@ -1,42 +1,45 @@
-//! Watches: one task for each resource sends what it observes into a channel. Converts objects to facts before they are
-//! stored, retries forever, and reports whether each watch works.
+//! Watches: one task for each resource sends what it observes into a channel. Converts objects to facts
+//! before they are stored, retries forever, and reports whether each watch works.
+//!
+//! Why not kube's `watcher`: it takes pages of any size into memory, it drops the watch to list again, so
+//! that no change is seen meanwhile, and it resumes at a version that etcd no longer has after a restore, and
+//! then hears nothing. Here pages are bounded in bytes and shrink, a new list runs beside the watch
+//! ([`Merge`]), and the version is checked.
 
-mod body;
-mod failure;
+mod answer;
 mod follow;
 mod merge;
+mod requests;
 mod retry;
 mod scope;
 mod source;
-mod target;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::core::{DynamicObject, PartialObjectMeta};
-use pps_core::kinds;
-use pps_core::whitelist::CONFIG_MAP;
-use tokio::sync::{Semaphore, mpsc, watch};
+use kube::core::DynamicObject;
+use pps_recorder::kinds;
+use pps_recorder::whitelist::CONFIG_MAP;
+use tokio::sync::{Semaphore, mpsc};
 
-pub(crate) use self::body::collect;
-pub(crate) use self::failure::{LONGEST_SILENCE, WatchError};
+pub(crate) use self::answer::{LONGEST_SILENCE, WatchError, collect};
 pub use self::merge::Merge;
-use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
+use self::scope::Scope;
 use self::source::PAGES_AT_ONCE;
 pub(crate) use self::source::{Source, api_resource};
-use self::target::WatchTarget;
-pub(crate) use self::target::resource_name;
-use crate::facts::interest::Interest;
-use crate::facts::store::Update;
-use crate::facts::{ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
 use crate::observe::discovery::WatchId;
-use crate::observe::wire::{self, Encoded, Item, Malformed, PpsObject, in_either};
+use crate::observe::wire;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
+use pps_recorder::facts::PpsObject;
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
 
 // A page is in memory as a whole, while only a small part of each object is kept.
 
@@ -48,6 +51,8 @@ const PPS_PAGE_SIZE: u32 = 50;
 const WORKLOADS_PAGE_SIZE: u32 = 100;
 /// Page size of Pods, and of the metadata of nodes.
 const PODS_PAGE_SIZE: u32 = 250;
+/// After a definition has changed, each API server takes a moment until it serves objects accordingly.
+const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 /// What the watches send.
 #[derive(Clone, Debug)]
@@ -62,6 +67,24 @@ pub(crate) enum Observation {
     Config(Update<NamespacedName, ConfigFact>),
     Definitions(Update<Arc<str>, kinds::Definition>),
     PersistentPodStates(Update<NamespacedName, Box<PpsFact>>),
+}
+
+/// What is watched.
+struct WatchTarget {
+    /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
+    name: Arc<str>,
+    /// The workload kind that is not recorded without this watch. Without any other watch, the sidecar is not
+    /// ready.
+    kind: Option<WatchId>,
+}
+
+/// The name of a custom resource in logs and metrics, such as `databases.example.io`.
+pub(crate) fn resource_name(resource: &kinds::Resource) -> Arc<str> {
+    format!("{}.{}", resource.plural, resource.group).into()
+}
+
+fn essential(name: &str) -> WatchTarget {
+    WatchTarget { name: name.into(), kind: None }
 }
 
 /// What all watches share.
@@ -88,81 +111,67 @@ impl Watches {
         Self { client, interest, health, metrics, observations, pages }
     }
 
+    /// All objects of a built-in kind or of this product.
+    fn source<O: kube::Resource<DynamicType = ()>>(&self, page_size: u32) -> Source {
+        Source::new::<O>(self.client.clone(), &(), None, page_size)
+    }
+
     /// Watches PPS objects, and lists them again when their definition has changed.
-    pub(crate) async fn watch_persistent_pod_states(self, requests: watch::Receiver<u64>) {
-        let source = Source::new::<PpsObject>(self.client.clone(), &(), None, PPS_PAGE_SIZE);
-        let target = WatchTarget::essential("persistentpodstates");
-        let observation = Observation::PersistentPodStates;
-        let scope = FieldScope::OnRequest { requests, due: None, revision: 0 };
-        self.follow(target, source, scope, only_json(wire::read_pps), observation).await;
+    pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
+        let scope = Scope::new(relist, "the definition of PersistentPodState has changed", DEFINITION_DELAY);
+        let source = self.source::<PpsObject>(PPS_PAGE_SIZE);
+        let (target, observation) = (essential("persistentpodstates"), Observation::PersistentPodStates);
+        self.follow(target, source, scope, wire::read_pps, observation).await;
     }
 
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source =
-            Source::new::<StatefulSet>(self.client.clone(), &(), None, WORKLOADS_PAGE_SIZE).prefer_protobuf();
-        let target = WatchTarget::essential("statefulsets");
-        let read = in_either(wire::read_stateful_set, wire::read_stateful_set_message);
-        self.follow(target, source, FieldScope::Fixed, read, observation).await;
+        let source = self.source::<StatefulSet>(WORKLOADS_PAGE_SIZE).prefer_protobuf();
+        let target = essential("statefulsets");
+        self.follow(target, source, Scope::fixed(), wire::read_stateful_set, observation).await;
     }
 
     /// Watches workloads of a kind that not every cluster has.
     pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) {
+        let target = WatchTarget { name: resource_name(&resource), kind: Some(id.clone()) };
         let naming = resource.naming.clone();
-        let target = WatchTarget::optional(&id, &resource);
         let api = api_resource(resource);
-        let read = only_json(|text| wire::read_custom_workload(text, &api.api_version, &naming));
-        let observation = |update| Observation::Workloads(id.clone(), update);
         let source = Source::new::<DynamicObject>(self.client.clone(), &api, None, WORKLOADS_PAGE_SIZE);
-        self.follow(target, source, FieldScope::Fixed, read, observation).await;
+        let read = |object: wire::Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
+        let observation = |update| Observation::Workloads(id.clone(), update);
+        self.follow(target, source, Scope::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_definitions(self) {
-        let source =
-            Source::new::<CustomResourceDefinition>(self.client.clone(), &(), None, DEFINITIONS_PAGE_SIZE);
-        let target = WatchTarget::essential("customresourcedefinitions");
-        let observation = Observation::Definitions;
-        self.follow(target, source, FieldScope::Fixed, only_json(wire::read_definition), observation).await;
+        let source = self.source::<CustomResourceDefinition>(DEFINITIONS_PAGE_SIZE);
+        let target = essential("customresourcedefinitions");
+        self.follow(target, source, Scope::fixed(), wire::read_definition, Observation::Definitions).await;
     }
 
     /// Watches the one ConfigMap that lists workload kinds, in this namespace.
     pub(crate) async fn watch_config(self, namespace: String) {
         let source =
             Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
-        let target = WatchTarget::essential("configmaps");
-        let read = only_json(wire::read_config);
-        self.follow(target, source, FieldScope::Fixed, read, Observation::Config).await;
+        let target = essential("configmaps");
+        self.follow(target, source, Scope::fixed(), wire::read_config, Observation::Config).await;
     }
 
     /// Watches Pods, and lists them again when more annotations are of interest.
     pub(crate) async fn watch_pods(self, relist: Relist) {
-        let read = in_either(
-            |text| wire::read_pod(text, &self.interest),
-            |message| wire::read_pod_message(message, &self.interest),
-        );
-        let scope = FieldScope::Keys(self.interest.annotations(), relist);
-        let source = Source::new::<Pod>(self.client.clone(), &(), None, PODS_PAGE_SIZE).prefer_protobuf();
-        self.follow(WatchTarget::essential("pods"), source, scope, read, Observation::Pods).await;
+        let source = self.source::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
+        let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
+        self.follow(essential("pods"), source, new_keys(relist), read, Observation::Pods).await;
     }
 
     /// Watches the metadata of Nodes, and lists it again when more labels are of interest.
     pub(crate) async fn watch_nodes(self, relist: Relist) {
-        let read = in_either(
-            |text| wire::read_node(text, &self.interest),
-            |message| wire::read_node_message(message, &self.interest),
-        );
-        let scope = FieldScope::Keys(self.interest.labels(), relist);
-        let source = Source::new::<PartialObjectMeta<Node>>(self.client.clone(), &(), None, PODS_PAGE_SIZE)
-            .only_metadata()
-            .prefer_protobuf();
-        self.follow(WatchTarget::essential("nodes"), source, scope, read, Observation::Nodes).await;
+        let source = self.source::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
+        let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);
+        self.follow(essential("nodes"), source, new_keys(relist), read, Observation::Nodes).await;
     }
 }
 
-/// A reader of objects that are never asked for in protobuf: custom resources have none.
-pub(crate) fn only_json<K, F>(
-    read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
-) -> impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed> {
-    in_either(read, |_| Err(Malformed("protobuf, which was not asked for".into())))
+fn new_keys(relist: Relist) -> Scope {
+    Scope::new(relist, "a PersistentPodState names new keys", Duration::ZERO)
 }

@@ -10,8 +10,8 @@ use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::args::{Args, LogFormat};
 
-/// The part of kube that logs whole response bodies which it cannot read, and with them what is secret in an object.
-/// Each error is also returned, and logged where it is handled.
+/// The part of kube that logs whole response bodies which it cannot read, and with them what is secret in an
+/// object. Each error is also returned, and logged where it is handled.
 const LOGS_BODIES: &str = "kube_client::client";
 
 pub(super) fn start(args: &Args) -> anyhow::Result<()> {

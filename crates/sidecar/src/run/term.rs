@@ -1,10 +1,18 @@
-//! The term that the worker has taken over from the election, and the notices that a standby holds back.
+//! The term that the worker has taken over from the election. Only a leader publishes notices.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use crate::facts::Notice;
-use crate::lead::{Leadership, Permit};
+use kube::Client;
+use tracing::info;
+
+use crate::lead::{HANDOVER_WINDOW, Leadership, Permit};
+use crate::telemetry::metrics::Metrics;
+use crate::write::Writer;
+use crate::write::events::{Publisher, is_normal};
+use pps_recorder::decide::event_budget::EventBudget;
+use pps_recorder::facts::Notice;
 
 /// How many notices a standby keeps. More of them at once would not help anybody.
 const MAX_HELD_BACK: usize = 100;
@@ -12,13 +20,19 @@ const MAX_HELD_BACK: usize = 100;
 pub(super) struct CurrentTerm {
     leadership: Leadership,
     number: Option<u64>,
-    /// Notices that came up while another process led. That process publishes them, unless it fails at that moment.
+    publisher: Publisher,
+    budget: EventBudget,
+    metrics: Arc<Metrics>,
+    /// Notices that came up while another process led. That process publishes them, unless it fails at that
+    /// moment.
     held_back: VecDeque<(Instant, Notice)>,
 }
 
 impl CurrentTerm {
-    pub(super) fn new(leadership: Leadership) -> Self {
-        Self { leadership, number: None, held_back: VecDeque::new() }
+    pub(super) fn new(leadership: Leadership, client: Client, metrics: Arc<Metrics>) -> Self {
+        let publisher = Publisher::new(Writer::new(client, leadership.permit(None)), metrics.clone());
+        let (budget, held_back) = (EventBudget::default(), VecDeque::new());
+        Self { leadership, number: None, publisher, budget, metrics, held_back }
     }
 
     /// The permission to write what is decided now.
@@ -33,7 +47,9 @@ impl CurrentTerm {
     /// Takes over the election's current term. Returns whether it is another one.
     pub(super) fn update(&mut self) -> bool {
         let number = self.leadership.term();
-        std::mem::replace(&mut self.number, number) != number
+        let has_changed = std::mem::replace(&mut self.number, number) != number;
+        self.publisher.writer.permit = self.permit();
+        has_changed
     }
 
     /// Whether there is a term, that is, whether this process led at the last update.
@@ -41,16 +57,26 @@ impl CurrentTerm {
         self.number.is_some()
     }
 
-    pub(super) fn hold_back(&mut self, notice: Notice) {
-        if self.held_back.len() == MAX_HELD_BACK {
-            self.held_back.pop_front();
+    pub(super) fn publish(&mut self, notice: Notice) {
+        if !self.is_leader() {
+            if self.held_back.len() == MAX_HELD_BACK {
+                self.held_back.pop_front();
+            }
+            return self.held_back.push_back((Instant::now(), notice));
         }
-        self.held_back.push_back((Instant::now(), notice));
+        info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
+        if !self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
+            return self.metrics.count_dropped_event();
+        }
+        tokio::spawn(self.publisher.clone().publish(notice));
     }
 
-    /// Takes the notices of this last period, and drops older ones.
-    pub(super) fn take_held_back(&mut self, period: Duration) -> Vec<Notice> {
-        let held_back = std::mem::take(&mut self.held_back).into_iter();
-        held_back.filter(|(time, _)| time.elapsed() < period).map(|(_, notice)| notice).collect()
+    /// Publishes the notices that the former leader may not have published, and drops older ones.
+    pub(super) fn publish_held_back(&mut self) {
+        for (time, notice) in std::mem::take(&mut self.held_back) {
+            if time.elapsed() < HANDOVER_WINDOW {
+                self.publish(notice);
+            }
+        }
     }
 }

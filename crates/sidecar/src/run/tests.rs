@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use pps_core::Reason;
-use pps_core::kinds::Definition;
+use pps_recorder::kinds::Definition;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower::service_fn;
@@ -20,15 +20,17 @@ use super::missing_nodes::{EVICTION_PAUSE, EVICTIONS_PER_TURN};
 use super::term::CurrentTerm;
 use super::worker::Worker;
 use crate::args::Args;
-use crate::facts::interest::Interest;
-use crate::facts::store::Update;
-use crate::facts::{GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey};
 use crate::lead::Election;
 use crate::observe::discovery::WatchId;
 use crate::observe::watch::{Observation, Watches};
-use crate::observe::wire;
+use crate::observe::wire::{Encoded, read_stateful_set};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{
+    GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey,
+};
 
 /// The bodies of all writes.
 type Requests = Arc<Mutex<Vec<Value>>>;
@@ -38,11 +40,16 @@ fn plain_workload() -> Value {
     json!({"metadata": {"name": "w", "namespace": "n", "uid": "uid-w"}, "spec": {"replicas": 1}})
 }
 
+fn stateful_set(object: &Value) -> WorkloadFact {
+    read_stateful_set(Encoded::Json(&object.to_string())).unwrap().fact.unwrap()
+}
+
 fn list(items: &[Value]) -> (u16, Value) {
     (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items}))
 }
 
-/// An API server that answers each write by its body, with a status code and an object. A read finds the plain workload.
+/// An API server that answers each write by its body, with a status code and an object. A read finds the
+/// plain workload.
 fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
     api_server_with_reads(|_| list(&[plain_workload()]), answer)
 }
@@ -87,7 +94,7 @@ fn pps(version: &str) -> Observation {
             "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
         },
     });
-    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     Observation::PersistentPodStates(update)
 }
@@ -117,7 +124,7 @@ fn pps_with_states() -> Observation {
         },
         "status": {"targetUID": "uid-w", "podStates": {"w-0": state, "w-1": state, "w-2": state}},
     });
-    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
     Observation::PersistentPodStates(Update::Apply(NamespacedName::new("n", "w"), Box::new(fact)))
 }
 
@@ -135,7 +142,7 @@ fn throttled(path: &str) -> (u16, Value) {
 }
 
 fn report_plain_workload(worker: &mut Worker) {
-    let plain = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
+    let plain = stateful_set(&plain_workload());
     report_workload(worker, Update::Apply(NamespacedName::new("n", "w"), plain));
 }
 
@@ -147,7 +154,7 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     let mut worker = worker(client, [pps_with_states()]);
     report_plain_workload(&mut worker);
     worker.take_turn();
-    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    let done = worker.writes.next_result().await.unwrap().unwrap();
     worker.on_write_done(done);
     assert_eq!(*patches.lock().unwrap(), [Value::Null; 0], "nothing is written before the check");
     let start = Instant::now();
@@ -155,7 +162,7 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     assert!(worker.next_due().unwrap() > start + Duration::from_secs(6));
 
     worker.write_status(&NamespacedName::new("n", "w"), false);
-    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    let done = worker.writes.next_result().await.unwrap().unwrap();
     worker.on_write_done(done);
     assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
 }
@@ -176,14 +183,14 @@ fn worker(client: Client, objects: impl IntoIterator<Item = Observation>) -> Wor
 
 fn worker_in(election: &Election, client: Client, objects: impl IntoIterator<Item = Observation>) -> Worker {
     let (health, metrics, interest) = (Health::default(), Arc::new(Metrics::default()), Interest::default());
-    let term = CurrentTerm::new(election.leadership());
+    let term = CurrentTerm::new(election.leadership(), client.clone(), metrics.clone());
     let (sender, _) = mpsc::channel(1);
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
     let args = Args::parse_from(["pps-sidecar"]);
     let mut worker = Worker::new(&args, client, interest, watches, term, health, metrics);
     worker.follow_leadership();
     // Only what a test reports is observed.
-    worker.watches_pods = true;
+    worker.watching.has_pods = true;
     for update in [Update::Begin(0), Update::Done] {
         report_workload(&mut worker, update);
     }
@@ -206,7 +213,7 @@ fn worker_in(election: &Election, client: Client, objects: impl IntoIterator<Ite
 /// Decides the generated PPS, and waits for the write if there is one. Returns the notices.
 async fn write_generated_pps(worker: &mut Worker) -> Vec<(Reason, String)> {
     worker.write_generated_pps(workload(), false);
-    if let Some(done) = worker.in_flight.join_next().await {
+    if let Some(done) = worker.writes.next_result().await {
         worker.on_write_done(done.unwrap());
     }
     let notices = worker.index.take_work().notices;
@@ -245,12 +252,12 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
     let (client, patches) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
     let mut worker = worker(client, [pps("6")]);
     worker.take_turn();
-    assert_eq!(worker.in_flight.len(), 1);
+    assert_eq!(worker.writes.in_flight(), 1);
     // The workload appears while the write is on its way.
     let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
     // The change is due before the write has ended, and has to wait for it.
-    worker.status_writes.take_all();
+    worker.writes.statuses.take_all();
     worker.index.take_work();
     let (_sender, mut observations) = mpsc::channel(8);
     let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
@@ -276,14 +283,14 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
         assert_eq!(write_generated_pps(&mut worker).await, []);
     }
     assert_eq!(requests.lock().unwrap().len(), 1);
-    assert!(worker.refusals.next_deadline().is_some(), "it is tried again later");
+    assert!(worker.writes.refusals.next_deadline().is_some(), "it is tried again later");
 
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
     assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
     assert_eq!(requests.lock().unwrap().len(), 2);
     report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
     assert_eq!(write_generated_pps(&mut worker).await, []);
-    assert_eq!(worker.refusals.next_deadline(), None);
+    assert_eq!(worker.writes.refusals.next_deadline(), None);
 }
 
 #[tokio::test]
@@ -312,11 +319,11 @@ async fn reports_once_that_a_generated_object_may_not_be_deleted() {
         },
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}},
     });
-    let fact = wire::object_fact(serde_json::from_value(generated).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(generated).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let (client, requests) = api_server(|_| refusal(403, "Forbidden", denied));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
-    let plain = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
+    let plain = stateful_set(&plain_workload());
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
     let notices = write_generated_pps(&mut worker).await;
     let [(Reason::WriteRefused, message)] = &notices[..] else { panic!("{notices:?}") };
@@ -333,14 +340,14 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
     write_generated_pps(&mut worker).await;
     let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
-    worker.unschedulable.skip_grace_period(&pod, "uid-1", now);
-    assert!(worker.refusals.next_deadline().is_some());
+    worker.absences.unschedulable.skip_grace_period(&pod, "uid-1", now);
+    assert!(worker.writes.refusals.next_deadline().is_some());
 
     election.begin_another_term();
     worker.follow_leadership();
     assert!(worker.term.is_leader());
-    assert!(!worker.unschedulable.observe(&pod, "uid-1", now), "nobody knows how it was meanwhile");
-    assert_eq!(worker.refusals.next_deadline(), None);
+    assert!(!worker.absences.unschedulable.observe(&pod, "uid-1", now), "nobody knows how it was meanwhile");
+    assert_eq!(worker.writes.refusals.next_deadline(), None);
 }
 
 /// A worker with a workload that forgets nodes.
@@ -353,10 +360,10 @@ fn forgetful_worker(client: Client) -> Worker {
             "nodeDeletionPolicy": "Forget",
         },
     });
-    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
-    let workload = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
+    let workload = stateful_set(&plain_workload());
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), workload));
     worker
 }
@@ -383,19 +390,19 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     let mut worker = forgetful_worker(client);
     let pod = NamespacedName::new("n", "w-0");
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
-    worker.evicts_pending_pods = true;
+    worker.absences.evicts_pending_pods = true;
     let now = Instant::now();
-    worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
 
-    worker.health.mark_watch_down("nodes");
+    worker.health.mark_watch(&"nodes".into(), false);
     worker.evict(&pod, false, now);
-    assert!(worker.in_flight.is_empty(), "a node may be there that the watch has not shown");
-    assert_eq!(worker.evictions.len(), 1, "it is tried again");
+    assert!(worker.writes.in_flight() == 0, "a node may be there that the watch has not shown");
+    assert_eq!(worker.writes.evictions.len(), 1, "it is tried again");
 
-    worker.health.mark_watch_up("nodes");
+    worker.health.mark_watch(&"nodes".into(), true);
     worker.health.mark_synced();
     worker.evict(&pod, false, now);
-    worker.in_flight.join_next().await.unwrap().unwrap();
+    worker.writes.next_result().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
 
@@ -412,15 +419,15 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
         let mut worker = forgetful_worker(client);
         let pod = NamespacedName::new("n", "w-0");
         worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
-        worker.evicts_pending_pods = true;
+        worker.absences.evicts_pending_pods = true;
         worker.health.mark_synced();
         let now = Instant::now();
-        worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+        worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
         worker.evict(&pod, false, now);
-        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        let done = worker.writes.next_result().await.unwrap().unwrap();
         worker.on_write_done(done);
         assert_eq!(requests.lock().unwrap().len(), evictions);
-        assert_eq!(worker.evictions.len(), 1 - evictions, "it is tried again");
+        assert_eq!(worker.writes.evictions.len(), 1 - evictions, "it is tried again");
     }
 }
 
@@ -431,7 +438,7 @@ async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
     let (pod, pps) = (NamespacedName::new("n", "w-0"), NamespacedName::new("n", "w"));
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
     let now = Instant::now();
-    worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
     worker.evict(&pod, false, now);
     let condition = |worker: &mut Worker| {
         let write = worker.index.status_write(&pps, "2026-01-01T00:00:00Z").unwrap();
@@ -462,7 +469,7 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
         report_plain_workload(&mut worker);
         worker.write_status(&NamespacedName::new("n", "w"), false);
         worker.index.take_work();
-        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        let done = worker.writes.next_result().await.unwrap().unwrap();
         worker.on_write_done(done);
         let notices = worker.index.take_work().notices;
         let [notice] = &notices[..] else { panic!("{round}: {notices:?}") };
@@ -474,8 +481,8 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
 
 #[tokio::test]
 async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
-    use crate::facts::StoredForm::{Compact, Plain};
     use crate::observe::openkruise::{HeldLease, LeaseCheck};
+    use pps_recorder::facts::StoredForm::{Compact, Plain};
     let held = |renewal: &str| LeaseCheck::Held(HeldLease { uid: "1".into(), renewal: renewal.into() });
     let states: serde_json::Map<String, Value> =
         (0..300).map(|pod| (format!("w-{pod}"), json!({"nodeName": "node-1"}))).collect();
@@ -500,7 +507,7 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
     let key = NamespacedName::new("n", "w");
     let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
     let moves_to = |checks: &[LeaseCheck]| {
-        let fact = wire::object_fact(serde_json::from_value(object.clone()).unwrap());
+        let fact = pps_recorder::facts::object_fact(serde_json::from_value(object.clone()).unwrap());
         let update = Update::Apply(key.clone(), Box::new(fact));
         let mut worker = worker(client.clone(), [Observation::PersistentPodStates(update)]);
         for update in [Update::Begin(0), Update::Apply("own".into(), own.clone()), Update::Done] {
@@ -532,14 +539,13 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
 async fn conflict_persistently(worker: &mut Worker) {
     for _ in 0..9 {
         worker.write_status(&NamespacedName::new("n", "w"), false);
-        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        let done = worker.writes.next_result().await.unwrap().unwrap();
         worker.on_write_done(done);
-        while let Some(read) = worker.in_flight.join_next().await {
-            worker.retries_in_flight = 0;
+        while let Some(read) = worker.writes.next_result().await {
             drop(read);
         }
     }
-    assert_eq!(worker.conflicts.persistent(), 1);
+    assert_eq!(worker.writes.conflicts.persistent(), 1);
 }
 
 #[tokio::test]
@@ -551,7 +557,7 @@ async fn an_object_that_a_list_no_longer_has_does_not_count_as_conflicting() {
         worker.apply(Observation::PersistentPodStates(update));
     }
     worker.sweep();
-    assert_eq!(worker.conflicts.persistent(), 0);
+    assert_eq!(worker.writes.conflicts.persistent(), 0);
 }
 
 #[tokio::test]
@@ -571,10 +577,10 @@ async fn an_object_that_needs_no_write_any_more_does_not_count_as_conflicting() 
         },
         "status": patch["status"],
     });
-    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
     worker.apply(Observation::PersistentPodStates(Update::Apply(key.clone(), Box::new(fact))));
     worker.write_status(&key, false);
-    assert_eq!((worker.in_flight.len(), worker.conflicts.persistent()), (0, 0));
+    assert_eq!((worker.writes.in_flight(), worker.writes.conflicts.persistent()), (0, 0));
 }
 
 #[tokio::test]
@@ -613,7 +619,7 @@ async fn a_stopping_program_makes_no_more_writes_at_once_than_before() {
         Observation::PersistentPodStates(Update::Apply(key, fact))
     });
     let mut worker = worker(Client::new(service, "n"), objects);
-    worker.max_writes = 3;
+    worker.writes.limit(3);
     let (_sender, mut observations) = mpsc::channel(8);
     worker.finish(&mut observations).await;
     assert_eq!((most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)), (3, 0));
@@ -656,7 +662,7 @@ async fn a_generated_object_gets_no_owner_that_the_api_server_does_not_have() {
             "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
         },
     });
-    let fact = wire::object_fact(serde_json::from_value(generated).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(generated).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     let earlier = WorkloadFact { uid: "uid-earlier".into(), ..annotated("zone") };
@@ -678,10 +684,10 @@ async fn examines_a_limited_number_of_evictions_in_one_turn_and_the_others_soon_
         worker.apply(Observation::Pods(update));
     }
     worker.take_turn();
-    assert_eq!(worker.evictions.len(), 100 - EVICTIONS_PER_TURN);
+    assert_eq!(worker.writes.evictions.len(), 100 - EVICTIONS_PER_TURN);
     let start = Instant::now();
-    while !worker.evictions.is_empty() {
-        assert!(start.elapsed() < Duration::from_mins(1), "{} are left", worker.evictions.len());
+    while !worker.writes.evictions.is_empty() {
+        assert!(start.elapsed() < Duration::from_mins(1), "{} are left", worker.writes.evictions.len());
         tokio::time::sleep(EVICTION_PAUSE).await;
         worker.take_turn();
     }

@@ -1,83 +1,52 @@
-//! The worker: the state around the index that has a clock or does I/O. The files that extend it import it, never the
-//! reverse.
+//! The worker: routes what the watches report to the index, and what the index decides to writes.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
-use pps_core::kinds;
-use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+use tracing::{info, warn};
 
-use super::supervisor::Supervisor;
+use super::missing_nodes::Absences;
+use super::status::{time_since, wall_clock};
 use super::term::CurrentTerm;
+use super::watching::Watching;
+use super::writes::Writes;
 use crate::args::{Args, CompactStates};
-use crate::decide::conflicts::Conflicts;
-use crate::decide::event_budget::EventBudget;
-use crate::decide::index::Index;
-use crate::decide::missing_nodes::MissingNodes;
-use crate::decide::new_nodes::NewNodes;
-use crate::decide::refusals::Refusals;
-use crate::decide::schedule::Batch;
-use crate::decide::unschedulable::UnschedulablePods;
-use crate::facts::interest::Interest;
-use crate::facts::{GroupKind, NamespacedName, WorkloadKey};
 use crate::observe::discovery::Discovery;
-use crate::observe::openkruise::Manager;
-use crate::observe::watch::Watches;
+use crate::observe::openkruise::{LeaseCheck, Manager};
+use crate::observe::watch::{Observation, Watches};
 use crate::telemetry::health::Health;
-use crate::telemetry::metrics::{Metrics, WriteOutcome, WrittenResource};
-use crate::write::events::Publisher;
-use crate::write::{Failure, WriteResult, Writer};
+use crate::telemetry::metrics::Metrics;
+use crate::write::{WriteResult, Writer};
+use pps_recorder::decide::index::Index;
+use pps_recorder::facts::NamespacedName;
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
 
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
-pub(super) const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
-
-/// How long a new node may lack a label, unless the grace period of missing nodes is shorter.
-const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
-
+const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
 /// How often drops that were not confirmed are tried again, if nothing is heard of the Pods before.
-pub(super) const DROP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+const DROP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) struct Worker {
     pub(super) index: Index,
     pub(super) discovery: Discovery,
-    pub(super) tasks: Supervisor,
-    /// The task that watches each kind, with its resource name in metrics.
-    pub(super) kind_watches: HashMap<GroupKind, (AbortHandle, Arc<str>)>,
-    /// How the objects of each of these kinds are read.
-    pub(super) kind_resources: HashMap<GroupKind, kinds::Resource>,
-    pub(super) status_writes: Batch<NamespacedName>,
-    pub(super) generated_writes: Batch<WorkloadKey>,
-    pub(super) refusals: Refusals,
-    pub(super) evictions: Batch<NamespacedName>,
-    pub(super) conflicts: Conflicts,
-    pub(super) unschedulable: UnschedulablePods,
-    pub(super) evicts_pending_pods: bool,
-    /// When the latest turn with evictions began, and how many Pods were examined in it.
-    pub(super) examined_evictions: (Instant, usize),
-    pub(super) missing_nodes: MissingNodes,
-    pub(super) new_nodes: NewNodes,
-    /// The writes in flight, each with whether it is a retry.
-    pub(super) in_flight: JoinSet<(bool, WriteResult)>,
-    pub(super) retries_in_flight: usize,
-    pub(super) max_writes: usize,
+    pub(super) watching: Watching,
+    pub(super) writes: Writes,
     pub(super) writer: Writer,
-    pub(super) publisher: Publisher,
-    pub(super) event_budget: EventBudget,
+    pub(super) absences: Absences,
     pub(super) term: CurrentTerm,
-    pub(super) watches: Watches,
-    pub(super) relist_objects: watch::Sender<u64>,
-    pub(super) relist_pods: watch::Sender<()>,
-    pub(super) relist_nodes: watch::Sender<()>,
-    /// Whether Pods and Nodes are watched.
-    pub(super) watches_pods: bool,
-    pub(super) is_synced: bool,
-    pub(super) retry_oversized_at: Instant,
-    pub(super) retry_drops_at: Instant,
     pub(super) manager: Manager,
-    pub(super) compact_states: CompactStates,
+    compact_states: CompactStates,
+    is_synced: bool,
+    retry_oversized_at: Instant,
+    retry_drops_at: Instant,
+    /// Set while the program stops: the objects whose statuses are still written. What comes up elsewhere is
+    /// left to the next leader.
+    stopping: Option<BTreeSet<NamespacedName>>,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
 }
@@ -92,83 +61,244 @@ impl Worker {
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let mut index = Index::new(interest);
+        let mut index = Index::new(interest.clone());
         index.limit_object_size(args.max_object_size.saturating_mul(1024));
         index.allow_compact_form(args.compact_states == CompactStates::Auto);
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
-            tasks: Supervisor::default(),
-            kind_watches: HashMap::new(),
-            kind_resources: HashMap::new(),
-            status_writes: Batch::default(),
-            generated_writes: Batch::default(),
-            refusals: Refusals::default(),
-            evictions: Batch::default(),
-            conflicts: Conflicts::default(),
-            unschedulable: UnschedulablePods::new(args.node_grace_period),
-            evicts_pending_pods: args.evict_pending_pods,
-            examined_evictions: (Instant::now(), 0),
-            missing_nodes: MissingNodes::new(args.node_grace_period),
-            new_nodes: NewNodes::new(args.node_grace_period.min(LABEL_GRACE_PERIOD)),
-            in_flight: JoinSet::new(),
-            retries_in_flight: 0,
-            max_writes: args.max_writes.into(),
-            writer: Writer::new(client.clone(), term.permit()),
-            publisher: Publisher::new(client, term.permit(), metrics.clone()),
-            event_budget: EventBudget::default(),
+            watching: Watching::new(watches, interest),
+            writes: Writes::new(args.max_writes.into()),
+            writer: Writer::new(client, term.permit()),
+            absences: Absences::new(args),
             term,
-            watches,
-            relist_objects: watch::Sender::new(0),
-            relist_pods: watch::Sender::new(()),
-            relist_nodes: watch::Sender::new(()),
-            watches_pods: false,
+            manager: Manager::default(),
+            compact_states: args.compact_states,
             is_synced: false,
             retry_oversized_at: Instant::now() + OVERSIZED_RETRY_INTERVAL,
             retry_drops_at: Instant::now() + DROP_RETRY_INTERVAL,
-            manager: Manager::default(),
-            compact_states: args.compact_states,
+            stopping: None,
             health,
             metrics,
         }
     }
 
-    /// Starts the watches from which the interest follows. Pods and Nodes are watched later, so that they need not be
-    /// listed twice.
-    pub(super) fn start_first_watches(&mut self, config_namespace: String) {
-        let watches = || self.watches.clone();
-        let relist = self.relist_objects.subscribe();
-        self.tasks.spawn("watch of persistentpodstates", watches().watch_persistent_pod_states(relist));
-        self.tasks.spawn("watch of statefulsets", watches().watch_stateful_sets());
-        self.tasks.spawn("watch of customresourcedefinitions", watches().watch_definitions());
-        self.tasks.spawn("watch of configmaps", watches().watch_config(config_namespace));
+    pub(super) fn apply(&mut self, observation: Observation) {
+        match observation {
+            Observation::Pods(update) => self.index.apply_pods(update),
+            Observation::Nodes(update) => self.index.apply_nodes(update),
+            Observation::Workloads(id, update) => self.apply_workloads(&id, update),
+            Observation::KindUp(id) => self.on_kind_up(&id, false),
+            Observation::KindDown(id, is_forbidden) => self.on_kind_down(&id, is_forbidden),
+            Observation::Config(update) => {
+                self.discovery.apply_config(update);
+                self.follow_discovery();
+            }
+            Observation::Definitions(update) => {
+                self.discovery.apply_definitions(update);
+                self.follow_discovery();
+            }
+            Observation::PersistentPodStates(update) => {
+                if let Update::Delete(key) = &update {
+                    self.writes.forget_status(key);
+                }
+                self.index.apply_objects(update);
+            }
+        }
     }
 
-    pub(super) fn start_pod_and_node_watches(&mut self) {
-        self.watches_pods = true;
-        let (pods, nodes) = (self.relist_pods.subscribe(), self.relist_nodes.subscribe());
-        self.tasks.spawn("watch of pods", self.watches.clone().watch_pods(pods));
-        self.tasks.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
+    pub(super) fn on_write_done(&mut self, result: WriteResult) {
+        match result {
+            WriteResult::Status(write, Ok(version)) => self.on_status_written(&write, &version),
+            WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
+            WriteResult::DropsUnconfirmed(write, held) => self.on_drops_unconfirmed(&write, &held),
+            WriteResult::CompactFormDropped(write, why) => self.on_compact_form_dropped(&write, &why),
+            WriteResult::PpsRead(key, version, result) => self.on_pps_read(&key, &version, result),
+            WriteResult::Generated(workload, write, result) => self.on_generated(&workload, write, result),
+            WriteResult::Eviction(eviction, result) => self.on_evicted(&eviction, result),
+            WriteResult::NodeLookup(node, result) => self.on_node_lookup(&node, result),
+        }
     }
 
-    pub(super) fn begin_write(
-        &mut self,
-        is_retry: bool,
-        write: impl Future<Output = WriteResult> + Send + 'static,
-    ) {
-        self.retries_in_flight += usize::from(is_retry);
-        self.in_flight.spawn(async move { (is_retry, write.await) });
+    /// OpenKruise's manager, which writes the same objects, was checked.
+    pub(super) fn on_manager_checked(&mut self, check: LeaseCheck, namespace: &str) {
+        let changed = self.manager.apply(check);
+        self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
+        let Some(is_running) = changed else { return };
+        self.metrics.set_conflicting_recorder(is_running);
+        self.follow_discovery();
+        if is_running {
+            warn!("OpenKruise's manager runs and writes the same objects; see --recorder");
+            self.manager.notice(namespace).into_iter().for_each(|notice| self.term.publish(notice));
+        } else {
+            info!("OpenKruise's manager does not run");
+        }
     }
 
-    pub(super) fn count_failure(&self, resource: WrittenResource, failure: &Failure) {
-        let outcome = match failure {
-            Failure::Conflict => WriteOutcome::Conflict,
-            Failure::NotFound => WriteOutcome::NotFound,
-            Failure::Refused(_) => WriteOutcome::Refused,
-            Failure::Other { .. } | Failure::Unreadable(_) => WriteOutcome::Error,
-            Failure::TooLarge(_) => WriteOutcome::TooLarge,
-            Failure::NotLeading => WriteOutcome::NotLeading,
-        };
-        self.metrics.count_write(resource, outcome);
+    /// When the next write is due; `None` if none may begin now.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        if !self.term.is_leader() || !self.writes.has_room() {
+            return None;
+        }
+        let (writes, candidates) = (&self.writes, self.writes.candidates());
+        let generated = [writes.generated.next(candidates), writes.refusals.next_deadline()];
+        let may_generate = !self.discovery.is_pps_definition_terminating();
+        let generated = generated.into_iter().filter(|_| may_generate);
+        let others = [
+            writes.statuses.next(candidates),
+            writes.evictions.next(candidates),
+            self.absences.next_deadline(),
+        ];
+        others.into_iter().chain(generated).flatten().min()
+    }
+
+    pub(super) fn take_turn(&mut self) {
+        self.follow_leadership();
+        if !self.watching.has_pods && self.index.is_interest_known() {
+            self.watching.start_pods_and_nodes();
+        }
+        if !self.is_synced && self.index.is_complete() && self.discovery.is_settled() {
+            self.is_synced = true;
+            self.health.mark_synced();
+            info!(tracked = ?self.index.counts(), "initial lists complete");
+        }
+        let now = Instant::now();
+        self.queue_work(now);
+        while let Some(workload) = self.writes.refusals.take_due(now) {
+            self.writes.generated.mark(&workload, now);
+        }
+        if self.term.is_leader() && self.apply_overdue(now) {
+            self.queue_work(now);
+        }
+        while self.term.is_leader() && self.writes.has_room() && self.begin_next_write(now) {}
+    }
+
+    /// Takes over a change of the term. A new leader decides everything again from what the watches have
+    /// delivered. A standby keeps no decisions.
+    pub(super) fn follow_leadership(&mut self) {
+        if !self.term.update() {
+            return;
+        }
+        self.writer.permit = self.term.permit();
+        self.writes.clear();
+        self.absences.unschedulable.clear();
+        if self.term.has_begun() {
+            self.index.begin_term();
+            self.term.publish_held_back();
+        }
+    }
+
+    /// Begins the next due write, eviction or lookup. Returns false if there is none.
+    fn begin_next_write(&mut self, now: Instant) -> bool {
+        let candidates = self.writes.candidates();
+        if !self.discovery.is_pps_definition_terminating()
+            && let Some((workload, is_retry)) = self.writes.generated.take(candidates, now)
+        {
+            self.write_generated_pps(workload, is_retry);
+        } else if let Some((key, is_retry)) = self.writes.statuses.take(candidates, now) {
+            self.write_status(&key, is_retry);
+            for node in self.index.take_unconfirmed_nodes() {
+                self.absences.missing.request_confirmation(&node);
+            }
+        } else if let Some(node) = self.absences.take_confirmation(candidates) {
+            self.look_up_node(node);
+        } else if let Some((pod, is_retry)) = self.writes.evictions.take(candidates, now) {
+            self.evict(&pod, is_retry, now);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Queues what the index has found to be done.
+    fn queue_work(&mut self, now: Instant) {
+        let work = self.index.take_work();
+        self.watching.relist(&work);
+        // A standby queues nothing: the index brings up everything again when this process begins to lead.
+        if self.term.is_leader() {
+            for key in &work.statuses {
+                if self.stopping.as_ref().is_none_or(|objects| objects.contains(key)) {
+                    self.writes.statuses.mark(key, now);
+                }
+            }
+            for workload in &work.generated {
+                self.writes.generated.mark(workload, now);
+            }
+            for pod in &work.evictions {
+                self.writes.evictions.mark(pod, now);
+            }
+            // Each Pod counts once, however many replicas there are.
+            for ((placement, injected), pods) in work.bound_pods {
+                self.metrics.count_bound_pods(placement.name(), injected, pods);
+            }
+        }
+        for node in &work.new_nodes {
+            self.absences.new_nodes.observe(node, now);
+        }
+        for node in &work.absences {
+            self.on_node_absence(node, now);
+        }
+        for notice in work.notices {
+            self.term.publish(notice);
+        }
+    }
+
+    /// Updates the metrics that are not counted, drops unused timing, and retries oversized writes now and
+    /// then.
+    pub(super) fn sweep(&mut self) {
+        let now = Instant::now();
+        self.writes.sweep(now);
+        self.writes.conflicts.retain(|key| self.index.resource_version(key).is_some());
+        self.metrics.follow_index(&self.index, |since| time_since(since, wall_clock()));
+        let (pending, oldest_age) = self.writes.pending(now);
+        self.metrics.set_pending_writes(pending, oldest_age);
+        self.metrics.set_conflicting_objects(self.writes.conflicts.persistent());
+        while let Some(node) = self.absences.new_nodes.take_settled(now) {
+            self.index.on_node_settled(&node);
+        }
+        if now >= self.retry_drops_at {
+            self.retry_drops_at = now + DROP_RETRY_INTERVAL;
+            self.index.retry_held_drops();
+        }
+        if now >= self.retry_oversized_at {
+            self.retry_oversized_at = now + OVERSIZED_RETRY_INTERVAL;
+            self.index.retry_exceeded();
+        }
+    }
+
+    /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the
+    /// watches report meanwhile: a write that met another one is decided again from it. A standby has nothing
+    /// to write.
+    pub(super) async fn finish(&mut self, observations: &mut mpsc::Receiver<Observation>) {
+        let mut now = Instant::now();
+        self.queue_work(now);
+        let pending = self.writes.statuses.take_all();
+        for key in &pending {
+            self.writes.statuses.mark(key, now);
+        }
+        self.stopping = Some(pending.into_iter().collect());
+        while self.term.is_leader() {
+            while self.writes.has_room()
+                && let Some((key, is_retry)) = self.writes.statuses.take(self.writes.candidates(), now)
+            {
+                self.write_status(&key, is_retry);
+            }
+            let next = self.writes.statuses.next(self.writes.candidates()).filter(|_| self.writes.has_room());
+            if next.is_none() && self.writes.in_flight() == 0 {
+                return;
+            }
+            tokio::select! {
+                Some(Ok(result)) = self.writes.next_result() => {
+                    // An object that was being written may have changed before the stop.
+                    self.stopping.get_or_insert_default().extend(result.object().cloned());
+                    self.on_write_done(result);
+                }
+                Some(observation) = observations.recv() => self.apply(observation),
+                () = sleep_until(next.unwrap_or(now).into()), if next.is_some() => {}
+                else => return,
+            }
+            now = Instant::now();
+            self.queue_work(now);
+        }
     }
 }

@@ -17,7 +17,7 @@ struct HealthState {
     is_synced: bool,
     election_problem: Option<String>,
     /// The essential watches.
-    watches: BTreeMap<&'static str, Watch>,
+    watches: BTreeMap<Arc<str>, Watch>,
 }
 
 #[derive(Debug)]
@@ -27,21 +27,18 @@ struct Watch {
 }
 
 impl Health {
-    pub(crate) fn mark_watch_up(&self, resource: &'static str) {
-        self.with(|state| state.watches.insert(resource, Watch { is_up: true, heard: Instant::now() }));
+    /// A watch works, or has failed.
+    pub(crate) fn mark_watch(&self, resource: &Arc<str>, is_up: bool) {
+        self.with(|state| state.watches.insert(resource.clone(), Watch { is_up, heard: Instant::now() }));
     }
 
     /// The API server has sent something.
-    pub(crate) fn mark_watch_heard(&self, resource: &'static str) {
+    pub(crate) fn mark_watch_heard(&self, resource: &str) {
         self.with(|state| {
             if let Some(watch) = state.watches.get_mut(resource) {
                 watch.heard = Instant::now();
             }
         });
-    }
-
-    pub(crate) fn mark_watch_down(&self, resource: &'static str) {
-        self.with(|state| state.watches.insert(resource, Watch { is_up: false, heard: Instant::now() }));
     }
 
     /// All initial lists are complete.
@@ -63,7 +60,7 @@ impl Health {
         self.with(|state| {
             let names = |predicate: &dyn Fn(&Watch) -> bool| {
                 let watches = state.watches.iter().filter(|(_, watch)| predicate(watch));
-                watches.map(|(resource, _)| *resource).collect::<Vec<_>>().join(", ")
+                watches.map(|(resource, _)| &**resource).collect::<Vec<_>>().join(", ")
             };
             let down = names(&|watch| !watch.is_up);
             let silent = names(&|watch| now.saturating_duration_since(watch.heard) > LONGEST_SILENCE);
@@ -92,12 +89,12 @@ mod tests {
     fn is_ready_once_synced_while_all_watches_and_the_election_work() {
         let health = Health::default();
         assert!(health.problem().is_some());
-        health.mark_watch_up("pods");
+        health.mark_watch(&"pods".into(), true);
         health.mark_synced();
         assert_eq!(health.problem(), None);
-        health.mark_watch_down("pods");
+        health.mark_watch(&"pods".into(), false);
         assert_eq!(health.problem().as_deref(), Some("cannot watch: pods"));
-        health.mark_watch_up("pods");
+        health.mark_watch(&"pods".into(), true);
         assert_eq!(health.problem(), None);
         health.set_election_problem(Some("no Lease".into()));
         assert_eq!(health.problem().as_deref(), Some("no Lease"));
@@ -106,8 +103,8 @@ mod tests {
     #[test]
     fn is_not_ready_while_a_watch_is_silent_for_longer_than_it_can_be() {
         let health = Health::default();
-        health.mark_watch_up("pods");
-        health.mark_watch_up("nodes");
+        health.mark_watch(&"pods".into(), true);
+        health.mark_watch(&"nodes".into(), true);
         health.mark_synced();
         let later = Instant::now() + LONGEST_SILENCE + Duration::from_secs(1);
         assert_eq!(health.problem_at(Instant::now()), None);

@@ -1,7 +1,5 @@
-//! The metrics of `/metrics`. No label holds the name of an object, so that the number of series does not grow with
-//! the cluster.
-
-mod labels;
+//! The metrics of `/metrics`. No label holds the name of an object, so that the number of series does not
+//! grow with the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,66 +13,62 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
-use self::labels::{
-    BoundPodLabels, CauseLabel, DropCheckLabel, LevelLabel, LookupLabel, ResourceLabel, WriteLabels,
-};
-pub(crate) use self::labels::{DropCheckOutcome, LookupOutcome, WriteOutcome, WrittenResource};
 use super::process::ProcessCollector;
+use pps_recorder::decide::index::Index;
 
 const STATUS_WRITE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// From the batching of a quiet object to what an outage causes. Ready times are whole seconds, so that finer buckets
-/// would show nothing.
+/// From the batching of a quiet object to what an outage causes. Ready times are whole seconds, so that finer
+/// buckets would show nothing.
 const READY_TO_RECORDED_BUCKETS: [f64; 11] =
     [1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
 
-/// Where Pods are bound, compared with their recorded states.
+/// The known values of labels: what is written, how writes, lookups of nodes and the checks before drops end,
+/// and where Pods are bound, compared with their recorded states.
+pub(crate) const STATUS: &str = "persistentpodstates/status";
+pub(crate) const GENERATED: &str = "persistentpodstates";
+pub(crate) const PODS: &str = "pods";
+const WRITE_RESULTS: [&str; 7] =
+    ["success", "conflict", "not_found", "refused", "error", "too_large", "not_leading"];
+const LOOKUP_RESULTS: [&str; 3] = ["found", "not_found", "unknown"];
+const DROP_CHECK_RESULTS: [&str; 3] = ["confirmed", "refuted", "unknown"];
 const PLACEMENTS: [&str; 4] = ["unrecorded", "recorded_node", "required_topology", "elsewhere"];
+
+type Labels<const N: usize> = [(&'static str, Arc<str>); N];
 
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    watch_events: Family<ResourceLabel, Counter>,
-    watch_errors: Family<ResourceLabel, Counter>,
-    watch_up: Family<ResourceLabel, Gauge>,
-    unreadable_objects: Family<ResourceLabel, Gauge>,
-    skipped_objects: Family<ResourceLabel, Counter>,
-    writes: Family<WriteLabels, Counter>,
-    node_lookups: Family<LookupLabel, Counter>,
-    states_forgotten: Counter,
-    events_dropped: Counter,
-    drop_checks: Family<DropCheckLabel, Counter>,
-    status_patch_bytes: Counter,
-    status_patch_entries: Counter,
-    status_write_duration: Histogram,
-    ready_to_recorded: Histogram,
-    tracked_objects: Family<ResourceLabel, Gauge>,
+    ready: Gauge,
+    leader: Gauge,
+    watch_up: Family<Labels<1>, Gauge>,
+    watch_events: Family<Labels<1>, Counter>,
+    watch_errors: Family<Labels<1>, Counter>,
+    unreadable_objects: Family<Labels<1>, Gauge>,
+    skipped_objects: Family<Labels<1>, Counter>,
+    tracked_objects: Family<Labels<1>, Gauge>,
     recorded_states: Gauge,
     desired_states: Gauge,
     missing_states: Gauge,
     injected_pods: Gauge,
     unschedulable_pods: Gauge,
     oldest_unschedulable_pod_age: Gauge<f64, AtomicU64>,
-    bound_pods: Family<BoundPodLabels, Counter>,
+    bound_pods: Family<Labels<2>, Counter>,
     missing_nodes: Gauge,
     pending_writes: Gauge,
     oldest_pending_write_age: Gauge<f64, AtomicU64>,
+    writes: Family<Labels<2>, Counter>,
+    status_patch_bytes: Counter,
+    status_patch_entries: Counter,
+    status_write_duration: Histogram,
+    ready_to_recorded: Histogram,
     largest_object: Gauge,
-    objects_at_capacity: Family<LevelLabel, Gauge>,
+    objects_at_capacity: Family<Labels<1>, Gauge>,
+    node_lookups: Family<Labels<1>, Counter>,
+    states_forgotten: Counter,
+    events_dropped: Counter,
+    unwritable_objects: Family<Labels<1>, Gauge>,
+    drop_checks: Family<Labels<1>, Counter>,
     conflicting_recorder: Gauge,
-    unwritable_objects: Family<CauseLabel, Gauge>,
-    ready: Gauge,
-    leader: Gauge,
-}
-
-/// What is kept in memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TrackedCounts {
-    pub(crate) pods: usize,
-    pub(crate) nodes: usize,
-    pub(crate) workloads: usize,
-    pub(crate) persistent_pod_states: usize,
-    pub(crate) recorded_states: usize,
-    pub(crate) missing_nodes: usize,
 }
 
 impl Default for Metrics {
@@ -88,68 +82,43 @@ impl Default for Metrics {
             ("arch", std::env::consts::ARCH),
         ];
         own.register("build", "The version of this program", Info::new(build.to_vec()));
+        let add_histogram = |registry: &mut Registry, name: &str, help, buckets| {
+            add(registry, name, help, Histogram::new(buckets))
+        };
         let metrics = Self {
-            ready: add(own, "ready", "1 if all initial lists are complete and every watch works"),
-            leader: add(own, "leader", "1 if this process leads and writes, 0 if it is a standby"),
-            watch_up: add(own, "watch_up", "1 if the watch of a resource works, 0 if not"),
-            watch_events: add(own, "watch_events", "Events received from a watch"),
-            watch_errors: add(own, "watch_errors", "Failures of a watch, each followed by a retry"),
-            unreadable_objects: add(own, "unreadable_objects", "Objects that exist but cannot be read"),
-            skipped_objects: add(
-                own,
-                "skipped_objects",
-                "Listed objects and events that were skipped because not even a name could be read",
-            ),
-            tracked_objects: add(own, "tracked_objects", "Objects kept in memory"),
-            recorded_states: add(own, "recorded_states", "Pod states in all PersistentPodStates"),
-            desired_states: add(
-                own,
-                "desired_states",
-                "Pods that the workloads of all PersistentPodStates want and for which a state should be recorded",
-            ),
-            missing_states: add(
-                own,
-                "missing_states",
-                "Pods that the workloads of all PersistentPodStates want and that have no recorded state",
-            ),
-            injected_pods: add(
-                own,
-                "injected_pods",
-                "Pods into which the policy has injected a recorded state",
-            ),
-            unschedulable_pods: add(
-                own,
-                "unschedulable_pods",
-                "Pods with an injected required topology for which the scheduler finds no node",
-            ),
-            oldest_unschedulable_pod_age: add(
+            ready: new(own, "ready", "1 if all initial lists are complete and every watch works"),
+            leader: new(own, "leader", "1 if this process leads and writes, 0 if it is a standby"),
+            watch_up: new(own, "watch_up", "1 if the watch of a resource works, 0 if not"),
+            watch_events: new(own, "watch_events", "Events received from a watch"),
+            watch_errors: new(own, "watch_errors", "Failures of a watch, each followed by a retry"),
+            unreadable_objects: new(own, "unreadable_objects", "Objects that exist but cannot be read"),
+            skipped_objects: new(own, "skipped_objects", "Objects and events without a readable name"),
+            tracked_objects: new(own, "tracked_objects", "Objects kept in memory"),
+            recorded_states: new(own, "recorded_states", "Pod states in all PersistentPodStates"),
+            desired_states: new(own, "desired_states", "Pods whose states should be recorded"),
+            missing_states: new(own, "missing_states", "Pods that are wanted and have no recorded state"),
+            injected_pods: new(own, "injected_pods", "Pods into which a recorded state was injected"),
+            unschedulable_pods: new(own, "unschedulable_pods", "Injected Pods for which no node is found"),
+            oldest_unschedulable_pod_age: new(
                 own,
                 "oldest_unschedulable_pod_age_seconds",
-                "For how long the scheduler has found no node for the first of these Pods, 0 if there is none",
+                "For how long no node was found for the first of these Pods, 0 if there is none",
             ),
-            bound_pods: add(
-                own,
-                "bound_pods",
-                "Pods that were bound to a node, by where that is compared with their recorded state",
-            ),
-            missing_nodes: add(
+            bound_pods: new(own, "bound_pods", "Pods that were bound to a node, by their recorded state"),
+            missing_nodes: new(
                 own,
                 "missing_nodes",
-                "Nodes that do not exist although states with nodeDeletionPolicy Forget name them",
+                "Missing nodes that states with nodeDeletionPolicy Forget name",
             ),
-            pending_writes: add(own, "pending_writes", "Objects that wait for a write"),
-            oldest_pending_write_age: add(
+            pending_writes: new(own, "pending_writes", "Objects that wait for a write"),
+            oldest_pending_write_age: new(
                 own,
                 "oldest_pending_write_age_seconds",
                 "Age of the oldest change that waits for a write, 0 if none does",
             ),
-            writes: add(own, "writes", "Writes to the API server"),
-            status_patch_bytes: add(own, "status_patch_bytes", "Bytes of successful status patches"),
-            status_patch_entries: add(
-                own,
-                "status_patch_entries",
-                "Pod states set or removed by successful status patches",
-            ),
+            writes: new(own, "writes", "Writes to the API server"),
+            status_patch_bytes: new(own, "status_patch_bytes", "Bytes of successful status patches"),
+            status_patch_entries: new(own, "status_patch_entries", "States in successful status patches"),
             status_write_duration: add_histogram(
                 own,
                 "status_write_duration_seconds",
@@ -162,46 +131,14 @@ impl Default for Metrics {
                 "Time from a Pod's Ready condition to the write that first recorded it on its node",
                 READY_TO_RECORDED_BUCKETS,
             ),
-            largest_object: add(
-                own,
-                "largest_object_bytes",
-                "Approximate size of the largest PersistentPodState",
-            ),
-            objects_at_capacity: add(
-                own,
-                "objects_at_capacity",
-                "PersistentPodStates near the size limit, and those that exceed it",
-            ),
-            node_lookups: add(
-                own,
-                "node_lookups",
-                "Reads that ask the API server whether a missing node exists",
-            ),
-            states_forgotten: add(
-                own,
-                "states_forgotten",
-                "Pod states dropped because their node no longer exists",
-            ),
-            events_dropped: add(
-                own,
-                "events_dropped",
-                "Events that were not published: too many, or refused by the API server",
-            ),
-            unwritable_objects: add(
-                own,
-                "unwritable_objects",
-                "PersistentPodStates in which nothing can be recorded",
-            ),
-            drop_checks: add(
-                own,
-                "drop_checks",
-                "Reads of the workload and its Pods before a status write drops states",
-            ),
-            conflicting_recorder: add(
-                own,
-                "conflicting_recorder",
-                "1 if OpenKruise's manager runs, 0 if not",
-            ),
+            largest_object: new(own, "largest_object_bytes", "Size of the largest PersistentPodState"),
+            objects_at_capacity: new(own, "objects_at_capacity", "Objects near and above the size limit"),
+            node_lookups: new(own, "node_lookups", "Reads that ask whether a missing node exists"),
+            states_forgotten: new(own, "states_forgotten", "States dropped because their node is gone"),
+            events_dropped: new(own, "events_dropped", "Events not published: too many, or refused"),
+            unwritable_objects: new(own, "unwritable_objects", "Objects in which nothing can be recorded"),
+            drop_checks: new(own, "drop_checks", "Reads before a status write drops states"),
+            conflicting_recorder: new(own, "conflicting_recorder", "1 if OpenKruise's manager runs"),
             registry,
         };
         metrics.create_known_series();
@@ -209,56 +146,54 @@ impl Default for Metrics {
     }
 }
 
-fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
+fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    add(registry, name, help, M::default())
+}
+
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric
 }
 
-fn add_histogram<const N: usize>(
-    registry: &mut Registry,
-    name: &str,
-    help: &str,
-    buckets: [f64; N],
-) -> Histogram {
-    let histogram = Histogram::new(buckets);
-    registry.register(name, help, histogram.clone());
-    histogram
+fn one(label: &'static str, value: &str) -> Labels<1> {
+    [(label, value.into())]
+}
+
+fn of_resource(resource: &Arc<str>) -> Labels<1> {
+    [("resource", resource.clone())]
+}
+
+fn count(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 impl Metrics {
     /// Series whose labels are known in advance start at 0, so that a rate covers their first increment.
     fn create_known_series(&self) {
-        for resource in WrittenResource::ALL {
-            for result in WriteOutcome::ALL {
-                drop(self.writes.get_or_create(&WriteLabels { resource, result }));
+        for resource in [STATUS, GENERATED, PODS] {
+            for result in WRITE_RESULTS {
+                drop(self.writes.get_or_create(&[("resource", resource.into()), ("result", result.into())]));
             }
         }
-        for result in LookupOutcome::ALL {
-            drop(self.node_lookups.get_or_create(&LookupLabel { result }));
+        for result in LOOKUP_RESULTS {
+            drop(self.node_lookups.get_or_create(&one("result", result)));
         }
-        for result in DropCheckOutcome::ALL {
-            drop(self.drop_checks.get_or_create(&DropCheckLabel { result }));
+        for result in DROP_CHECK_RESULTS {
+            drop(self.drop_checks.get_or_create(&one("result", result)));
         }
         for placement in PLACEMENTS {
             for injected in [false, true] {
                 self.count_bound_pods(placement, injected, 0);
             }
         }
-        self.set_sizes(0, 0, 0);
-        self.set_unwritable(0, 0);
-        self.set_tracked(&TrackedCounts {
-            pods: 0,
-            nodes: 0,
-            workloads: 0,
-            persistent_pod_states: 0,
-            recorded_states: 0,
-            missing_nodes: 0,
+        self.follow_index(&Index::new(pps_recorder::facts::interest::Interest::default()), |_| {
+            Duration::ZERO
         });
+        self.set_conflicting_objects(0);
     }
 
     pub fn count_watch_event(&self, resource: &Arc<str>) {
-        self.watch_events.get_or_create(&ResourceLabel { resource: resource.clone() }).inc();
+        self.watch_events.get_or_create(&of_resource(resource)).inc();
     }
 
     pub fn count_watch_error(&self, resource: &Arc<str>) {
@@ -269,37 +204,36 @@ impl Metrics {
     /// Sets whether a watch works. Its counters start at 0.
     pub(crate) fn set_watch_up(&self, resource: &Arc<str>, is_up: bool) {
         for counter in [&self.watch_events, &self.watch_errors] {
-            drop(counter.get_or_create(&ResourceLabel { resource: resource.clone() }));
+            drop(counter.get_or_create(&of_resource(resource)));
         }
-        self.watch_up.get_or_create(&ResourceLabel { resource: resource.clone() }).set(is_up.into());
+        self.watch_up.get_or_create(&of_resource(resource)).set(is_up.into());
     }
 
     /// Counts a list that failed while the watch works.
     pub(crate) fn count_list_error(&self, resource: &Arc<str>) {
-        self.watch_errors.get_or_create(&ResourceLabel { resource: resource.clone() }).inc();
+        self.watch_errors.get_or_create(&of_resource(resource)).inc();
     }
 
-    pub fn set_unreadable(&self, resource: &Arc<str>, count: usize) {
-        let label = ResourceLabel { resource: resource.clone() };
-        self.unreadable_objects.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
+    pub fn set_unreadable(&self, resource: &Arc<str>, objects: usize) {
+        self.unreadable_objects.get_or_create(&of_resource(resource)).set(count(objects));
     }
 
     pub fn count_skipped_object(&self, resource: &Arc<str>) {
-        self.skipped_objects.get_or_create(&ResourceLabel { resource: resource.clone() }).inc();
+        self.skipped_objects.get_or_create(&of_resource(resource)).inc();
     }
 
     /// Removes the state of a watch that was stopped.
     pub(crate) fn remove_watch(&self, resource: &Arc<str>) {
-        self.unreadable_objects.remove(&ResourceLabel { resource: resource.clone() });
-        self.watch_up.remove(&ResourceLabel { resource: resource.clone() });
+        self.unreadable_objects.remove(&of_resource(resource));
+        self.watch_up.remove(&of_resource(resource));
     }
 
-    pub(crate) fn count_node_lookup(&self, result: LookupOutcome) {
-        self.node_lookups.get_or_create(&LookupLabel { result }).inc();
+    pub(crate) fn count_node_lookup(&self, result: &'static str) {
+        self.node_lookups.get_or_create(&one("result", result)).inc();
     }
 
-    pub(crate) fn count_drop_check(&self, result: DropCheckOutcome) {
-        self.drop_checks.get_or_create(&DropCheckLabel { result }).inc();
+    pub(crate) fn count_drop_check(&self, result: &'static str) {
+        self.drop_checks.get_or_create(&one("result", result)).inc();
     }
 
     pub(crate) fn count_forgotten_states(&self, states: usize) {
@@ -310,8 +244,8 @@ impl Metrics {
         self.events_dropped.inc();
     }
 
-    pub(crate) fn count_write(&self, resource: WrittenResource, result: WriteOutcome) {
-        self.writes.get_or_create(&WriteLabels { resource, result }).inc();
+    pub(crate) fn count_write(&self, resource: &'static str, result: &'static str) {
+        self.writes.get_or_create(&[("resource", resource.into()), ("result", result.into())]).inc();
     }
 
     /// Observes a successful status write.
@@ -326,59 +260,48 @@ impl Metrics {
         self.ready_to_recorded.observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn set_tracked(&self, counts: &TrackedCounts) {
-        for (resource, count) in [
-            ("pods", counts.pods),
-            ("nodes", counts.nodes),
-            ("workloads", counts.workloads),
-            ("persistentpodstates", counts.persistent_pod_states),
-        ] {
-            self.tracked_objects
-                .get_or_create(&ResourceLabel { resource: resource.into() })
-                .set(gauge(count));
-        }
-        self.recorded_states.set(gauge(counts.recorded_states));
-        self.missing_nodes.set(gauge(counts.missing_nodes));
-    }
-
-    /// Sets how many states the workloads want, and how many of them are not recorded.
-    pub(crate) fn set_desired(&self, desired: u64, missing: u64) {
-        self.desired_states.set(i64::try_from(desired).unwrap_or(i64::MAX));
-        self.missing_states.set(i64::try_from(missing).unwrap_or(i64::MAX));
-    }
-
-    /// Sets how many Pods carry the policy's annotation, for how many of them the scheduler finds no node, and for how
-    /// long already.
-    pub(crate) fn set_injected(&self, injected: usize, unschedulable: usize, oldest_age: Duration) {
-        self.injected_pods.set(gauge(injected));
-        self.unschedulable_pods.set(gauge(unschedulable));
-        self.oldest_unschedulable_pod_age.set(oldest_age.as_secs_f64());
-    }
-
     /// Counts Pods that were bound to a node.
     pub(crate) fn count_bound_pods(&self, placement: &'static str, injected: bool, pods: u64) {
-        let injected = if injected { "true" } else { "false" };
-        self.bound_pods.get_or_create(&BoundPodLabels { placement, injected }).inc_by(pods);
+        let labels = [("placement", placement.into()), ("injected", injected.to_string().into())];
+        self.bound_pods.get_or_create(&labels).inc_by(pods);
     }
 
-    pub(crate) fn set_pending_writes(&self, count: usize, oldest_age: Duration) {
-        self.pending_writes.set(gauge(count));
+    /// Takes over what the index counts. `time_since` gives the time since a Unix time.
+    pub(crate) fn follow_index(&self, index: &Index, time_since: impl Fn(i64) -> Duration) {
+        for (name, objects) in index.counts() {
+            match name {
+                "recorded_states" => self.recorded_states.set(count(objects)),
+                "missing_nodes" => self.missing_nodes.set(count(objects)),
+                resource => {
+                    self.tracked_objects.get_or_create(&one("resource", resource)).set(count(objects))
+                }
+            };
+        }
+        let totals = index.totals();
+        self.desired_states.set(i64::try_from(totals.desired_states).unwrap_or(i64::MAX));
+        self.missing_states.set(i64::try_from(totals.missing_states).unwrap_or(i64::MAX));
+        self.injected_pods.set(count(totals.injected_pods));
+        self.unschedulable_pods.set(count(totals.unschedulable_pods));
+        let oldest = totals.unschedulable_since.map_or(Duration::ZERO, time_since);
+        self.oldest_unschedulable_pod_age.set(oldest.as_secs_f64());
+        let (largest, near, exceeded) = index.sizes();
+        self.largest_object.set(count(largest));
+        for (level, objects) in [("near", near), ("exceeded", exceeded)] {
+            self.objects_at_capacity.get_or_create(&one("level", level)).set(count(objects));
+        }
+        self.unwritable_objects
+            .get_or_create(&one("cause", "unreadable"))
+            .set(count(index.unreadable_count()));
+    }
+
+    /// Sets how many objects keep conflicting.
+    pub(crate) fn set_conflicting_objects(&self, objects: usize) {
+        self.unwritable_objects.get_or_create(&one("cause", "conflicts")).set(count(objects));
+    }
+
+    pub(crate) fn set_pending_writes(&self, writes: usize, oldest_age: Duration) {
+        self.pending_writes.set(count(writes));
         self.oldest_pending_write_age.set(oldest_age.as_secs_f64());
-    }
-
-    /// Sets the size of the largest object, and how many objects are near the limit and exceed it.
-    pub(crate) fn set_sizes(&self, largest: usize, near: usize, exceeded: usize) {
-        self.largest_object.set(gauge(largest));
-        for (level, count) in [("near", near), ("exceeded", exceeded)] {
-            self.objects_at_capacity.get_or_create(&LevelLabel { level }).set(gauge(count));
-        }
-    }
-
-    /// Sets how many objects cannot be read, and how many keep conflicting.
-    pub(crate) fn set_unwritable(&self, unreadable: usize, conflicting: usize) {
-        for (cause, count) in [("unreadable", unreadable), ("conflicts", conflicting)] {
-            self.unwritable_objects.get_or_create(&CauseLabel { cause }).set(gauge(count));
-        }
     }
 
     pub(crate) fn set_conflicting_recorder(&self, is_running: bool) {
@@ -396,10 +319,6 @@ impl Metrics {
     }
 }
 
-fn gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,7 +326,7 @@ mod tests {
     #[test]
     fn renders_metrics_with_their_labels() {
         let metrics = Metrics::default();
-        metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
+        metrics.count_write(STATUS, "success");
         metrics.observe_status_write(120, 2, Duration::from_millis(10));
         metrics.observe_ready_to_recorded(Duration::from_millis(1500));
         metrics.set_pending_writes(1, Duration::from_millis(2500));

@@ -1,5 +1,5 @@
-//! The metrics of the process itself, as Prometheus' client libraries define them. Reads `/proc`; on a system without
-//! it there are none.
+//! The metrics of the process itself, as Prometheus' client libraries define them. Reads `/proc`; on a system
+//! without it there are none.
 
 use std::fmt;
 use std::fs;
@@ -22,27 +22,16 @@ impl Collector for ProcessCollector {
             metric.encode(encoder)
         };
         if let Some(stat) = Stat::read() {
-            encode(
-                "process_cpu_seconds",
-                "Total user and system CPU time.",
-                &ConstCounter::new(stat.cpu_seconds),
-            )?;
-            encode(
-                "process_virtual_memory_bytes",
-                "Virtual memory size.",
-                &ConstGauge::new(stat.virtual_memory_bytes),
-            )?;
-            encode(
-                "process_resident_memory_bytes",
-                "Resident memory size.",
-                &ConstGauge::new(stat.resident_memory_bytes),
-            )?;
+            encode("process_cpu_seconds", "User and system CPU time.", &ConstCounter::new(stat.cpu_seconds))?;
+            for (name, help, bytes) in [
+                ("process_virtual_memory_bytes", "Virtual memory size.", stat.virtual_memory_bytes),
+                ("process_resident_memory_bytes", "Resident memory size.", stat.resident_memory_bytes),
+            ] {
+                encode(name, help, &ConstGauge::new(bytes))?;
+            }
             if let Some(boot_time) = read_boot_time() {
-                encode(
-                    "process_start_time_seconds",
-                    "Start time of the process since the Unix epoch.",
-                    &ConstGauge::new(boot_time + stat.start_seconds_after_boot),
-                )?;
+                let start = ConstGauge::new(boot_time + stat.start_seconds_after_boot);
+                encode("process_start_time_seconds", "Start time since the Unix epoch.", &start)?;
             }
         }
         if let Some(count) = count_open_fds() {
@@ -71,8 +60,8 @@ impl Stat {
         Self::parse(&text, ticks_per_second.into(), i64::try_from(page_size()).ok()?)
     }
 
-    /// See `proc_pid_stat(5)` for the fields. The second one is the program's name in parentheses, which may contain
-    /// spaces and parentheses.
+    /// See `proc_pid_stat(5)` for the fields. The second one is the program's name in parentheses, which may
+    /// contain spaces and parentheses.
     fn parse(text: &str, ticks_per_second: f64, page_size: i64) -> Option<Self> {
         let (_, after_name) = text.rsplit_once(')')?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::observe::client::describe;
+use crate::observe::client::RequestError;
 use crate::observe::watch::WatchError;
 
 /// How long a message of the API server may be in an Event or a log entry.
@@ -19,7 +19,8 @@ pub(crate) enum Failure {
     Conflict,
     #[error("the object no longer exists")]
     NotFound,
-    /// The API server or an admission policy refuses what is asked for. The same request would be refused again.
+    /// The API server or an admission policy refuses what is asked for. The same request would be refused
+    /// again.
     #[error("{0}")]
     Refused(String),
     /// The request failed, or there was no answer.
@@ -56,6 +57,18 @@ impl Failure {
         }
     }
 
+    /// How the write ended, as a label in metrics.
+    pub(crate) fn result(&self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::NotFound => "not_found",
+            Self::Refused(_) => "refused",
+            Self::Other { .. } | Self::Unreadable(_) => "error",
+            Self::TooLarge(_) => "too_large",
+            Self::NotLeading => "not_leading",
+        }
+    }
+
     /// How long the API server asks to wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -65,22 +78,14 @@ impl Failure {
     }
 }
 
-/// There was no answer for this long.
-pub(super) fn no_answer(waited: Duration) -> Failure {
-    Failure::Other {
-        message: format!("no answer from the API server for {} s", waited.as_secs()),
-        retry_after: None,
-    }
-}
-
 /// Whether the API server, etcd, or the connection between them refuses a request of this size.
 fn is_too_large(status: &Status) -> bool {
     let says = |words: &str| status.message.contains(words);
     status.code == 413 || says("request is too large") || says("larger than max")
 }
 
-/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may have any
-/// status code.
+/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may
+/// have any status code.
 fn is_refusal(status: &Status) -> bool {
     let is_denial =
         status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
@@ -100,24 +105,26 @@ fn shortened(message: &str) -> String {
     }
 }
 
-pub(super) fn classify(error: kube::Error) -> Failure {
-    match error {
-        kube::Error::Api(status) if is_refusal(&status) && !is_too_large(&status) => {
-            Failure::Refused(format!("{} {}", status.code, shortened(&status.message)))
-        }
-        kube::Error::Api(status) if status.code == 404 => Failure::NotFound,
-        kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
-        kube::Error::Api(status) if is_too_large(&status) => {
-            Failure::TooLarge(format!("{} {}", status.code, status.message))
-        }
-        kube::Error::Api(status) => {
-            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Failure::Other {
-                message: format!("{} {}: {}", status.code, status.reason, status.message),
-                retry_after: some_wait(Duration::from_secs(seconds.into())),
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let RequestError::Kube(kube::Error::Api(status)) = error else {
+            return Self::Other { message: error.to_string(), retry_after: None };
+        };
+        match status.code {
+            _ if is_too_large(&status) => Self::TooLarge(format!("{} {}", status.code, status.message)),
+            _ if is_refusal(&status) => {
+                Self::Refused(format!("{} {}", status.code, shortened(&status.message)))
+            }
+            404 => Self::NotFound,
+            409 => Self::Conflict,
+            code => {
+                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                Self::Other {
+                    message: format!("{code} {}: {}", status.reason, status.message),
+                    retry_after: some_wait(Duration::from_secs(seconds.into())),
+                }
             }
         }
-        other => Failure::Other { message: describe(&other), retry_after: None },
     }
 }
 
@@ -141,7 +148,8 @@ mod tests {
             (422, "podStates is invalid", false),
         ] {
             let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            let failure =
+                Failure::from(RequestError::Kube(kube::Error::Api(serde_json::from_value(status).unwrap())));
             assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
         }
     }
@@ -163,7 +171,8 @@ mod tests {
             (404, "not found", false),
         ] {
             let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            let failure =
+                Failure::from(RequestError::Kube(kube::Error::Api(serde_json::from_value(status).unwrap())));
             assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
         }
         assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);

@@ -1,9 +1,10 @@
-//! The reads before a state is dropped or a generated PPS is deleted, and after conflicts: the workload, the Pods and
-//! the PPS as the API server has them, not as the watches have shown them.
+//! The reads before a state is dropped or a generated PPS is deleted, and after conflicts: the workload, the
+//! Pods and the PPS as the API server has them, not as the watches have shown them.
 //!
-//! Each read is a list of the one object with this name, without a resource version. The API server answers it from etcd,
-//! or from a cache that it knows to be current. An empty list says that there is no such object, which a 404 of a proxy
-//! cannot be mistaken for, and the permission to list is one that the sidecar has.
+//! Each read is a list of the one object with this name, without a resource version. The API server answers
+//! it from etcd, or from a cache that it knows to be current. An empty list says that there is no such
+//! object, which a 404 of a proxy cannot be mistaken for, and the permission to list is one that the sidecar
+//! has.
 
 #[cfg(test)]
 mod tests;
@@ -18,23 +19,25 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::DynamicObject;
-use pps_core::kinds;
+use pps_recorder::kinds;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
-use crate::decide::GeneratedPps;
-use crate::decide::index::{DropCheck, StatusWrite};
-use crate::facts::interest::Interest;
-use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
-use crate::observe::watch::{Source, WatchError, api_resource, only_json};
-use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page, PpsObject, in_either};
+use crate::observe::watch::{Source, WatchError, api_resource};
+use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
+use pps_recorder::decide::GeneratedPps;
+use pps_recorder::decide::index::{DropCheck, StatusWrite};
+use pps_recorder::facts::PpsObject;
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six times as many bytes in
-/// JSON at most; an API server that takes larger ones answers with protobuf for all kinds but custom ones.
+/// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six times as
+/// many bytes in JSON at most; an API server that takes larger ones answers with protobuf for all kinds but
+/// custom ones.
 const LARGEST_READ: usize = 16 << 20;
 
 /// How many Pods of a namespace are counted with one request.
@@ -50,8 +53,8 @@ pub(crate) enum WorkloadSource {
 }
 
 impl Writer {
-    /// Writes a status. If it drops entries or replaces values, they are checked first; the write is sent only if all are
-    /// confirmed.
+    /// Writes a status. If it drops entries or replaces values, they are checked first; the write is sent
+    /// only if all are confirmed.
     pub(crate) async fn write_checked_status(
         self,
         write: StatusWrite,
@@ -123,8 +126,7 @@ impl Writer {
         let resource = match source {
             WorkloadSource::StatefulSet => {
                 let source = self.source::<StatefulSet>(&(), &key.namespace).prefer_protobuf();
-                let read = in_either(wire::read_stateful_set, wire::read_stateful_set_message);
-                return self.read("StatefulSet", source, key, &key.name, read).await;
+                return self.read("StatefulSet", source, key, &key.name, wire::read_stateful_set).await;
             }
             WorkloadSource::Custom(resource) => resource,
             WorkloadSource::Unknown => {
@@ -135,16 +137,16 @@ impl Writer {
         let naming = resource.naming.clone();
         let api = api_resource(resource);
         let source = self.source::<DynamicObject>(&api, &key.namespace);
-        let read = |text: &str| wire::read_custom_workload(text, &api.api_version, &naming);
-        self.read(&api.kind, source, key, &key.name, only_json(read)).await
+        let read = |object: Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
+        self.read(&api.kind, source, key, &key.name, read).await
     }
 
     /// Reads a PPS whose writes keep conflicting.
     pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
         let source = self.source::<PpsObject>(&(), &key.namespace);
         // The fact itself says whether it can be read.
-        let read = |text: &str| wire::read_pps(text).map(|item| Item { unreadable: None, ..item });
-        let result = self.read("PersistentPodState", source, &key, &key.name, only_json(read)).await;
+        let read = |object: Encoded<'_>| wire::read_pps(object).map(|item| Item { unreadable: None, ..item });
+        let result = self.read("PersistentPodState", source, &key, &key.name, read).await;
         WriteResult::PpsRead(key, known_version, result)
     }
 
@@ -159,10 +161,10 @@ impl Writer {
                 page => page?,
             };
             size.arrived(message.size());
-            let page = Page::read(message.as_encoded())?;
+            let page = Page::read(&message)?;
             for pod in page.items() {
                 let is_living = |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
-                living += usize::from(pod_reader(&interest)(pod)?.fact.is_some_and(is_living));
+                living += usize::from(wire::read_pod(pod, &interest)?.fact.is_some_and(is_living));
             }
             token = page.continue_token().map(str::to_owned);
             if token.is_none() || workload.demand.is_met_by(living) {
@@ -172,10 +174,7 @@ impl Writer {
     }
 
     async fn read_node(&self, name: Arc<str>, interest: &Interest) -> Result<Option<NodeFact>, Failure> {
-        let read = in_either(
-            |text| wire::read_node(text, interest),
-            |message| wire::read_node_message(message, interest),
-        );
+        let read = |object: Encoded<'_>| wire::read_node(object, interest);
         self.read("Node", self.nodes(), &name, &name, read).await
     }
 
@@ -184,7 +183,7 @@ impl Writer {
         for selector in selectors {
             let found = async {
                 let (message, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
-                let page = Page::read(message.as_encoded())?;
+                let page = Page::read(&message)?;
                 Ok::<_, WatchError>(page.items().next().is_some() || page.continue_token().is_some())
             };
             let found = found.await;
@@ -202,7 +201,8 @@ impl Writer {
 
     async fn read_pod(&self, key: NamespacedName, interest: &Interest) -> Result<Option<PodFact>, Failure> {
         let source = self.source::<Pod>(&(), &key.namespace).prefer_protobuf();
-        self.read("Pod", source, &key, &key.name, pod_reader(interest)).await
+        let read = |object: Encoded<'_>| wire::read_pod(object, interest);
+        self.read("Pod", source, &key, &key.name, read).await
     }
 
     /// The objects of a kind in a namespace.
@@ -222,7 +222,7 @@ impl Writer {
         let found = async {
             // Without a limit, as it could come before the selection.
             let (message, _turn) = self.page(&source.named(name), None, 0).await?;
-            for object in Page::read(message.as_encoded())?.items() {
+            for object in Page::read(&message)?.items() {
                 let item = read(object)?;
                 if item.key == *key {
                     return item.unreadable.map_or(Ok(item.fact), |error| Err(Malformed(error).into()));
@@ -247,15 +247,9 @@ impl Writer {
     }
 }
 
-fn pod_reader(
-    interest: &Interest,
-) -> impl Fn(Encoded<'_>) -> Result<Item<NamespacedName, PodFact>, Malformed> {
-    in_either(|text| wire::read_pod(text, interest), |message| wire::read_pod_message(message, interest))
-}
-
 impl Unconfirmed {
-    /// Makes these reads of named objects, until one fails that would not only fail for its object. Returns what exists,
-    /// and the names of what is not known.
+    /// Makes these reads of named objects, until one fails that would not only fail for its object. Returns
+    /// what exists, and the names of what is not known.
     async fn gather<F>(
         &mut self,
         reads: impl Iterator<Item = (Arc<str>, impl Future<Output = Result<Option<F>, Failure>>)>,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use pps_core::{TargetReference, generate};
-use pps_sidecar::decide::GeneratedPps;
-use pps_sidecar::facts::store::Update;
-use pps_sidecar::facts::{NamespacedName, WorkloadFact, WorkloadKey};
+use pps_core::TargetReference;
+use pps_core::alias::second_name;
+use pps_recorder::decide::GeneratedPps;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{NamespacedName, WorkloadFact, WorkloadKey};
 
 use super::super::cluster::{Name, PPS_OBJECTS, WORKLOADS};
 use super::super::snapshot::{alias_fact, group_kind, workload_fact};
@@ -56,17 +57,16 @@ impl Simulation {
         }
         let name = name_of(&write);
         let before = self.cluster.objects.get(name).cloned();
-        let is_written = match &write {
-            GeneratedPps::Create { body, .. } => self.cluster.create_generated(name, body),
-            GeneratedPps::Update { patch, .. } => {
-                self.is_workload_current(number, decided_from.as_ref())
-                    && self.cluster.update_generated(name, patch)
-            }
-            GeneratedPps::Delete { uid, resource_version, .. } => {
-                self.is_workload_current(number, decided_from.as_ref())
-                    && self.cluster.delete_generated(name, uid, resource_version)
-            }
-        };
+        let may_write =
+            !write.depends_on_workload() || self.is_workload_current(number, decided_from.as_ref());
+        let is_written = may_write
+            && match &write {
+                GeneratedPps::Create { body, .. } => self.cluster.create_generated(name, body),
+                GeneratedPps::Update { patch, .. } => self.cluster.update_generated(name, patch),
+                GeneratedPps::Delete { uid, resource_version, .. } => {
+                    self.cluster.delete_generated(name, uid, resource_version)
+                }
+            };
         if self.cluster.objects.get(name) != before.as_ref() {
             self.queue_pps(name);
         }
@@ -117,7 +117,7 @@ impl Simulation {
                 kind: (*kind).into(),
                 name: (*workload).into(),
             };
-            let name = generate::second_name(&target);
+            let name = second_name(&target);
             left.remove(&name);
             let alias = self.cluster.aliases.get(&name);
             let mut targeting = objects.iter().filter(|(_, object)| object.target == number);

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::status::RECORDING;
-use pps_sidecar::decide::index::{Index, StatusWrite};
-use pps_sidecar::facts::interest::Interest;
-use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, StoredForm, WorkloadFact};
+use pps_recorder::decide::index::{Index, StatusWrite};
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::{NamespacedName, NodeFact, PodFact, PpsFact, StoredForm, WorkloadFact};
+use pps_recorder::recording::RECORDING;
 
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,

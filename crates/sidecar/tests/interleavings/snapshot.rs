@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use pps_core::demand::{Naming, ReplicasPath};
-use pps_sidecar::facts::interest::Interest;
-use pps_sidecar::facts::store::Update;
-use pps_sidecar::facts::{GroupKind, NodeFact, PodFact, PpsFact, WorkloadFact};
-use pps_sidecar::observe::wire;
+use pps_recorder::demand::{Naming, ReplicasPath};
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{GroupKind, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_sidecar::observe::wire::{self, Encoded};
 use serde_json::{Value, json};
 
 use super::cluster::{Name, Node, Pod, Pps, WORKLOADS, Workload};
@@ -164,10 +164,6 @@ pub(crate) fn host_label(name: Name, node: &Node) -> Option<String> {
     node.host.then(|| name.to_owned())
 }
 
-fn parse<T: serde::de::DeserializeOwned>(json: Value) -> T {
-    serde_json::from_value(json).unwrap()
-}
-
 pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
     let mut metadata = json!({"name": name, "namespace": "n", "annotations": {"other": "x"}});
     if let Some(owner) = &pod.owner {
@@ -189,7 +185,7 @@ pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
         status["podIP"] = ip.into();
     }
     let pod = json!({"metadata": metadata, "spec": {"nodeName": pod.node}, "status": status});
-    wire::pod_fact(&parse(pod), interest).unwrap()
+    wire::read_pod(Encoded::Json(&pod.to_string()), interest).unwrap().fact.unwrap()
 }
 
 pub(crate) fn node_fact(name: Name, node: &Node, interest: &Interest) -> NodeFact {
@@ -197,7 +193,7 @@ pub(crate) fn node_fact(name: Name, node: &Node, interest: &Interest) -> NodeFac
     let labels: BTreeMap<&str, String> =
         labels.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    wire::node_fact(&parse(node), interest)
+    wire::read_node(Encoded::Json(&node.to_string()), interest).unwrap().fact.unwrap()
 }
 
 pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact {
@@ -211,14 +207,14 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
             "kruise.io/required-persistent-topology": "zone"});
     }
     let workload = json!({"metadata": metadata, "spec": workload.spec});
-    match number {
-        0 => wire::workload_fact(&parse(workload)),
-        1 => wire::custom_workload_fact(&parse(workload), api_version, &Naming::StatefulSet),
-        _ => {
-            let naming = Naming::Custom(ReplicasPath::default());
-            wire::custom_workload_fact(&parse(workload), api_version, &naming)
-        }
-    }
+    let text = workload.to_string();
+    let text = Encoded::Json(&text);
+    let item = match number {
+        0 => wire::read_stateful_set(text),
+        1 => wire::read_custom_workload(text, api_version, &Naming::StatefulSet),
+        _ => wire::read_custom_workload(text, api_version, &Naming::Custom(ReplicasPath::default())),
+    };
+    item.unwrap().fact.unwrap()
 }
 
 pub(crate) fn pps_fact(name: &str, object: &Pps) -> Box<PpsFact> {
@@ -242,7 +238,7 @@ pub(crate) fn pps_fact(name: &str, object: &Pps) -> Box<PpsFact> {
     managed.push(json!({"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:status": fields}}));
     metadata["managedFields"] = managed.into();
     let object = json!({"metadata": metadata, "spec": object.spec, "status": object.status});
-    Box::new(wire::object_fact(parse(object)))
+    Box::new(pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap()))
 }
 
 /// The fields that the sidecar owns when it has made an object.
@@ -253,5 +249,5 @@ fn own_fields(spec: &Value) -> Vec<Value> {
 pub(crate) fn alias_fact(alias: &Value) -> Box<PpsFact> {
     let mut alias = alias.clone();
     alias["metadata"]["managedFields"] = own_fields(&json!({"f:targetRef": {}})).into();
-    Box::new(wire::object_fact(parse(alias)))
+    Box::new(pps_recorder::facts::object_fact(serde_json::from_value(alias).unwrap()))
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::status::RECORDING;
-use pps_sidecar::decide::index::Work;
-use pps_sidecar::facts::store::Update;
+use pps_recorder::decide::index::Work;
+use pps_recorder::facts::store::Update;
+use pps_recorder::recording::RECORDING;
 use serde_json::json;
 
 use super::super::cluster::{NAMED_NODES, Name, PPS_OBJECTS, Pod, Pps, WORKLOADS};

@@ -70,34 +70,6 @@ fn a_page_that_fails_is_asked_for_again_and_the_pages_before_it_are_not() {
     assert_eq!(requests, 1, "the first page was asked for once");
 }
 
-/// An answer of something between the sidecar and the API server.
-fn asks_for_an_hour() -> Answer {
-    Answer::Encoded(503, "Content-Type: text/html\r\nRetry-After: 3600", b"<html>busy</html>".to_vec())
-}
-
-#[test]
-fn nothing_between_the_sidecar_and_the_api_server_can_stop_it_for_an_hour() {
-    let refused = [AtomicBool::new(false), AtomicBool::new(false)];
-    let api = Api::start(move |method, path| match path {
-        _ if is_watch(path) => Answer::silence(),
-        _ if path.contains("/statefulsets") && !refused[0].swap(true, Ordering::Relaxed) => {
-            asks_for_an_hour()
-        }
-        _ if path.contains("/statefulsets") => Answer::list(10, &[stateful_set("web").to_string()], ""),
-        _ if method == "PATCH" && !refused[1].swap(true, Ordering::Relaxed) => asks_for_an_hour(),
-        _ if method == "PATCH" => {
-            Answer::Body(200, json!({"metadata": {"resourceVersion": "99"}}).to_string())
-        }
-        _ if path.contains(PPS) => Answer::list(10, &[pps("web", 5, "ip").to_string()], ""),
-        _ => empty(path),
-    });
-    let start = Instant::now();
-    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    sidecar.wait_ready();
-    api.wait_for_requests(2, &["PATCH", "/web/status"]);
-    assert!(start.elapsed() > Duration::from_secs(19), "each asks for some time: {:?}", start.elapsed());
-}
-
 #[test]
 fn a_watch_is_opened_again_while_a_list_waits() {
     let (objects, object_lines) = mpsc::channel();

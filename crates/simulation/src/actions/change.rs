@@ -6,13 +6,12 @@ use serde_json::Value;
 use super::nodes;
 use super::workloads::create_one;
 use crate::admission::admit_pps;
-use crate::cluster::{Cluster, replicas};
+use crate::cluster::{Cluster, Pps, replicas};
 use crate::finding::Finding;
 use crate::load::{add, check_replicas, from_refusal, scope};
 use crate::read::{Parsed, is_allowed_change, parse};
 use crate::result::{EventKind, Severity};
 
-/// Replaces an object, or creates it.
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
     let (parsed, findings) = parse(object, &scope(cluster));
     let Some(parsed) = parsed else { return Err(findings) };
@@ -120,28 +119,18 @@ fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(
 fn change_pps(cluster: &mut Cluster, name: &str, mut object: Value) -> Result<(), Vec<Finding>> {
     let Some(pps) = cluster.pps.get(name) else { return Ok(()) };
     let before = pps.object.clone();
-    let is_new_spec = before["spec"] != object["spec"];
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        for field in ["uid", "creationTimestamp", "ownerReferences", "generation"] {
-            let value = &before["metadata"][field];
-            if field == "ownerReferences" {
-                metadata.entry(field).or_insert_with(|| value.clone());
-            } else {
-                metadata.insert(field.into(), value.clone());
-            }
+        for field in ["uid", "creationTimestamp"] {
+            metadata.insert(field.into(), before["metadata"][field].clone());
         }
-        if is_new_spec {
-            let generation = before["metadata"]["generation"].as_i64().unwrap_or(0);
-            metadata.insert("generation".into(), generation.saturating_add(1).into());
-        }
+        metadata.entry("ownerReferences").or_insert_with(|| before["metadata"]["ownerReferences"].clone());
     }
     object["status"] = before["status"].clone();
+    cluster.set_server_fields(&mut object, Some(&before));
     let reference = format!("{KIND}/{name}");
     match admit_pps(cluster, &object, Some(&before)) {
         Ok(warnings) => {
-            if let Some(pps) = cluster.pps.get_mut(name) {
-                pps.set_object(object);
-            }
+            cluster.pps.insert(name.to_owned(), Pps::new(object));
             cluster.tell(EventKind::Changed, reference.clone(), "is changed by a user");
             for warning in warnings {
                 cluster.tell(EventKind::Warning, reference.clone(), warning);

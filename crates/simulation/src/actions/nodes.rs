@@ -5,20 +5,18 @@ use std::collections::BTreeMap;
 use pps_core::shorten;
 use serde_json::{Value, json};
 
-use super::eviction::protects;
+use crate::cluster::budget::protects;
 use crate::cluster::{Cluster, Node, Pod, ZONE};
 use crate::finding::{Finding, unknown};
-use crate::limits::MAX_LABEL_VALUE;
 use crate::load::{add_node, scope};
-use crate::read::{Parsed, is_label_key, is_label_value, parse};
+use crate::read::{Parsed, check_label, parse};
 use crate::result::EventKind;
-use crate::scheduler::{Stay, stay};
 use crate::settle::{delete, settle};
 use crate::text;
+use pps_scheduler::{Stay, stay};
 
 type Outcome = Result<(), Vec<Finding>>;
 
-/// The name of a node that exists.
 pub(super) fn existing(cluster: &Cluster, node: &str) -> Result<String, Vec<Finding>> {
     if cluster.has_node(node) {
         return Ok(node.to_owned());
@@ -26,7 +24,6 @@ pub(super) fn existing(cluster: &Cluster, node: &str) -> Result<String, Vec<Find
     Err(unknown("node", node, cluster.existing_nodes().map(|(name, _)| name)))
 }
 
-/// The nodes of a zone.
 pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Vec<Finding>> {
     let in_zone = cluster.existing_nodes().filter(|(_, node)| node.label(ZONE) == Some(zone));
     let nodes: Vec<String> = in_zone.map(|(name, _)| name.clone()).collect();
@@ -99,7 +96,7 @@ fn evict_all(cluster: &mut Cluster, node: &str) {
     }
     for (pod, why) in kept {
         let text = format!("stays on {node}, and its drain does not end: {why}");
-        cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
+        cluster.tell(EventKind::Kept, format!("Pod/{pod}"), text);
         cluster.kept.insert(pod, why);
     }
 }
@@ -139,7 +136,6 @@ pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
     cluster.displace(node, |pod| matches!(stay(&pod["spec"], &object), Stay::Not { .. }));
 }
 
-/// Deletes nodes, with their Pods.
 pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
     for name in nodes {
         let Some(node) = cluster.node_mut(name) else { continue };
@@ -171,21 +167,13 @@ pub(super) fn return_node(cluster: &mut Cluster, node: &str) -> Outcome {
     if let Some(spec) = returned.object["spec"].as_object_mut() {
         spec.remove("unschedulable");
     }
-    cluster.overdue.remove(node);
     cluster.tell(EventKind::Created, format!("Node/{node}"), "is back, with the labels that it had");
     Ok(())
 }
 
 pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<&str>) -> Outcome {
     let name = existing(cluster, node)?;
-    if !is_label_key(key) || !value.is_none_or(is_label_value) {
-        let message = format!(
-            "{}={} is no label: use at most {MAX_LABEL_VALUE} letters, digits, -, _ and ., with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
-            shorten(key),
-            shorten(value.unwrap_or_default())
-        );
-        return Err(vec![Finding::of_all(message)]);
-    }
+    check_label(key, value.unwrap_or_default()).map_err(|message| vec![Finding::of_all(message)])?;
     let Some(node) = cluster.node_mut(&name) else { return Ok(()) };
     let labels = &mut node.object["metadata"]["labels"];
     let (kind, text) = if let Some(value) = value {
@@ -201,7 +189,6 @@ pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<
     Ok(())
 }
 
-/// A node joins.
 pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Outcome {
     let (parsed, findings) = parse(object, &scope(cluster));
     match parsed {
@@ -211,14 +198,12 @@ pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Outcome {
     }
 }
 
-/// Adds a node that is new to the sidecar.
 pub(super) fn join(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     add_node(cluster, object)?;
     if let Some(node) = cluster.node_mut(&name) {
         node.is_new = true;
     }
-    cluster.overdue.remove(&name);
     cluster.tell(EventKind::Created, format!("Node/{name}"), "joins the cluster");
     Ok(())
 }

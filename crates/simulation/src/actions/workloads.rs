@@ -1,5 +1,6 @@
 //! Actions about workloads.
 
+use pps_recorder::workload::UpdateStrategy;
 use serde_json::{Map, Value};
 
 use crate::adopt::recorded_for;
@@ -13,7 +14,6 @@ type Outcome = Result<(), Vec<Finding>>;
 
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Creates all workloads that do not exist.
 pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
     let names: Vec<String> = cluster.workloads.keys().cloned().collect();
     if names.is_empty() {
@@ -27,7 +27,6 @@ pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
     Ok(())
 }
 
-/// Creates one workload that was deleted.
 pub(super) fn create(cluster: &mut Cluster, name: &str) -> Outcome {
     let missing = || cluster.workloads.iter().filter(|(_, one)| !one.exists()).map(|(name, _)| name);
     if !missing().any(|missing| missing == name) {
@@ -81,7 +80,9 @@ fn collect(cluster: &mut Cluster, owner: &str) {
         .pps
         .iter()
         .filter(|(_, pps)| is_orphaned(pps))
-        .map(|(name, pps)| (name.clone(), pps.uid().to_owned()))
+        .map(|(name, pps)| {
+            (name.clone(), pps.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+        })
         .collect();
     for (name, uid) in orphans {
         // An owner may own itself: each object is removed once.
@@ -121,21 +122,18 @@ pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
     template["metadata"]["annotations"][RESTARTED_AT] = now.into();
     workload.set_object(object);
     let reference = workload.reference();
-    let text = match workload.partition() {
-        Some(0) => {
-            "has a new template: its Pods are replaced one by one, the one with the highest ordinal first"
-                .into()
-        }
-        Some(partition) => format!(
-            "has a new template: its Pods from place {partition} on are replaced one by one, the last one first (updateStrategy.rollingUpdate.partition)"
+    let text = match workload.strategy() {
+        UpdateStrategy::RollingUpdate { first_updated } => format!(
+            "has a new template: its Pods from ordinal {first_updated} on are replaced one by one, the one with the highest ordinal first"
         ),
-        None => "has a new template: a Pod gets it when it is deleted (updateStrategy: OnDelete)".into(),
+        UpdateStrategy::OnDelete => {
+            "has a new template: a Pod gets it when it is deleted (updateStrategy: OnDelete)".into()
+        }
     };
     cluster.tell(EventKind::Changed, reference, text);
     Ok(())
 }
 
-/// A workload that exists.
 pub(super) fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Workload, Vec<Finding>> {
     let exists = cluster.workloads.get(name).is_some_and(Workload::exists);
     if !exists {

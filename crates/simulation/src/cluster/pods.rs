@@ -5,34 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::PodState;
 use serde_json::Value;
 
-use crate::scheduler::Selection;
+use crate::result::{Absence, Pending};
 use crate::shared::Shared;
+use pps_scheduler::Selection;
 
-/// A Pod of a workload.
 #[derive(Debug, Default)]
 pub(crate) struct Pod {
-    /// The Pod as it is now.
     pub(crate) object: Shared,
     /// As the controller created it; null if it ran already.
     pub(crate) before: Value,
     /// As the API server stored it; null if it ran already.
     pub(crate) after: Value,
     pub(crate) workload: String,
-    /// The workload's template from which it was made.
     pub(crate) revision: usize,
-    /// Whether it was there in the beginning.
     pub(crate) is_adopted: bool,
     pub(crate) standing: Standing,
-    /// What was recorded when it was created.
     pub(crate) recorded: Option<Home>,
     pub(crate) injected: bool,
     pub(crate) warnings: Vec<String>,
-    /// What the scheduler said last.
     pub(crate) selection: Option<Selection>,
-    /// What the scheduler had seen when it said so.
     pub(crate) seen: (u64, usize),
     pub(crate) came_home: bool,
-    /// What was last said about why it does not run.
+    pub(crate) absence: Option<Absence>,
+    pub(crate) pending: Option<Pending>,
     pub(crate) complaint: String,
 }
 
@@ -66,14 +61,12 @@ pub(crate) struct Home {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// The Pods of all workloads, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     all: BTreeMap<String, Pod>,
     by_workload: BTreeMap<String, BTreeSet<String>>,
     by_node: BTreeMap<String, BTreeSet<String>>,
     by_ip: BTreeMap<String, BTreeSet<String>>,
-    /// Those that do not run yet, and may.
     waiting: BTreeSet<String>,
 }
 
@@ -94,12 +87,10 @@ impl Pods {
         self.all.keys()
     }
 
-    /// The Pods of one workload, by name.
     pub(crate) fn of(&self, workload: &str) -> impl Iterator<Item = (&String, &Pod)> + Clone {
         self.named(self.by_workload.get(workload))
     }
 
-    /// The Pods that are bound to a node, by name.
     pub(crate) fn on(&self, node: &str) -> impl Iterator<Item = (&String, &Pod)> + Clone {
         self.named(self.by_node.get(node))
     }
@@ -116,12 +107,10 @@ impl Pods {
         names.into_iter().flatten().filter_map(|name| Some((name, self.all.get(name)?)))
     }
 
-    /// Whether a Pod has this address, other than the one of this name.
     pub(crate) fn has_ip(&self, ip: &str, but: &str) -> bool {
         self.by_ip.get(ip).is_some_and(|pods| pods.iter().any(|pod| pod != but))
     }
 
-    /// Adds a Pod that does not run yet.
     pub(super) fn insert(&mut self, name: &str, pod: Pod) {
         self.remove(name);
         self.by_workload.entry(pod.workload.clone()).or_default().insert(name.to_owned());

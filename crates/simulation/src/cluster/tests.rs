@@ -10,8 +10,8 @@ use crate::actions::apply;
 use crate::limits::Limits;
 use crate::load::load;
 use crate::scenario::{Action, Scenario};
-use crate::scheduler::Node;
 use crate::shared::Shared;
+use pps_scheduler::Node;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 

@@ -1,15 +1,14 @@
 //! A StatefulSet.
 
 use pps_core::TargetReference;
-use pps_core::demand::{Demand, Naming, Wanted};
+use pps_recorder::demand::{Demand, Naming, Wanted};
+use pps_recorder::workload::{Revision, UpdateStrategy, ordinal};
 use serde_json::Value;
 
 use crate::limits::MAX_RESERVED;
 
-/// Whether a workload exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
-    /// The scenario has it, and nobody has created it yet.
     Declared,
     Exists,
     Deleted,
@@ -18,21 +17,17 @@ pub(crate) enum Lifecycle {
 /// A StatefulSet of Kubernetes or of OpenKruise.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// The object as its user has written it.
     pub(crate) object: Value,
     pub(crate) target: TargetReference,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) uid: String,
     /// All revisions of its template; the last one is that of the object.
     pub(crate) revisions: Vec<Value>,
-    /// The names of these revisions.
     revision_names: Vec<String>,
     /// Whether the template of the first revision is not known, and that of the second stands for it.
     lacks_first: bool,
-    /// The revision that all Pods had when the last update was complete.
     pub(crate) current: usize,
     pub(crate) demand: Demand,
-    /// The names of the Pods that it wants, in their order.
     pub(crate) wanted: Vec<String>,
 }
 
@@ -59,7 +54,6 @@ impl Workload {
         workload
     }
 
-    /// Replaces the object. Returns whether the template has changed.
     pub(crate) fn set_object(&mut self, object: Value) -> bool {
         self.object = object;
         let spec = &self.object["spec"];
@@ -126,41 +120,30 @@ impl Workload {
         self.revisions.len().saturating_sub(1)
     }
 
-    /// From which place in the order of the Pods on they get a new template; none if only deleted Pods do.
-    pub(crate) fn partition(&self) -> Option<usize> {
-        let strategy = &self.object["spec"]["updateStrategy"];
-        if strategy["type"] == "OnDelete" {
-            return None;
-        }
-        let partition = strategy["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
-        Some(usize::try_from(partition).unwrap_or(usize::MAX))
+    pub(crate) fn strategy(&self) -> UpdateStrategy {
+        UpdateStrategy::read(&self.object["spec"])
     }
 
-    /// The revision of a Pod that is created now, at this place in the order of the Pods.
-    pub(crate) fn revision_at(&self, place: usize) -> usize {
-        match self.partition() {
-            Some(partition) if place < partition => self.current,
+    pub(crate) fn revision_of_next(&self, pod: &str) -> usize {
+        match ordinal(&self.target.name, pod).map(|ordinal| self.strategy().successor(ordinal)) {
+            Some(Revision::Current) => self.current,
             _ => self.update_revision(),
         }
     }
 
-    /// Whether a rollout replaces a Pod of this revision, at this place in the order of the Pods.
-    pub(crate) fn would_replace(&self, place: usize, revision: usize) -> bool {
-        self.partition().is_some_and(|partition| place >= partition) && revision != self.update_revision()
+    pub(crate) fn is_replaced(&self, pod: &str) -> bool {
+        ordinal(&self.target.name, pod).is_some_and(|ordinal| self.strategy().replaces(ordinal))
     }
 
-    /// Whether it wants a Pod of this name.
     pub(crate) fn wants(&self, pod: &str) -> bool {
         self.demand.wants(&self.target.name, pod, 0) == Wanted::Yes
     }
 
-    /// How many Pods it wants.
     pub(crate) fn replicas(&self) -> u64 {
         self.demand.replicas().unwrap_or(0)
     }
 }
 
-/// How many Pods a spec asks for.
 pub(crate) fn replicas(spec: &Value) -> u64 {
     Demand::read(spec, &Naming::StatefulSet).replicas().unwrap_or(0)
 }

@@ -1,22 +1,17 @@
-//! Fields that the API server does not know, as after a typing error.
+//! Labels that the API server refuses, and fields of a PersistentPodState that it does not know, as after a typing error.
 
-use std::collections::BTreeSet;
-
-use pps_core::shorten;
+use pps_core::{is_dns_subdomain, shorten};
 use serde_json::Value;
 
 use crate::finding::Finding;
+use crate::limits::MAX_LABEL_VALUE;
 
 /// So many first letters have in common what a user wrote and what he may have meant.
 const COMMON_LETTERS: usize = 3;
-/// Fewer fields than these are listed.
-const MAX_LISTED: usize = 20;
-
-const OBJECT: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
 /// The maps of a PersistentPodState, and their fields; `[]` stands for each item of a list.
 const PPS: [(&str, &[&str]); 7] = [
-    ("", &OBJECT),
+    ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
     (
         "spec",
         &[
@@ -26,6 +21,7 @@ const PPS: [(&str, &[&str]); 7] = [
             "persistentPodAnnotations",
             "persistentPodStateRetentionPolicy",
             "nodeDeletionPolicy",
+            "recordingPolicy",
         ],
     ),
     ("spec.targetRef", &["apiVersion", "kind", "name"]),
@@ -35,55 +31,12 @@ const PPS: [(&str, &[&str]); 7] = [
     ("spec.persistentPodAnnotations[]", &["key", "valueFrom"]),
 ];
 
-/// The same of a StatefulSet of apps/v1.
-const STATEFUL_SET: [(&str, &[&str]); 2] = [
-    ("", &OBJECT),
-    (
-        "spec",
-        &[
-            "replicas",
-            "selector",
-            "template",
-            "serviceName",
-            "podManagementPolicy",
-            "updateStrategy",
-            "revisionHistoryLimit",
-            "minReadySeconds",
-            "ordinals",
-            "volumeClaimTemplates",
-            "persistentVolumeClaimRetentionPolicy",
-        ],
-    ),
-];
-
-/// Reports unknown fields of a PersistentPodState.
 pub(super) fn check_pps(object: &Value, findings: &mut Vec<Finding>) {
-    check(object, &PPS, findings);
-    let mut keys = BTreeSet::new();
-    for (index, annotation) in
-        items("spec.persistentPodAnnotations", &object["spec"]["persistentPodAnnotations"]).iter().enumerate()
-    {
-        let Some(key) = annotation.1["key"].as_str() else { continue };
-        if !keys.insert(key) {
-            let field = format!("spec.persistentPodAnnotations[{index}].key");
-            let message =
-                format!("{field} is {}, which the list has already: remove one of them", shorten(key));
-            findings.push(Finding::warning(field, message));
-        }
-    }
-}
-
-/// Reports unknown fields of a StatefulSet of apps/v1.
-pub(super) fn check_stateful_set(object: &Value, findings: &mut Vec<Finding>) {
-    check(object, &STATEFUL_SET, findings);
-}
-
-fn check(object: &Value, maps: &[(&str, &[&str])], findings: &mut Vec<Finding>) {
-    for (path, known) in maps {
+    for (path, known) in PPS {
         for (path, map) in find(object, path) {
             let fields = map.as_object().into_iter().flat_map(|map| map.keys());
             let unknown = fields.filter(|field| !known.contains(&field.as_str()));
-            findings.extend(unknown.map(|field| describe(&path, field, known)));
+            findings.extend(unknown.map(|field| unknown_field(&path, field, known)));
         }
     }
 }
@@ -95,7 +48,11 @@ fn find<'a>(object: &'a Value, path: &str) -> Vec<(String, &'a Value)> {
         let (field, is_list) = part.strip_suffix("[]").map_or((part, false), |field| (field, true));
         let values = found.into_iter().map(|(path, value)| (join(&path, field), &value[field]));
         found = if is_list {
-            values.flat_map(|(path, value)| items(&path, value)).collect()
+            let items = |(path, list): (String, &'a Value)| {
+                let items = list.as_array().into_iter().flatten().enumerate();
+                items.map(|(index, item)| (format!("{path}[{index}]"), item)).collect::<Vec<_>>()
+            };
+            values.flat_map(items).collect()
         } else {
             values.collect()
         };
@@ -103,29 +60,53 @@ fn find<'a>(object: &'a Value, path: &str) -> Vec<(String, &'a Value)> {
     found
 }
 
-fn items<'a>(path: &str, list: &'a Value) -> Vec<(String, &'a Value)> {
-    let items = list.as_array().into_iter().flatten().enumerate();
-    items.map(|(index, item)| (format!("{path}[{index}]"), item)).collect()
-}
-
 fn join(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-pub(super) fn describe(path: &str, field: &str, known: &[&str]) -> Finding {
-    let common = |other: &str| {
-        let letters = field.chars().flat_map(char::to_lowercase);
-        letters.zip(other.chars().flat_map(char::to_lowercase)).take_while(|(one, two)| one == two).count()
+fn unknown_field(path: &str, field: &str, known: &[&str]) -> Finding {
+    let letters = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<Vec<_>>();
+    let common = |other: &&&str| {
+        letters(field).into_iter().zip(letters(other)).take_while(|(one, two)| one == two).count()
     };
-    let likely =
-        known.iter().max_by_key(|other| common(other)).filter(|other| common(other) >= COMMON_LETTERS);
+    let likely = known.iter().max_by_key(common).filter(|other| common(other) >= COMMON_LETTERS);
     let remedy = match likely {
         Some(likely) => format!("did you mean {likely}?"),
-        None if known.len() > MAX_LISTED => "remove it".to_owned(),
         None => format!("use {}", known.join(", ")),
     };
     let field = join(path, &shorten(field));
     let message =
         format!("{field} is an unknown field, which is ignored here and refused by kubectl: {remedy}");
     Finding::warning(field, message)
+}
+
+pub(crate) fn check_label(key: &str, value: &str) -> Result<(), String> {
+    let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
+    let is_name = |name: &str| {
+        name.len() <= MAX_LABEL_VALUE
+            && is_end(name.chars().next())
+            && is_end(name.chars().next_back())
+            && name.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
+    };
+    let is_key = match key.split_once('/') {
+        Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),
+        None => is_name(key),
+    };
+    if is_key && (value.is_empty() || is_name(value)) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}={} is no label: use at most {MAX_LABEL_VALUE} letters, digits, -, _ and ., with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
+        shorten(key),
+        shorten(value)
+    ))
+}
+
+/// Reports keys and values that are no labels. Other types are reported elsewhere.
+pub(super) fn check_labels(path: &str, labels: &Value, findings: &mut Vec<Finding>) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        if let Err(message) = check_label(key, value.as_str().unwrap_or_default()) {
+            findings.push(Finding::error(format!("{path}.{}", shorten(key)), format!("{path}: {message}")));
+        }
+    }
 }

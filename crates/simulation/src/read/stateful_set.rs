@@ -1,11 +1,9 @@
 //! What the API server checks of a StatefulSet, as far as it is simulated.
 
-use pps_core::pps::{GROUP, group_of};
 use serde_json::{Value, json};
 
 use crate::finding::{Finding, check_strings};
 
-/// Checks a new StatefulSet.
 pub(super) fn check(object: &Value, findings: &mut Vec<Finding>) {
     let spec = &object["spec"];
     if !spec.is_object() {
@@ -41,32 +39,22 @@ pub(super) fn check(object: &Value, findings: &mut Vec<Finding>) {
         check_strings(&format!("spec.template.metadata.{field}"), &template["metadata"][field], findings);
     }
     check_selector(spec, findings);
-    warn_unless(spec, "updateStrategy.rollingUpdate.maxUnavailable", &[json!(1)], findings);
-    warn_unless(spec, "minReadySeconds", &[json!(0)], findings);
-    if group_of(object["apiVersion"].as_str().unwrap_or_default()) == GROUP {
-        let policy = &spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"];
-        if policy.as_str().is_some_and(|policy| policy.starts_with("InPlace")) {
-            let message = "updates in place are not simulated: each update creates the Pods again";
-            findings.push(Finding::warning("spec.updateStrategy.rollingUpdate.podUpdatePolicy", message));
+    for path in [
+        "minReadySeconds",
+        "updateStrategy.rollingUpdate.maxUnavailable",
+        "updateStrategy.rollingUpdate.podUpdatePolicy",
+        "updateStrategy.rollingUpdate.paused",
+        "updateStrategy.rollingUpdate.unorderedUpdate",
+        "scaleStrategy",
+        "lifecycle",
+    ] {
+        let value = path.split('.').fold(spec, |value, field| &value[field]);
+        let harmless = [Value::Null, json!(false), json!({}), json!(0), json!("ReCreate")];
+        let is_one = path.ends_with("maxUnavailable") && *value == 1;
+        if !is_one && !harmless.contains(value) {
+            let message = "this field is not simulated: Pods are created again one at a time, and each is Ready at once";
+            findings.push(Finding::warning(format!("spec.{path}"), message));
         }
-        for path in [
-            "updateStrategy.rollingUpdate.paused",
-            "updateStrategy.rollingUpdate.unorderedUpdate",
-            "scaleStrategy",
-            "lifecycle",
-        ] {
-            warn_unless(spec, path, &[json!(false), json!({})], findings);
-        }
-    }
-}
-
-/// Warns of a field that has no influence here, unless it is missing or has one of these values.
-fn warn_unless(spec: &Value, path: &str, harmless: &[Value], findings: &mut Vec<Finding>) {
-    let value = path.split('.').fold(spec, |value, field| &value[field]);
-    if !value.is_null() && !harmless.contains(value) {
-        let message =
-            "this field is not simulated: Pods are replaced one at a time, and each is Ready at once";
-        findings.push(Finding::warning(format!("spec.{path}"), message));
     }
 }
 

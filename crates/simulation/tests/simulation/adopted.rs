@@ -105,7 +105,7 @@ fn a_pending_pod_says_which_of_its_requirements_the_policy_injected() {
     let objects = vec![node("n1", "a"), database(1), waiting, recorded(&[("db-0", "n9", "a")])];
     let result = play(objects, json!([{"do": "rollOut"}]));
     let pod = pod(last(&result), "db-0");
-    assert!(pod.injected && pod.scheduler[0].excluded_by[0].from_pps, "{:?}", pod.scheduler);
+    assert!(pod.injected && pod.scheduler[0].excluded_by[0].from_pps(), "{:?}", pod.scheduler);
     assert_eq!(
         texts(last(&result), &[EventKind::Pending]),
         [

@@ -1,5 +1,6 @@
 //! What keeps a drain from ending: `PodDisruptionBudgets`; and where volumes let a Pod go.
 
+use pps_scheduler::{Caveat, UnknownVolume};
 use pps_simulation::{EventKind, Phase, run};
 use serde_json::{Value, json};
 
@@ -48,7 +49,7 @@ fn a_drain_waits_for_a_budget_that_allows_no_further_eviction() {
     let expected = "PodDisruptionBudget db needs 2 Pods that are Ready, and 2 are";
     assert_eq!(pod(&result.steps[3], "db-0").kept_by.as_deref(), Some(expected));
     assert_eq!(
-        texts(&result.steps[3], &[EventKind::Warning])[0],
+        texts(&result.steps[3], &[EventKind::Kept])[0],
         format!("Pod/db-0 stays on n1, and its drain does not end: {expected}")
     );
 }
@@ -102,12 +103,9 @@ fn a_pod_returns_only_where_its_volume_is() {
     let actions = json!([{"do": "rollOut"}, {"do": "drain", "node": "n2"}]);
     let result = play(objects.clone(), actions.clone());
     assert_eq!(places(&result.steps[1]), ["db-0 n2", "db-1 n1"]);
-    assert_eq!(pod(&result.steps[1], "db-0").warnings, [""; 0]);
-    let warnings = &pod(&result.steps[1], "db-1").warnings;
-    assert!(
-        warnings[0].ends_with("data-db-1 is or will be is not simulated: no such claim is known"),
-        "{warnings:?}"
-    );
+    assert_eq!(pod(&result.steps[1], "db-0").caveats, []);
+    let unknown = Caveat::Claim { name: "data-db-1".into(), unknown: UnknownVolume::NoClaim };
+    assert_eq!(pod(&result.steps[1], "db-1").caveats, [unknown]);
     assert_eq!(pod(last(&result), "db-0").phase, Phase::Pending);
     let text = &texts(last(&result), &[EventKind::Pending])[0];
     assert!(
@@ -123,5 +121,5 @@ fn a_pod_returns_only_where_its_volume_is() {
         .filter(|object| object["metadata"]["name"] != "data-db-0" && object["kind"] != "PersistentVolume")
         .collect();
     let result = run(&scenario(without, actions));
-    assert!(pod(&result.steps[1], "db-0").warnings[0].contains("where its volumes are is not simulated"));
+    assert_eq!(pod(&result.steps[1], "db-0").caveats, [Caveat::Volumes]);
 }

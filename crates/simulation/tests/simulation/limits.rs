@@ -1,7 +1,6 @@
 //! A scenario that is too large has one problem, and costs nothing more.
 
-use pps_simulation::limits::{MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_NODES, MAX_OBJECTS};
-use pps_simulation::{Scenario, run};
+use pps_simulation::{Limits, Scenario, run};
 use serde_json::{Value, json};
 
 use crate::worlds::{HOSTNAME, last, node, play, pps, required, scenario, stateful_set, with};
@@ -15,10 +14,11 @@ fn refusal(scenario: &Scenario) -> (String, usize) {
 
 #[test]
 fn large_inputs_are_refused_as_a_whole() {
-    let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "x".repeat(MAX_BYTES)}});
+    let large =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "x".repeat(Limits::PAGE.bytes)}});
     let deep = (0..100).fold(json!(1), |value, _| json!([value]));
-    let objects = vec![json!({"apiVersion": "v1", "kind": "Secret"}); MAX_OBJECTS + 1];
-    let actions = json!(vec![json!({"do": "rollOut"}); MAX_ACTIONS + 1]);
+    let objects = vec![json!({"apiVersion": "v1", "kind": "Secret"}); Limits::PAGE.objects + 1];
+    let actions = json!(vec![json!({"do": "rollOut"}); Limits::PAGE.actions + 1]);
     let change = json!([{"do": "changeSpec", "object": large}]);
     for (scenario, expected) in [
         (scenario(vec![large.clone()], json!([])), "the objects are too large: use less than 1024 KiB"),
@@ -36,7 +36,8 @@ fn large_inputs_are_refused_as_a_whole() {
 
 #[test]
 fn nodes_and_replicas_beyond_the_limit_are_refused_alone() {
-    let objects: Vec<Value> = (0..MAX_NODES + 9).map(|index| node(&format!("n{index}"), "a")).collect();
+    let objects: Vec<Value> =
+        (0..Limits::PAGE.nodes + 9).map(|index| node(&format!("n{index}"), "a")).collect();
     let scenario = |objects| scenario(objects, json!([]));
     let (message, steps) = refusal(&scenario(objects));
     assert!(message.starts_with("at most 100 nodes are simulated"), "{message}");
@@ -50,7 +51,7 @@ fn nodes_and_replicas_beyond_the_limit_are_refused_alone() {
 #[test]
 fn the_largest_cluster_is_simulated() {
     let mut objects: Vec<Value> =
-        (0..MAX_NODES).map(|index| node(&format!("n{index}"), ["a", "b", "c"][index % 3])).collect();
+        (0..Limits::PAGE.nodes).map(|index| node(&format!("n{index}"), ["a", "b", "c"][index % 3])).collect();
     objects.push(with(stateful_set("db", 250), "spec.podManagementPolicy", json!("Parallel")));
     objects.push(pps("db", required(HOSTNAME)));
     let result = play(objects, json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}]));
@@ -68,8 +69,8 @@ fn a_scenario_that_creates_pods_without_end_is_stopped() {
     }
     let result = run(&scenario(objects, actions.into()));
     let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
-    assert!(problem.message.contains(&format!("at most {MAX_CREATED_PODS} Pods")), "{problem:?}");
-    assert_eq!(result.steps.len(), 1 + 1 + 2 * (MAX_CREATED_PODS / 250 - 1));
+    assert!(problem.message.contains("at most 10000 Pods"), "{problem:?}");
+    assert_eq!(result.steps.len(), 1 + 1 + 2 * (Limits::PAGE.created_pods / 250 - 1));
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_result_that_becomes_too_large_ends_with_all_details() {
     let labels: serde_json::Map<String, Value> =
         (0..60).map(|index| (format!("label-{index}"), "v".repeat(60).into())).collect();
     let labelled = |index| with(node(&format!("n{index}"), "a"), "metadata.labels", labels.clone().into());
-    let mut objects: Vec<Value> = (0..MAX_NODES).map(labelled).collect();
+    let mut objects: Vec<Value> = (0..Limits::PAGE.nodes).map(labelled).collect();
     objects.push(stateful_set("db", 1));
     let mut actions = vec![json!({"do": "rollOut"})];
     actions.extend(vec![json!({"do": "deletePod", "pod": "db-0"}); 199]);

@@ -117,17 +117,19 @@ fn a_label_that_a_node_gets_late_is_recorded_late() {
 
 #[test]
 fn a_new_node_keeps_the_recorded_label_until_the_grace_period_ends() {
-    let objects = vec![node("n1", "a"), stateful_set("db", 1), pps("db", required(HOSTNAME))];
-    let relabel = json!({"do": "labelNode", "node": "n1", "key": HOSTNAME, "value": null});
+    let preferred =
+        json!({"preferredPersistentTopology": [{"weight": 1, "preference": {"nodeTopologyKeys": [ZONE]}}]});
+    let objects = vec![node("n1", "a"), stateful_set("db", 1), pps("db", preferred)];
+    let bare = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     let actions = json!([
-        {"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "returnNode", "node": "n1"}, relabel,
+        {"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "addNode", "object": bare},
         {"do": "endGracePeriod"},
     ]);
     let result = play(objects, actions);
     let has_label = |step: usize| {
-        object(&result.steps[step], "db").states["db-0"].node_topology_labels.contains_key(HOSTNAME)
+        object(&result.steps[step], "db").states["db-0"].node_topology_labels.contains_key(ZONE)
     };
-    assert_eq!([2, 3, 4, 5].map(has_label), [true, true, true, false]);
+    assert_eq!([2, 3, 4].map(has_label), [true, true, false]);
 }
 
 #[test]
@@ -159,7 +161,10 @@ fn warnings_of_the_policy_are_shown_on_the_pod() {
     let pod = pod(last(&result), "db-0");
     assert_eq!(pod.phase, Phase::Pending);
     assert!(pod.warnings[0].contains("this Pod will stay Pending"), "{:?}", pod.warnings);
-    let reasons: Vec<bool> =
-        pod.scheduler.iter().map(|one| one.excluded_by.iter().any(|one| one.from_pps)).collect();
+    let reasons: Vec<bool> = pod
+        .scheduler
+        .iter()
+        .map(|one| one.excluded_by.iter().any(pps_scheduler::Exclusion::from_pps))
+        .collect();
     assert_eq!(reasons, [false, false, true, true], "{:#?}", pod.scheduler);
 }

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// A tree of field names. A node without children keeps everything below it.
 #[derive(Debug, Default)]
-pub struct Mask {
+pub(super) struct Mask {
     fields: BTreeMap<String, Mask>,
 }
 
 impl Mask {
     /// Parses paths such as `spec.containers.image`. A dot in a name cannot be escaped.
-    pub fn new(paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+    pub(super) fn new(paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut root = Self::default();
         for path in paths {
             let mut node = &mut root;
@@ -24,7 +24,7 @@ impl Mask {
     }
 
     /// Removes every field that the mask does not name. In an array the mask applies to each item.
-    pub fn prune(&self, value: &mut Value) {
+    pub(super) fn prune(&self, value: &mut Value) {
         if self.fields.is_empty() {
             return;
         }

@@ -1,7 +1,6 @@
 //! An HTTPS admission webhook around a policy. To the API server it looks like PolicyServer.
 
 use std::{
-    fmt::Write as _,
     net::{Ipv4Addr, TcpListener},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -81,7 +80,6 @@ pub struct Served {
 /// A running webhook. Dropping it stops it.
 pub struct Webhook {
     shared: Arc<Shared>,
-    host: KubernetesHost,
     url: String,
     authority: String,
     /// The policies that are registered with the API server.
@@ -142,7 +140,7 @@ impl Webhook {
             module,
             settings: Mutex::new(options.settings),
             others: Mutex::default(),
-            host: Arc::new(host.clone()),
+            host: Arc::new(host),
             workers: Arc::new(Semaphore::new(options.workers.max(1))),
             served: Mutex::default(),
         });
@@ -165,7 +163,7 @@ impl Webhook {
             }
         });
         let authority = certificate.authority;
-        Ok(Self { shared, host, url, authority, policies, server, handle })
+        Ok(Self { shared, url, authority, policies, server, handle })
     }
 
     /// Serves another policy on the same workers, made of the same module. It is not registered.
@@ -246,34 +244,9 @@ impl Webhook {
         lock(&self.shared.served).iter().flat_map(|served| served.evaluation.host_calls.clone()).collect()
     }
 
-    /// The number of these host calls with that operation, such as `get_resource`.
-    pub fn host_call_count(&self, operation: &str) -> usize {
-        let served = lock(&self.shared.served);
-        let calls = served.iter().flat_map(|served| &served.evaluation.host_calls);
-        calls.filter(|call| call.operation == operation).count()
-    }
-
-    /// The wall time of each evaluation, in ascending order.
-    pub fn evaluation_times(&self) -> Vec<Duration> {
-        let mut times: Vec<Duration> =
-            lock(&self.shared.served).iter().map(|served| served.evaluation.took).collect();
-        times.sort_unstable();
-        times
-    }
-
-    /// The number of watches that the policy's lists have started.
-    pub async fn watches(&self) -> usize {
-        self.host.watches().await
-    }
-
     /// Takes all workers: from now on it accepts requests and answers none.
     pub fn hang(&self) {
         self.shared.workers.forget_permits(Semaphore::MAX_PERMITS);
-    }
-
-    /// The number of idle workers.
-    pub fn idle_workers(&self) -> usize {
-        self.shared.workers.available_permits()
     }
 
     /// Forgets the requests so far.
@@ -389,16 +362,4 @@ fn policy_of(module: &PolicyModule, timeout_seconds: u8) -> Result<Policy> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The percentiles of evaluation times, for reports.
-pub fn summary(times: &[Duration]) -> String {
-    let Some(last) = times.last() else { return "no evaluations".to_owned() };
-    let mut text = format!("{} evaluations", times.len());
-    for percent in [50, 90, 99] {
-        let at = times[(times.len() * percent / 100).min(times.len() - 1)];
-        let _ = write!(text, ", p{percent} {at:.1?}");
-    }
-    let _ = write!(text, ", longest {last:.1?}");
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fantoccini::key::Key;
 use serde_json::json;
 
@@ -49,15 +49,24 @@ async fn press(page: &Page, pressed: Key) -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_example_can_be_played_with_the_keyboard_alone() -> Result<()> {
-    let page = Page::open("").await?;
-    tab_to(&page, "example").await?;
-    press(&page, Key::Down).await?;
+async fn the_page_can_be_used_with_the_keyboard_alone() -> Result<()> {
+    in_one_browser!(
+        an_example_can_be_played_with_the_keyboard_alone,
+        escape_closes_a_toolbar_and_leads_back_to_what_it_was_about,
+        the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link,
+        tab_reaches_every_control_and_the_focus_can_be_seen,
+    )
+}
+
+async fn an_example_can_be_played_with_the_keyboard_alone(page: &Page) -> Result<()> {
+    page.go("").await?;
+    tab_to(page, "example").await?;
+    press(page, Key::Down).await?;
     ensure!(
         page.text("example-title").await?.starts_with("Database on a local disk"),
         "the arrow does not choose an example"
     );
-    tab_to(&page, "next").await?;
+    tab_to(page, "next").await?;
     for expected in [
         "db-0 starts on node-1.",
         "db-0 returns to node-1",
@@ -65,7 +74,7 @@ async fn an_example_can_be_played_with_the_keyboard_alone() -> Result<()> {
         "db-0 stays Pending",
         "db-0 returns to node-1",
     ] {
-        press(&page, Key::Enter).await?;
+        press(page, Key::Enter).await?;
         ensure!(page.text("outcome").await?.contains(expected), "{}", page.text("outcome").await?);
         ensure!(
             page.browser
@@ -75,63 +84,61 @@ async fn an_example_can_be_played_with_the_keyboard_alone() -> Result<()> {
                 .is_some_and(|said| said.contains("With PPS:")),
             "a screen reader hears nothing"
         );
-        ensure!(focus(&page).await?.0 == "next", "the focus left the button");
+        ensure!(focus(page).await?.0 == "next", "the focus left the button");
     }
-    press(&page, Key::Enter).await?;
+    press(page, Key::Enter).await?;
 
     // A node, with what can be done to it in the next stops.
-    tab_to(&page, "Node/node-3").await?;
-    press(&page, Key::Enter).await?;
-    ensure!(focus(&page).await?.0 == "Node/node-3", "the focus left the node");
+    tab_to(page, "Node/node-3").await?;
+    press(page, Key::Enter).await?;
+    ensure!(focus(page).await?.0 == "Node/node-3", "the focus left the node");
     page.browser.press(Key::Tab).await?;
-    while focus(&page).await?.0.starts_with("Pod/") {
+    while focus(page).await?.0.starts_with("Pod/") {
         page.browser.press(Key::Tab).await?;
     }
-    ensure!(focus(&page).await?.0 == "tool-cordon", "{:?} follows the node", focus(&page).await?);
-    press(&page, Key::Space).await?;
-    ensure!(focus(&page).await?.0 == "tool-cordon", "the focus left the button");
+    ensure!(focus(page).await?.0 == "tool-cordon", "{:?} follows the node", focus(page).await?);
+    press(page, Key::Space).await?;
+    ensure!(focus(page).await?.0 == "tool-cordon", "the focus left the button");
     ensure!(page.browser.text(&key("tool-cordon")).await? == "Uncordon", "the node is not cordoned");
 
     // A Pod of that node.
-    tab_to(&page, "Pod/db-1/without").await?;
-    press(&page, Key::Space).await?;
-    tab_to(&page, "tool-pod").await?;
-    press(&page, Key::Enter).await?;
+    tab_to(page, "Pod/db-1/without").await?;
+    press(page, Key::Space).await?;
+    tab_to(page, "tool-pod").await?;
+    press(page, Key::Enter).await?;
     ensure!(page.text("outcome").await?.contains("db-1 stays Pending"), "{}", page.text("outcome").await?);
-    tab_to(&page, "tool-details").await?;
-    press(&page, Key::Enter).await?;
+    tab_to(page, "tool-details").await?;
+    press(page, Key::Enter).await?;
     ensure!(page.text("details").await?.contains("without PPS"), "the details are of another Pod");
 
     // Text fields are left with Tab, too.
-    tab_to(&page, "objects").await?;
+    tab_to(page, "objects").await?;
     page.browser.keys("# typed").await?;
     page.settle().await?;
-    tab_to(&page, "settings").await?;
-    tab_to(&page, "apply-node").await?;
-    page.close().await
+    tab_to(page, "settings").await?;
+    tab_to(page, "apply-node").await?;
+    Ok(())
 }
 
-#[tokio::test]
-async fn escape_closes_a_toolbar_and_leads_back_to_what_it_was_about() -> Result<()> {
-    let page = Page::open("example=first-steps&step=1").await?;
-    tab_to(&page, "Node/node-3").await?;
-    press(&page, Key::Enter).await?;
-    tab_to(&page, "tool-drain").await?;
-    press(&page, Key::Escape).await?;
-    ensure!(focus(&page).await? == ("Node/node-3".to_owned(), true), "{:?}", focus(&page).await?);
+async fn escape_closes_a_toolbar_and_leads_back_to_what_it_was_about(page: &Page) -> Result<()> {
+    page.go("example=first-steps&step=1").await?;
+    tab_to(page, "Node/node-3").await?;
+    press(page, Key::Enter).await?;
+    tab_to(page, "tool-drain").await?;
+    press(page, Key::Escape).await?;
+    ensure!(focus(page).await? == ("Node/node-3".to_owned(), true), "{:?}", focus(page).await?);
     let toolbars = page.browser.evaluate("document.querySelectorAll('.toolbar').length").await?;
     ensure!(toolbars == json!(0), "the toolbar is still open");
-    page.close().await
+    Ok(())
 }
 
 /// The sidecar's flag decides whether a Pod that waits for a deleted node waits on.
-#[tokio::test]
-async fn the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link() -> Result<()> {
-    let page = Page::open("example=forget&step=3").await?;
+async fn the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link(page: &Page) -> Result<()> {
+    page.go("example=forget&step=3").await?;
     let evicts = "document.getElementById('evict').checked";
     ensure!(page.browser.evaluate(evicts).await? == json!(true), "the example sets the flag");
-    tab_to(&page, "evict").await?;
-    press(&page, Key::Space).await?;
+    tab_to(page, "evict").await?;
+    press(page, Key::Space).await?;
     ensure!(page.browser.evaluate(evicts).await? == json!(false), "the flag is still set");
     ensure!(page.text("cluster").await?.contains("Pending"), "db-0 does not wait");
     let seen = page.seen().await?;
@@ -139,15 +146,14 @@ async fn the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link() 
     page.go("").await?;
     page.go(&fragment).await?;
     ensure!(page.seen().await? == seen, "the link shows {:#}", page.seen().await?);
-    tab_to(&page, "evict").await?;
-    press(&page, Key::Space).await?;
+    tab_to(page, "evict").await?;
+    press(page, Key::Space).await?;
     ensure!(!page.text("cluster").await?.contains("Pending"), "db-0 is not evicted");
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn tab_reaches_every_control_and_the_focus_can_be_seen() -> Result<()> {
-    let page = Page::open("example=refused&step=3").await?;
+async fn tab_reaches_every_control_and_the_focus_can_be_seen(page: &Page) -> Result<()> {
+    page.go("example=refused&step=3").await?;
     page.click(&key("Node/node-2")).await?;
     // So that the first Tab begins at the top.
     page.browser.evaluate("document.activeElement.blur()").await?;
@@ -156,7 +162,7 @@ async fn tab_reaches_every_control_and_the_focus_can_be_seen() -> Result<()> {
     let mut reached = BTreeSet::new();
     for _ in 0..MOST_STOPS {
         page.browser.press(Key::Tab).await?;
-        let (name, is_seen) = focus(&page).await?;
+        let (name, is_seen) = focus(page).await?;
         ensure!(is_seen || name == "BODY", "the focus on {name} cannot be seen");
         reached.insert(name);
         if reached.is_superset(&controls) {
@@ -165,7 +171,7 @@ async fn tab_reaches_every_control_and_the_focus_can_be_seen() -> Result<()> {
     }
     let missed: Vec<&String> = controls.difference(&reached).collect();
     ensure!(missed.is_empty(), "Tab does not reach {missed:?}");
-    page.close().await
+    Ok(())
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Links to a state of the page.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::{Page, key};
@@ -20,8 +20,17 @@ async fn pack(page: &Page, json: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_link_restores_the_state_that_it_was_copied_from() -> Result<()> {
-    let page = Page::open("example=kube-ovn&step=2").await?;
+async fn links_hold_the_whole_state() -> Result<()> {
+    in_one_browser!(
+        a_link_restores_the_state_that_it_was_copied_from,
+        a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown,
+        a_link_with_unknown_actions_is_opened_and_says_what_is_wrong,
+        an_example_of_a_document_gets_nodes_and_a_workload,
+    )
+}
+
+async fn a_link_restores_the_state_that_it_was_copied_from(page: &Page) -> Result<()> {
+    page.go("example=kube-ovn&step=2").await?;
     page.fill("#settings", "onLookupFailure: accept # ünïcode €").await?;
     page.click(&key("Node/node-4")).await?;
     page.click(&key("tool-cordon")).await?;
@@ -39,15 +48,14 @@ async fn a_link_restores_the_state_that_it_was_copied_from() -> Result<()> {
     let restored = page.seen().await?;
     ensure!(restored == seen, "copied: {seen:#}\nrestored: {restored:#}");
     ensure!(page.fragment().await? == fragment, "the link changed");
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown() -> Result<()> {
-    let page = Page::open("").await?;
+async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown(page: &Page) -> Result<()> {
+    page.go("").await?;
     let first = page.seen().await?;
-    let whole = pack(&page, r#"{"version":1,"objects":"a: 1"}"#).await?;
-    let bomb = pack(&page, &format!(r#"{{"version":1,"objects":"{}"}}"#, "a".repeat(2 << 20))).await?;
+    let whole = pack(page, r#"{"version":1,"objects":"a: 1"}"#).await?;
+    let bomb = pack(page, &format!(r#"{{"version":1,"objects":"{}"}}"#, "a".repeat(2 << 20))).await?;
     ensure!(bomb.len() < 5000, "the bomb has {} characters", bomb.len());
     let cases = [
         ("nonsense".to_owned(), "is not a link to a scenario"),
@@ -59,18 +67,18 @@ async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown
         ("scenario=%00<script>".to_owned(), "damaged"),
         (format!("scenario={}", "A".repeat(70_000)), "At most 65,536"),
         (format!("scenario={bomb}"), "unpacks to more than"),
-        (format!("scenario={}", pack(&page, "[]").await?), "“objects” is missing"),
-        (format!("yaml={}", pack(&page, r#"{"version":2,"objects":""}"#).await?), "version 2"),
+        (format!("scenario={}", pack(page, "[]").await?), "“objects” is missing"),
+        (format!("yaml={}", pack(page, r#"{"version":2,"objects":""}"#).await?), "version 2"),
         (
-            format!("scenario={}", pack(&page, r#"{"version":1,"objects":"","actions":[1]}"#).await?),
+            format!("scenario={}", pack(page, r#"{"version":1,"objects":"","actions":[1]}"#).await?),
             "“actions”",
         ),
-        (format!("scenario={}", pack(&page, r#"{"version":1,"objects":"","done":1}"#).await?), "“done”"),
+        (format!("scenario={}", pack(page, r#"{"version":1,"objects":"","done":1}"#).await?), "“done”"),
         (
             format!(
                 "scenario={}",
                 pack(
-                    &page,
+                    page,
                     &json!({"version": 1, "objects": "", "actions": vec![json!({"do": "rollOut"}); 201]})
                         .to_string()
                 )
@@ -89,30 +97,28 @@ async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown
         );
         ensure!(page.seen().await? == first, "{start}: the page does not show the first example");
     }
-    page.close().await
+    Ok(())
 }
 
 /// Actions that the engine does not know or cannot do are its problems, not the page's.
-#[tokio::test]
-async fn a_link_with_unknown_actions_is_opened_and_says_what_is_wrong() -> Result<()> {
-    let page = Page::open("").await?;
+async fn a_link_with_unknown_actions_is_opened_and_says_what_is_wrong(page: &Page) -> Result<()> {
+    page.go("").await?;
     for actions in [
         json!([{"do": "explode"}]),
         json!([{"do": "deletePod"}]),
         json!([{"do": "deletePod", "pod": {"a": 1}}]),
     ] {
         let state = json!({"version": 1, "objects": "", "actions": actions, "done": 1});
-        page.go(&format!("scenario={}", pack(&page, &state.to_string()).await?)).await?;
+        page.go(&format!("scenario={}", pack(page, &state.to_string()).await?)).await?;
         let problems = page.text("objects-problems").await?;
         ensure!(problems.contains("Error"), "{actions}: {problems}");
     }
-    page.close().await
+    Ok(())
 }
 
 /// What a document's example leaves out is added: see the format in `playground/js/link.js`.
-#[tokio::test]
-async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
-    let page = Page::open("").await?;
+async fn an_example_of_a_document_gets_nodes_and_a_workload(page: &Page) -> Result<()> {
+    page.go("").await?;
     let pps = |target: &str| {
         format!(
             "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata:\n  name: db\nspec:\n  targetRef: {target}\n  \
@@ -123,7 +129,7 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
         "{apiVersion: apps/v1, kind: StatefulSet, name: db}",
         "\n    apiVersion: apps.kruise.io/v1beta1\n    kind: StatefulSet\n    name: db",
     ] {
-        let data = pack(&page, &json!({"version": 1, "objects": pps(target)}).to_string()).await?;
+        let data = pack(page, &json!({"version": 1, "objects": pps(target)}).to_string()).await?;
         page.go(&format!("yaml={data}")).await?;
         ensure!(
             page.text("objects-status").await? == "No problems found.",
@@ -140,7 +146,7 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
         kruise.io/required-persistent-topology: topology.kubernetes.io/zone\nspec:\n  replicas: 2\n  selector:\n    \
         matchLabels: {app: queue}\n  template:\n    metadata:\n      labels: {app: queue}\n    spec:\n      \
         containers: [{name: queue, image: pause}]\n";
-    let data = pack(&page, &json!({"version": 1, "objects": annotated}).to_string()).await?;
+    let data = pack(page, &json!({"version": 1, "objects": annotated}).to_string()).await?;
     page.go(&format!("yaml={data}")).await?;
     page.click("#next").await?;
     page.click("#next").await?;
@@ -148,11 +154,11 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
     ensure!(outcome.contains("queue-0 returns to node-1"), "{outcome}");
 
     let whole = page.browser.evaluate("document.getElementById('objects').value").await?;
-    let data = pack(&page, &json!({"version": 1, "objects": whole}).to_string()).await?;
+    let data = pack(page, &json!({"version": 1, "objects": whole}).to_string()).await?;
     page.go(&format!("yaml={data}")).await?;
     ensure!(
         page.browser.evaluate("document.getElementById('objects').value").await? == whole,
         "a whole scenario was changed"
     );
-    page.close().await
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fantoccini::key::Key;
 use pps_e2e::report::note;
 use serde_json::{Value, json};
@@ -13,8 +13,20 @@ use super::{Page, key};
 const LONGEST_FREEZE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_mistake_is_marked_in_its_line() -> Result<()> {
-    let page = Page::open("example=refused").await?;
+async fn texts_are_checked_as_they_are_typed() -> Result<()> {
+    in_one_browser!(
+        a_mistake_is_marked_in_its_line,
+        garbage_is_answered_and_the_page_still_works,
+        a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected,
+        a_changed_example_is_called_your_own,
+        half_a_character_is_answered,
+        a_megabyte_can_be_pasted,
+        markup_in_names_stays_text,
+    )
+}
+
+async fn a_mistake_is_marked_in_its_line(page: &Page) -> Result<()> {
+    page.go("example=refused").await?;
     let lines = page.browser.evaluate("document.getElementById('objects').value.split('\\n')").await?;
     let line_of = |part: &str| {
         let lines = lines.as_array().into_iter().flatten();
@@ -38,12 +50,11 @@ async fn a_mistake_is_marked_in_its_line() -> Result<()> {
     let cursor = "(() => { const text = document.activeElement; return text.value.slice(0, text.selectionStart).split('\\n').length; })()";
     ensure!(page.browser.evaluate(cursor).await? == json!(line_of("host name")), "the cursor is elsewhere");
     ensure!(page.text("objects-status").await? == "3 errors.", "the status says something else");
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
-    let page = Page::open("").await?;
+async fn garbage_is_answered_and_the_page_still_works(page: &Page) -> Result<()> {
+    page.go("").await?;
     let laughs = (1..30).fold("a0: &a0 [x,x,x,x]\n".to_owned(), |text, n| {
         text + &format!("a{n}: &a{n} [*a{0},*a{0},*a{0},*a{0}]\n", n - 1)
     });
@@ -80,12 +91,11 @@ async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
     page.click("#reset").await?;
     page.click("#next").await?;
     ensure!(page.text("outcome").await?.contains("db-0 starts on node-1."), "the page is broken");
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected() -> Result<()> {
-    let page = Page::open("example=first-steps&step=1").await?;
+async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected(page: &Page) -> Result<()> {
+    page.go("example=first-steps&step=1").await?;
     let steps = page.text("timeline").await?;
     for (text, expected) in [("{{", "not valid YAML"), ("a: 1\n---\nb: 2\n", "document")] {
         page.fill("#apply", text).await?;
@@ -101,12 +111,11 @@ async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected() -> Result<()
     page.choose("forget").await?;
     let left = "document.getElementById('apply').value";
     ensure!(page.browser.evaluate(left).await? == json!(""), "the text stays in another example");
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_changed_example_is_called_your_own() -> Result<()> {
-    let page = Page::open("example=first-steps&step=1").await?;
+async fn a_changed_example_is_called_your_own(page: &Page) -> Result<()> {
+    page.go("example=first-steps&step=1").await?;
     page.fill("#settings", "onLookupFailure: accept").await?;
     ensure!(page.text("example-title").await? == "Your own scenario", "it is called the example");
     ensure!(page.text("example-text").await?.contains("You have changed the example"), "nothing says so");
@@ -114,23 +123,21 @@ async fn a_changed_example_is_called_your_own() -> Result<()> {
     ensure!(page.text("example-title").await?.starts_with("First steps"), "the example is not restored");
     page.fill("#objects", "").await?;
     ensure!(page.text("cluster").await?.contains("choose an example"), "nothing says what to write");
-    page.close().await
+    Ok(())
 }
 
 /// Half of a surrogate pair, which the driver cannot send.
-#[tokio::test]
-async fn half_a_character_is_answered() -> Result<()> {
-    let page = Page::open("").await?;
+async fn half_a_character_is_answered(page: &Page) -> Result<()> {
+    page.go("").await?;
     let script = "const text = document.getElementById('objects'); text.value = 'kind: \\ud800'; text.dispatchEvent(new InputEvent('input'));";
     page.browser.script(script, Vec::new()).await?;
     page.settle().await?;
     ensure!(page.text("notice").await?.is_empty(), "{}", page.text("notice").await?);
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_megabyte_can_be_pasted() -> Result<()> {
-    let page = Page::open("").await?;
+async fn a_megabyte_can_be_pasted(page: &Page) -> Result<()> {
+    page.go("").await?;
     let permissions = json!({"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]});
     page.browser.devtools("Browser.grantPermissions", permissions).await?;
     let script = r#"
@@ -165,13 +172,12 @@ async fn a_megabyte_can_be_pasted() -> Result<()> {
     page.browser.wait_for_text("#copied", "too long for a link").await?;
     page.click("#reset").await?;
     ensure!(page.text("objects-status").await? == "No problems found.", "the example is not restored");
-    page.close().await
+    Ok(())
 }
 
 /// A name is text, whatever it contains.
-#[tokio::test]
-async fn markup_in_names_stays_text() -> Result<()> {
-    let page = Page::open("example=first-steps&step=1").await?;
+async fn markup_in_names_stays_text(page: &Page) -> Result<()> {
+    page.go("example=first-steps&step=1").await?;
     page.click(&key("Node/node-1")).await?;
     page.fill(&key("label-key"), "<b>x</b>").await?;
     page.fill(&key("label-value"), "\"><script>alert(1)</script>").await?;
@@ -182,5 +188,5 @@ async fn markup_in_names_stays_text() -> Result<()> {
             == json!(0),
         "a text became an element"
     );
-    page.close().await
+    Ok(())
 }

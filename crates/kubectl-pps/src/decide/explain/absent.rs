@@ -1,21 +1,18 @@
 //! A Pod that does not exist.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use pps_check::is_own_webhook;
+use pps_core::pps::GROUP;
+use pps_core::{AnnotationRules, PodState, Spec, plan};
+use pps_recorder::demand::{Demand, Naming, Wanted};
+use pps_recorder::workload::ordinal;
 
-use pps_check::rules::{INJECTION, is_own_webhook};
-use pps_core::demand::{Demand, Naming, Wanted};
-use pps_core::workload::ordinal;
-use pps_core::{AnnotationRules, PodState, plan};
-
-use super::facts::{demands, place};
-use super::{Explanation, Question, Remedy, Verdict};
-use crate::decide::names::list;
-use crate::decide::unread::{require, require_workloads};
-use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
+use super::facts::{Fact, Refuser};
+use super::remedies::{Remedy, RemedyKind};
+use super::{Cause, Explanation, Question, Verdict};
+use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// How many Pods before this one are looked at.
-const MAX_BEFORE: u64 = 10_000;
+const MAX_BEFORE: usize = 10_000;
 /// How many characters of a refusal are repeated.
 const MAX_MESSAGE: usize = 500;
 
@@ -33,157 +30,90 @@ fn wants(workload: &Workload, pod: &str) -> bool {
 
 /// Why it does not exist; none if nothing knows it.
 pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation> {
-    let Question { snapshot, namespace, pod, hand, .. } = question;
-    if require(snapshot, "pods").is_err() {
+    let Question { snapshot, namespace, pod, .. } = question;
+    if snapshot.require(Resource::Pods).is_err() {
         return None;
     }
     let workload = wanting(snapshot, namespace, pod);
     let key = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
-    let governing = key.as_ref().and_then(|key| index.governing(key));
-    let holding = governing.or_else(|| recording(index, namespace, pod));
+    let holding =
+        key.as_ref().and_then(|key| index.governing(key)).or_else(|| recording(index, namespace, pod));
     let mut explanation = match workload {
         Some(workload) if wants(workload, pod) => wanted(question, index, workload),
         Some(workload) => {
-            let text = format!(
-                "{pod} does not exist, and StatefulSet {} does not want it (replicas: {}).",
-                workload.name(),
-                workload.replicas()
-            );
-            Explanation::new(question, Verdict::NotWanted, text)
+            let (workload, replicas) = (workload.name().to_owned(), workload.replicas());
+            Explanation::new(question, Verdict::NotWanted, Cause::NotWanted { workload, replicas })
         }
         None => {
             let pps = holding?;
-            let (verdict, what) = match require_workloads(snapshot) {
-                Ok(()) => (Verdict::NotWanted, "no workload that was read wants it"),
-                Err(_) => (Verdict::Unknown, "whether a workload wants it is not known"),
-            };
-            let text = format!("{pod} does not exist, and {what}.");
-            let mut explanation = Explanation::new(question, verdict, text);
+            // Workloads of other kinds are not read at all.
             let target = pps.target();
-            explanation.facts.push(format!(
-                "PersistentPodState {} has a state of it, for {} {}.",
-                pps.name(),
-                target.kind,
-                target.name
-            ));
-            explanation
+            let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+            let is_read = target.kind == "StatefulSet" && ["apps", GROUP].contains(&group);
+            let is_known = is_read && snapshot.require_workloads().is_ok();
+            let verdict = if is_known { Verdict::NotWanted } else { Verdict::Unknown };
+            let pps = pps.name().to_owned();
+            Explanation::new(question, verdict, Cause::NoWorkload { pps, is_known })
         }
     };
-    let recorded = holding.and_then(|pps| Some((pps, recorded(pps, pod)?)));
-    if let Some((pps, recorded)) = recorded {
-        explanation.facts.push(recorded);
-        explanation.facts.extend(brought_back(pps, pod));
-        if explanation.verdict == Verdict::NotWanted {
-            let command = hand.pps(&format!("forget {pod}"), namespace);
-            explanation.facts.push(format!("{command} drops what is recorded."));
+    let Some(pps) = holding else { return Some(explanation) };
+    match pps.state(pod) {
+        Err(damaged) => explanation.facts.push(Fact::RecordDamaged(damaged)),
+        Ok(Some(state)) if state != PodState::default() => {
+            let would_require = |spec: Spec| {
+                let required = plan(pps.name(), &spec, &state, &AnnotationRules::default()).required;
+                Fact::WouldRequire { required, has_changed: false }
+            };
+            let would_require = pps.spec().ok().map(would_require);
+            explanation.facts.push(Fact::Recorded { state, is_gone: false, form: None });
+            explanation.facts.extend(would_require);
+            if explanation.verdict == Verdict::NotWanted {
+                explanation.remedies.push(Remedy::new(RemedyKind::Forget));
+            }
         }
+        Ok(_) => {}
     }
     Some(explanation)
 }
 
-/// What a Pod of this name that is created later gets back of what is recorded: what the policy would inject.
-fn brought_back(pps: &Pps, pod: &str) -> Option<String> {
-    let (spec, state) = (pps.spec().ok()?, pps.state(pod).ok()??);
-    let plan = plan(pps.name(), &spec, &state, &AnnotationRules::default());
-    let mut parts = demands(&plan.required, &plan.preferred);
-    if !plan.annotations.is_empty() {
-        let all: Vec<String> = plan.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        parts.push(format!("gets {}", all.join(" and ")));
-    }
-    let name = pps.name();
-    let mut text = if parts.is_empty() {
-        format!(
-            "Nothing of that is injected into a Pod of this name that is created later: PersistentPodState {name} names none of it now."
-        )
-    } else {
-        format!("A Pod of this name that is created later {}.", parts.join("; "))
-    };
-    let unrecorded: BTreeSet<&str> =
-        spec.required_keys().filter(|key| !state.node_topology_labels.contains_key(*key)).collect();
-    if !unrecorded.is_empty() {
-        let unrecorded: Vec<String> = unrecorded.into_iter().map(str::to_owned).collect();
-        let freely = if plan.required.is_empty() { ", so the Pod is not kept on any node" } else { "" };
-        let _ = write!(text, " {} is required and not recorded{freely}.", list(&unrecorded, "and"));
-    }
-    Some(text)
-}
-
 /// The PersistentPodState that has a state of this Pod.
 fn recording<'a>(index: &Index<'a>, namespace: &str, pod: &str) -> Option<&'a Pps> {
-    let of_namespace = index.targeted().filter(|(key, _)| key.namespace == namespace);
-    of_namespace.filter_map(|(_, all)| all.first().copied()).find(|pps| matches!(pps.state(pod), Ok(Some(_))))
-}
-
-fn recorded(pps: &Pps, pod: &str) -> Option<String> {
-    match pps.state(pod) {
-        Err(damaged) => Some(format!("What is recorded cannot be read: {damaged}.")),
-        Ok(None) => None,
-        Ok(Some(state)) if state == PodState::default() => None,
-        Ok(Some(state)) => Some(format!("Recorded: {}.", place(&state, ""))),
-    }
+    let governing = index.targeted_in(namespace).filter_map(|(_, all)| all.first().copied());
+    governing.into_iter().find(|pps| matches!(pps.state(pod), Ok(Some(_))))
 }
 
 fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanation {
-    let Question { namespace, pod, hand, refusals, .. } = question;
-    let name = workload.name();
+    let Question { namespace, pod, refusals, .. } = question;
+    let name = workload.name().to_owned();
+    if let Some(blocker) = blocker(index, workload, namespace, pod) {
+        let remedy = Remedy::new(RemedyKind::ExplainOther { pod: blocker.clone() });
+        let cause = Cause::WaitsFor { workload: name, pod: blocker };
+        let explanation = Explanation::new(question, Verdict::NotCreated, cause);
+        return Explanation { remedies: vec![remedy], ..explanation };
+    }
     let mentions = |message: &&String| {
         message.split(|c: char| c.is_whitespace() || "\"',:".contains(c)).any(|word| word == *pod)
     };
-    if let Some(blocker) = blocker(index, workload, namespace, pod) {
-        let text = format!(
-            "{pod} is not created yet: StatefulSet {name} creates one Pod after the other, and {blocker} is not Ready."
-        );
-        let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
-        explanation.facts.push("podManagementPolicy is OrderedReady.".into());
-        let command = hand.pps(&format!("explain {blocker}"), namespace);
-        explanation
-            .remedies
-            .push(Remedy::new(format!("Find out what {blocker} waits for")).with_command(command));
-        return explanation;
-    }
-    if let Some(message) = refusals.and_then(|all| all.iter().find(mentions)) {
-        let text = format!("{pod} does not exist: its creation is refused.");
-        let mut explanation = Explanation::new(question, Verdict::Refused, text);
-        let message: String = message.chars().take(MAX_MESSAGE).collect();
-        explanation.facts.push(format!("The controller of StatefulSet {name} reports: {message}"));
-        // The API server says so whether the webhook denies a request or cannot be called.
-        let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
-        if webhook.is_some_and(is_own_webhook) {
-            explanation.remedies = of_policy(question);
-        } else if message.contains("webhook") {
-            explanation.facts.push(format!("{} says what is wrong with the installation.", hand.check()));
-        }
-        return explanation;
-    }
-    let text = format!("{pod} does not exist, although StatefulSet {name} wants it.");
-    let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
-    let command = hand.kubectl_in(&format!("describe statefulset {name}"), namespace);
-    explanation.facts.push(match refusals {
-        Some(_) => {
-            format!("No Event says why. The controller may be about to create it; if this lasts: {command}")
-        }
-        None => format!("Events could not be read; {command} may show why."),
-    });
-    explanation
-}
-
-/// What helps if the policy refuses a Pod, or is not reached: its message says why.
-fn of_policy(question: &Question) -> Vec<Remedy> {
-    let label = |value: &str| {
-        let words = format!("label namespace {} {INJECTION}={value} --overwrite", question.namespace);
-        question.hand.kubectl(&words)
+    let Some(message) = refusals.and_then(|all| all.iter().find(mentions)) else {
+        let fact = Fact::NoEvent { workload: name.clone(), are_events_read: refusals.is_some() };
+        let explanation =
+            Explanation::new(question, Verdict::NotCreated, Cause::NotCreated { workload: name });
+        return Explanation { facts: vec![fact], ..explanation };
     };
-    let consequence = format!(
-        "They start anywhere, away from the data on their nodes, and a sidecar that runs may record them there. The controller waits \
-         longer after each refusal. The way back: {}",
-        label("enabled")
-    );
-    let meanwhile =
-        "If that takes too long, let the Pods of the namespace start without their recorded states";
-    vec![
-        Remedy::new("Find the cause, and repair it").with_command(question.hand.check()),
-        Remedy::new(meanwhile).with_command(label("disabled")).with_consequence(consequence),
-    ]
+    // The API server, which wrote it, says so whether the webhook denies a request or cannot be called.
+    let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
+    let by = match webhook {
+        Some(webhook) if is_own_webhook(webhook) => Refuser::Policy,
+        Some(_) => Refuser::OtherWebhook,
+        None => Refuser::Other,
+    };
+    let mut explanation = Explanation::new(question, Verdict::Refused, Cause::Refused);
+    if by == Refuser::Policy {
+        explanation.remedies = [RemedyKind::Check, RemedyKind::DisableInjection].map(Remedy::new).into();
+    }
+    let message = message.chars().take(MAX_MESSAGE).collect();
+    explanation.facts.push(Fact::Refusal { workload: name, message, by });
+    explanation
 }
 
 /// The Pod for which an ordered workload waits before it creates this one.
@@ -195,9 +125,7 @@ pub fn blocker(index: &Index<'_>, workload: &Workload, namespace: &str, pod: &st
         return None;
     }
     let start = spec["ordinals"]["start"].as_u64().unwrap_or_default();
-    let before = (start..last)
-        .take(usize::try_from(MAX_BEFORE).unwrap_or_default())
-        .map(|ordinal| format!("{name}-{ordinal}"));
-    let is_unready = |pod: &String| !index.pod(namespace, pod).is_some_and(crate::snapshot::Pod::is_ready);
+    let before = (start..last).take(MAX_BEFORE).map(|ordinal| format!("{name}-{ordinal}"));
+    let is_unready = |pod: &String| !index.pod(namespace, pod).is_some_and(Pod::is_ready);
     before.filter(|pod| wants(workload, pod)).find(is_unready)
 }

@@ -1,60 +1,88 @@
 //! What would let a Pending Pod go: each is tried in the simulation of the scheduler first.
 
+use pps_core::plan::Requirement;
 use pps_core::spread_constraint::{UnreachableSpread, unreachable_spreads};
-use pps_simulation::scheduler::{ExclusionKind, Selection, Verdict};
-use serde::Serialize;
+use pps_scheduler::{Exclusion, ExclusionKind, Selection, Verdict};
 use serde_json::{Value, json};
 
-use super::groups::groups;
-use super::subject::{Candidate, Subject, words};
-use super::{HOSTNAME, Question};
+use super::groups::is_about_labels;
+use super::subject::{Candidate, Subject};
+use super::{HOSTNAME, Question, Successor};
 use crate::decide::landing::Landing;
-use crate::decide::names::list;
-use crate::decide::relocate::WayOut;
+use crate::decide::move_pod::WayOut;
 
 /// How many nodes are tried for one kind of remedy.
 const MAX_TRIED: usize = 50;
 /// How many remedies of one kind are named.
 const MAX_NAMED: usize = 3;
 
-/// Something that would let the Pod go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// Something that would let the Pod go, and where it could go then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Remedy {
-    /// What it does, and where the Pod would go then.
-    pub text: String,
-    /// The command, if one does it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// What else follows from it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub consequence: Option<String>,
-    /// The nodes that the scheduler would choose from.
-    pub may_land_on: Vec<String>,
-    /// The other nodes that could take the Pod.
-    pub could_also_land_on: Vec<String>,
+    pub kind: RemedyKind,
+    pub landing: Landing,
+}
+
+/// What can be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields' names say what they are")]
+pub enum RemedyKind {
+    /// Changes of one node.
+    ChangeNode { node: String, steps: Vec<Step> },
+    /// A node with these labels, which none has. `node` is the recorded one.
+    LabelNode { node: String, is_there: bool, labels: Vec<Requirement> },
+    /// The Pod is deleted, and created again from the present template, or with its present recorded state.
+    CreateAgain { is_recorded: bool, is_former: bool, is_outdated: bool },
+    /// A spread constraint is to count the domains of all nodes.
+    IgnoreAffinity { topology_key: String, min_domains: i64, requirement: Requirement },
+    /// `move --anywhere` with these flags, away from a node.
+    Move { from: Option<String>, flags: String },
+    /// An unfinished move goes on.
+    FinishMove { to: Option<String> },
+    /// An unfinished move ends where the Pod is.
+    CallMoveOff { node: String },
+    /// The node that is not Ready comes back.
+    BringNodeBack { node: String },
+    /// The Node object is deleted, and then the Pod.
+    DeleteNode { node: String, next: Successor },
+    /// Kubernetes deletes the Pod by itself.
+    WaitForDeletion,
+    /// The Pod object is deleted although nothing confirms that it has stopped.
+    ForceDeletion,
+    /// Its recorded state is dropped.
+    Forget,
+    /// Another Pod is why.
+    ExplainOther { pod: String },
+    /// The installation is why.
+    Check,
+    /// The Pods of the namespace start without their recorded states.
+    DisableInjection,
+}
+
+/// A change of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields' names say what they are")]
+pub enum Step {
+    Uncordon,
+    MakeReady,
+    /// Kubernetes sets this taint, and again if a user removes it.
+    RemoveCause {
+        taint: String,
+    },
+    RemoveTaint {
+        key: String,
+        effect: String,
+    },
+    FreeCapacity {
+        why: Exclusion,
+    },
 }
 
 impl Remedy {
-    /// One that says what to do, and no more.
-    pub(super) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
-
-    /// The same with the command that does it.
-    pub(super) fn with_command(self, command: String) -> Self {
-        Self { command: Some(command), ..self }
-    }
-
-    /// The same with what else follows from it.
-    pub(super) fn with_consequence(self, consequence: String) -> Self {
-        Self { consequence: Some(consequence), ..self }
-    }
-
-    fn landing(mut self, landing: &Landing) -> Self {
-        self.may_land_on = landing.favourites().to_vec();
-        self.could_also_land_on = landing.others().to_vec();
-        self
+    /// One after which it is not said where the Pod goes.
+    pub(super) fn new(kind: RemedyKind) -> Self {
+        Self { kind, landing: Landing::default() }
     }
 }
 
@@ -66,15 +94,15 @@ pub(super) fn remedies(
     selection: &Selection,
 ) -> Vec<Remedy> {
     let mut all = Vec::new();
-    let again = create_again(question, subject, candidate);
+    let again = create_again(subject, candidate);
     // A change of a node helps the Pod as it is: it should not be as it is.
     let (first, later) = if candidate.is_former { (again, None) } else { (None, again) };
     all.extend(first);
-    all.extend(of_nodes(question, subject, candidate, selection));
-    all.extend(bring_back(question, subject, candidate));
+    all.extend(of_nodes(subject, candidate, selection));
+    all.extend(label_node(question, subject, candidate));
     all.extend(later);
     all.extend(spread(subject, candidate));
-    all.extend(let_go(question, subject, candidate));
+    all.extend(move_away(question, subject, candidate));
     all
 }
 
@@ -88,17 +116,12 @@ pub(super) fn spread(subject: &Subject, candidate: &Candidate) -> Option<Remedy>
         constraint.as_object_mut()?.insert("nodeAffinityPolicy".into(), "Ignore".into());
     }
     let landing = Landing::of(&subject.nodes.as_ref()?.select(&pod, None, subject.selector()));
-    if landing.is_nowhere() {
-        return None;
-    }
-    let text = format!(
-        "Set nodeAffinityPolicy: Ignore in the template's spread constraint over {topology_key}, and delete the Pod: the constraint \
-         wants {min_domains} domains, and {}={} leaves one. The new Pod {}",
-        requirement.key,
-        requirement.value,
-        landing.would("start on")
-    );
-    Some(Remedy::new(text).landing(&landing))
+    let kind = RemedyKind::IgnoreAffinity {
+        topology_key: (*topology_key).to_owned(),
+        min_domains: *min_domains,
+        requirement: (*requirement).clone(),
+    };
+    (!landing.is_nowhere()).then_some(Remedy { kind, landing })
 }
 
 /// Where the Pod could go without its recorded place; none if nothing keeps it in one.
@@ -109,123 +132,68 @@ pub(super) fn freed(subject: &Subject, candidate: &Candidate) -> Option<Selectio
     Some(subject.nodes.as_ref()?.select(&candidate.before, None, subject.selector()))
 }
 
-/// Why a Pod has no remedy.
-pub(super) fn nothing_helps(subject: &Subject, candidate: &Candidate) -> String {
-    match freed(subject, candidate) {
-        Some(freed) => {
-            let reasons = groups(&freed.verdicts).into_iter().next();
-            let example = reasons
-                .map(|group| format!(" ({}: {})", list(&group.nodes, "and"), group.reasons.join(", and ")));
-            format!(
-                "Moving it elsewhere would not help: no other node could take it, either{}.",
-                example.unwrap_or_default()
-            )
-        }
-        None => "No single change of a node that was tried lets the Pod go.".to_owned(),
-    }
-}
-
 /// Changes of one node that is excluded for nothing else.
-fn of_nodes(
-    question: &Question,
-    subject: &Subject,
-    candidate: &Candidate,
-    selection: &Selection,
-) -> Vec<Remedy> {
-    let recorded = subject.recorded().map(|state| state.node_name.clone()).unwrap_or_default();
+fn of_nodes(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
+    let recorded = subject.recorded_node().unwrap_or_default();
     let mut verdicts: Vec<&Verdict> =
         selection.verdicts.iter().filter(|one| !one.exclusions.is_empty()).collect();
     verdicts.sort_by_key(|verdict| (verdict.node != recorded, verdict.exclusions.len()));
-    let is_possible = |verdict: &&&Verdict| {
-        verdict.exclusions.iter().all(|exclusion| {
-            matches!(
-                exclusion.what,
-                ExclusionKind::Cordon
-                    | ExclusionKind::Taint
-                    | ExclusionKind::Room
-                    | ExclusionKind::PodAntiAffinity
-                    | ExclusionKind::TopologySpread
-            )
-        })
+    let can_change = |exclusion: &Exclusion| {
+        exclusion.is_about_pods() || matches!(exclusion, Exclusion::Cordon | Exclusion::Taint { .. })
     };
-    let tried = verdicts.iter().filter(is_possible).take(MAX_TRIED);
-    tried.filter_map(|verdict| of_node(question, subject, candidate, verdict)).take(MAX_NAMED).collect()
+    let tried = verdicts.iter().filter(|verdict| verdict.exclusions.iter().all(can_change)).take(MAX_TRIED);
+    tried.filter_map(|verdict| of_node(subject, candidate, verdict)).take(MAX_NAMED).collect()
 }
 
-/// The change of a node that lets it take the Pod.
-fn of_node(
-    question: &Question,
-    subject: &Subject,
-    candidate: &Candidate,
-    verdict: &Verdict,
-) -> Option<Remedy> {
+/// The changes of a node that let it take the Pod.
+fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Option<Remedy> {
     let name = &verdict.node;
-    let view = subject.nodes.as_ref()?.view(name)?.clone();
-    let has = |kind: ExclusionKind| verdict.exclusions.iter().any(|exclusion| exclusion.what == kind);
-    let mut node = view.node.clone();
-    let mut pods = view.pods.clone();
-    let mut steps: Vec<String> = Vec::new();
-    let mut commands: Vec<String> = Vec::new();
-    if has(ExclusionKind::Cordon) {
-        if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.insert("unschedulable".into(), json!(false));
-        }
-        commands.push(question.hand.kubectl(&format!("uncordon {name}")));
-        steps.push(format!("allow Pods on {name} again"));
+    let nodes = subject.nodes.as_ref()?;
+    let view = nodes.view(name)?;
+    let (mut node, mut pods) = (view.node.clone(), view.pods.clone());
+    let mut steps: Vec<Step> = Vec::new();
+    let is_cordoned = verdict.exclusions.contains(&Exclusion::Cordon);
+    if is_cordoned {
+        node["spec"]["unschedulable"] = json!(false);
+        steps.push(Step::Uncordon);
     }
-    if has(ExclusionKind::Taint) || has(ExclusionKind::Cordon) {
-        let taints = remove_taints(&mut node);
-        for (key, effect) in &taints {
-            let is_kept_by_kubernetes = key.starts_with("node.kubernetes.io/")
-                || key.starts_with("node.cloudprovider.kubernetes.io/");
+    if is_cordoned || verdict.exclusions.iter().any(|one| one.kind() == ExclusionKind::Taint) {
+        steps.extend(remove_taints(&mut node).into_iter().filter_map(|(key, effect)| {
             match key.as_str() {
                 // It goes with the cordon.
-                "node.kubernetes.io/unschedulable" => {}
-                "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable" => {
-                    steps.push(format!("make {name} Ready again"));
+                "node.kubernetes.io/unschedulable" => None,
+                "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable" => Some(Step::MakeReady),
+                _ if ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"]
+                    .iter()
+                    .any(|of| key.starts_with(of)) =>
+                {
+                    Some(Step::RemoveCause { taint: key })
                 }
-                _ if is_kept_by_kubernetes => steps.push(format!("remove the cause of {name}'s taint {key}")),
-                _ => {
-                    commands.push(question.hand.kubectl(&format!("taint nodes {name} {key}:{effect}-")));
-                    steps.push(format!("remove the taint {key} of {name}"));
-                }
+                _ => Some(Step::RemoveTaint { key, effect }),
             }
-        }
+        }));
     }
-    let is_about_pods = [ExclusionKind::Room, ExclusionKind::PodAntiAffinity, ExclusionKind::TopologySpread];
-    if is_about_pods.into_iter().any(has) {
+    if let Some(why) = verdict.exclusions.iter().find(|one| one.is_about_pods()) {
         pods.clear();
-        let why = verdict.exclusions.iter().find(|one| is_about_pods.contains(&one.what))?;
-        let why = why.text.strip_prefix(name.as_str()).unwrap_or(&why.text).trim_start_matches([':', ' ']);
-        steps.push(format!("free capacity on {name} ({why})"));
-    }
-    let nodes = subject.nodes.as_ref()?;
-    let selection = nodes.with(&node, pods).select(&candidate.pod, None, subject.selector());
-    let takes_it = selection.verdicts.iter().any(|one| one.node == *name && one.exclusions.is_empty());
-    if !takes_it || steps.is_empty() {
-        return None;
+        steps.push(Step::FreeCapacity { why: why.clone() });
     }
     steps.dedup();
-    let mut text = steps.join(", and ");
-    if let Some(first) = text.get(..1).map(str::to_uppercase) {
-        text.replace_range(..1, &first);
-    }
-    let command = (commands.len() == 1 && steps.len() == 1).then(|| commands.remove(0));
-    let more = if commands.is_empty() { String::new() } else { format!(" ({})", commands.join("; ")) };
-    let remedy = Remedy::new(format!("{text}{more}, and the Pod starts there"));
-    Some(Remedy { command, may_land_on: vec![name.clone()], ..remedy })
+    let selection = nodes.with(&node, pods).select(&candidate.pod, None, subject.selector());
+    let takes_it = selection.verdicts.iter().any(|one| one.node == *name && one.exclusions.is_empty());
+    (takes_it && !steps.is_empty()).then(|| Remedy {
+        kind: RemedyKind::ChangeNode { node: name.clone(), steps },
+        landing: Landing::new(vec![name.clone()], Vec::new()),
+    })
 }
 
-/// Removes all taints that may keep a Pod out, and returns them.
+/// Removes all taints that may keep a Pod out, and returns their keys and effects.
 fn remove_taints(node: &mut Value) -> Vec<(String, String)> {
     let mut removed = Vec::new();
     if let Some(taints) = node.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
         taints.retain(|taint| {
             let text = |field: &str| taint[field].as_str().unwrap_or_default().to_owned();
-            let keeps_out = matches!(text("effect").as_str(), "NoSchedule" | "NoExecute");
-            if keeps_out {
-                removed.push((text("key"), text("effect")));
-            }
+            let keeps_out = matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
+            removed.extend(keeps_out.then(|| (text("key"), text("effect"))));
             !keeps_out
         });
     }
@@ -233,98 +201,69 @@ fn remove_taints(node: &mut Value) -> Vec<(String, String)> {
 }
 
 /// A node with the recorded labels, if no node has them.
-fn bring_back(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+fn label_node(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     let required = candidate.required.as_slice();
     if required.is_empty() || candidate.is_outdated || question.snapshot.has_node(required)? {
         return None;
     }
     let name = subject.recorded()?.node_name.as_str();
-    if !could_take(subject, candidate, name) {
-        return None;
-    }
-    let text = match question.snapshot.node(name) {
-        Some(_) => format!("Give a node these labels again: {}", words(required)),
-        None if !name.is_empty() => format!("Bring {name} back, or another node with {}", words(required)),
-        None => format!("Add a node with {}", words(required)),
-    };
-    Some(Remedy::new(format!("{text}, and the Pod starts there")))
-}
-
-/// Whether an empty node with what is recorded could take the Pod. What the Pod itself requires of labels is not known of
-/// it: the Pod has run there.
-fn could_take(subject: &Subject, candidate: &Candidate, name: &str) -> bool {
-    let Some(nodes) = &subject.nodes else { return false };
-    let name = if name.is_empty() { "a-node-with-what-is-recorded" } else { name };
-    let mut labels = serde_json::Map::new();
-    labels.insert(HOSTNAME.into(), name.into());
-    let recorded = subject.recorded().into_iter().flat_map(|state| &state.node_topology_labels);
-    labels.extend(recorded.map(|(key, value)| (key.clone(), value.as_str().into())));
-    labels.extend(candidate.required.iter().map(|one| (one.key.clone(), one.value.as_str().into())));
-    let node = json!({"metadata": {"name": name, "labels": labels}});
-    let nodes = nodes.with(&node, Vec::new());
-    let selection = nodes.select(&candidate.pod, Some(&candidate.before), subject.selector());
-    let Some(verdict) = selection.verdicts.iter().find(|verdict| verdict.node == name) else { return false };
-    verdict.exclusions.iter().all(|exclusion| {
-        let is_about_labels =
-            matches!(exclusion.what, ExclusionKind::RequiredAffinity | ExclusionKind::NodeSelector);
-        is_about_labels && !exclusion.from_pps
+    could_take(subject, candidate, name).then(|| {
+        let (node, is_there) = (name.to_owned(), question.snapshot.node(name).is_some());
+        Remedy::new(RemedyKind::LabelNode { node, is_there, labels: required.to_vec() })
     })
 }
 
-/// A Pod that is created again gets what is recorded now.
-fn create_again(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
-    if !candidate.is_outdated && !candidate.is_former {
+/// Whether an empty node with the recorded labels could take the Pod. What the Pod itself requires of labels is not known
+/// of such a node: the Pod has run there.
+fn could_take(subject: &Subject, candidate: &Candidate, name: &str) -> bool {
+    let Some(nodes) = &subject.nodes else { return false };
+    let name = if name.is_empty() { "a-node-with-the-recorded-labels" } else { name };
+    let recorded = subject.recorded().into_iter().flat_map(|state| &state.node_topology_labels);
+    let recorded = recorded.map(|(key, value)| (key.clone(), value.as_str().into()));
+    let required = candidate.required.iter().map(|one| (one.key.clone(), one.value.as_str().into()));
+    let labels: serde_json::Map<String, Value> =
+        [(HOSTNAME.to_owned(), name.into())].into_iter().chain(recorded).chain(required).collect();
+    let node = json!({"metadata": {"name": name, "labels": labels}});
+    let nodes = nodes.with(&node, Vec::new());
+    let selection = nodes.select(&candidate.pod, Some(&candidate.before), subject.selector());
+    let verdict = selection.verdicts.iter().find(|verdict| verdict.node == name);
+    let is_own_label = |exclusion: &Exclusion| is_about_labels(exclusion) && !exclusion.from_pps();
+    verdict.is_some_and(|verdict| verdict.exclusions.iter().all(is_own_label))
+}
+
+/// A Pod that is created again has its present recorded state.
+fn create_again(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    let &Candidate { is_outdated, is_former, .. } = candidate;
+    if !is_outdated && !is_former {
         return None;
     }
-    let next = subject.successor()?;
-    let landing = Landing::of(&subject.select(&next)?);
-    if landing.is_nowhere() {
-        return None;
-    }
-    let recorded = match (candidate.is_former, candidate.is_outdated) {
-        (false, _) if subject.recorded().is_none() => {
-            "Delete it: nothing is recorded of it now, so the new Pod"
-        }
-        (false, _) => "Delete it, so that it is created again with what is recorded now: the new Pod",
-        (true, false) => "Delete it, so that it is created again from the present template: the new Pod",
-        (true, true) => {
-            "Delete it, so that it is created again from the present template and with what is recorded now: the new Pod"
-        }
-    };
-    let command = question.hand.kubectl_in(&format!("delete pod {}", subject.pod.name()), question.namespace);
-    Some(
-        Remedy::new(format!("{recorded} {}", landing.would("start on")))
-            .with_command(command)
-            .landing(&landing),
-    )
+    let landing = Landing::of(&subject.select(&subject.successor()?)?);
+    let kind = RemedyKind::CreateAgain { is_recorded: subject.recorded().is_some(), is_former, is_outdated };
+    (!landing.is_nowhere()).then_some(Remedy { kind, landing })
 }
 
 /// Without its recorded place it can go elsewhere.
-fn let_go(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
-    // A move must know what is recorded.
+fn move_away(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    // A move must know the recorded state.
     let successor = subject.successor()?;
-    // Nothing would be changed in what is recorded: it is enough to delete the Pod.
+    // The recorded state would not be changed: it is enough to delete the Pod.
     if candidate.is_outdated && successor.required.is_empty() {
         return None;
     }
-    // A move creates the Pod again, too.
+    // A move creates the Pod again too.
     let landing = Landing::of(&freed(subject, if candidate.is_former { &successor } else { candidate })?);
     if landing.is_nowhere() {
         return None;
     }
-    // A move keeps what a node that could take the Pod has.
+    // A move keeps each recorded value that a node which could take the Pod has.
     let nodes = landing.favourites().iter().chain(landing.others());
     let nodes = nodes.filter_map(|node| question.snapshot.node(node));
     let way_out = subject.spec.as_ref().zip(subject.recorded());
     let way_out = way_out.and_then(|(spec, state)| WayOut::of(spec, state, nodes));
-    let landing = way_out.as_ref().map_or(landing.clone(), |way_out| landing.within(&way_out.nodes));
-    let flags = way_out.map(|way_out| way_out.flags).unwrap_or_default();
-    let text = format!("Move it to another node: it {}", landing.would("start on"));
-    let command = format!("move {} --anywhere{flags}", subject.pod.name());
-    let command = question.hand.pps(&command, question.namespace);
-    let node = subject.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty());
-    let disk = node.map_or_else(|| "its former node's".to_owned(), |node| format!("{node}'s"));
-    let consequence =
-        format!("Data on {disk} local disk stays there. The new node is recorded when the Pod is Ready.");
-    Some(Remedy::new(text).with_command(command).with_consequence(consequence).landing(&landing))
+    let (landing, flags) = match way_out {
+        Some(way_out) => (landing.within(&way_out.nodes), way_out.flags),
+        None => (landing, String::new()),
+    };
+    let from = subject.recorded_node().map(str::to_owned);
+    Some(Remedy { kind: RemedyKind::Move { from, flags }, landing })
 }

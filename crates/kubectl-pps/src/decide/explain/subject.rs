@@ -1,16 +1,16 @@
 //! A Pod with everything that concerns it.
 
-use pps_check::facts::Read;
+use pps_check::read::Read;
+use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
 use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
-use pps_simulation::scheduler::Selection;
-use pps_simulation::template::pods_of;
+use pps_scheduler::Selection;
+use pps_simulation::pods_of;
 use serde_json::Value;
 
-use super::{HOSTNAME, Question};
-use crate::decide::injected::{Injected, injected};
+use super::{HOSTNAME, Question, Unrecorded};
 use crate::decide::placement::{Nodes, unbound};
-use crate::decide::template;
+use crate::decide::template::{self, Injected, injected};
 use crate::snapshot::{Index, Pod, Pps, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
@@ -33,12 +33,13 @@ pub(super) struct Subject<'a> {
     /// Its controller.
     pub(super) owner: Option<WorkloadKey>,
     pub(super) workload: Option<&'a Workload>,
-    /// What governs its workload.
+    /// The PersistentPodState that governs its workload.
     pub(super) pps: Read<&'a Pps>,
     /// Its spec, if that can be read.
     pub(super) spec: Option<Spec>,
-    /// What is recorded under the Pod's name, or why that is not known.
-    pub(super) state: Result<Option<PodState>, String>,
+    /// The state that is recorded under the Pod's name; an error if that is not known, because it is damaged or could
+    /// not be read.
+    pub(super) state: Result<Option<PodState>, Option<Damaged>>,
     /// What was injected into it.
     pub(super) injected: Option<Injected>,
     /// All nodes, without the Pod.
@@ -47,14 +48,14 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     pub(super) fn of(question: &Question<'a>, index: &Index<'a>, pod: &'a Pod) -> Self {
-        let owner = pod.owner().map(|(target, _)| WorkloadKey::of(pod.namespace(), &target));
+        let owner = WorkloadKey::of_pod(pod);
         let workload = owner.as_ref().and_then(|key| index.workload(key));
         let pps = owner.as_ref().map_or(Read::Absent, |key| index.read_governing(key));
         let spec = pps.known().and_then(|pps| pps.spec().ok());
         let state = match pps {
-            Read::Known(pps) => pps.state(pod.name()).map_err(|damaged| damaged.to_string()),
+            Read::Known(pps) => pps.state(pod.name()).map_err(Some),
             Read::Absent => Ok(None),
-            Read::Unknown => Err("PersistentPodStates could not be read".to_owned()),
+            Read::Unknown => Err(None),
         };
         let recorded = state.as_ref().ok().and_then(Option::as_ref);
         let injected = injected(pod, workload, spec.as_ref(), recorded);
@@ -62,20 +63,22 @@ impl<'a> Subject<'a> {
         Self { pod, owner, workload, pps, spec, state, injected, nodes }
     }
 
-    /// What is recorded.
+    /// The recorded state, unless it is empty.
     pub(super) fn recorded(&self) -> Option<&PodState> {
         self.state.as_ref().ok()?.as_ref().filter(|state| **state != PodState::default())
     }
 
+    /// The recorded node.
+    pub(super) fn recorded_node(&self) -> Option<&str> {
+        self.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
+    }
+
     /// What the policy would inject into a Pod of this name now.
-    pub(super) fn plan(&self) -> Option<Plan> {
-        let plan = plan(
-            self.pps.known()?.name(),
-            self.spec.as_ref()?,
-            self.recorded()?,
-            &AnnotationRules::default(),
-        );
-        (!plan.is_empty()).then_some(plan)
+    pub(super) fn plan(&self) -> Plan {
+        let parts = self.pps.known().zip(self.spec.as_ref()).zip(self.recorded());
+        parts.map_or_else(Plan::default, |((pps, spec), state)| {
+            plan(pps.name(), spec, state, &AnnotationRules::default())
+        })
     }
 
     /// Labels that the node must have because they were injected.
@@ -99,14 +102,16 @@ impl<'a> Subject<'a> {
         unbound(self.injected.as_ref().map_or(self.pod.object(), |injected| &injected.before))
     }
 
-    /// The Pod as its controller would create it now; none if what is recorded is not known.
+    /// The Pod as its controller would create it now; none if the recorded state is not known.
     pub(super) fn successor(&self) -> Option<Candidate> {
         self.state.as_ref().ok()?;
-        let made = self.workload.and_then(|workload| {
-            pods_of(workload.object(), self.pod.namespace(), [self.pod.name()]).into_iter().next()
-        });
+        let name = self.pod.name();
+        // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
+        let workload = self.workload.filter(|workload| !template::is_held_back(workload, name));
+        let made = workload
+            .and_then(|workload| pods_of(workload.object(), self.pod.namespace(), [name]).into_iter().next());
         let before = made.unwrap_or_else(|| self.before());
-        let plan = self.plan().unwrap_or_default();
+        let plan = self.plan();
         let mut pod = before.clone();
         if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
             pod = before.clone();
@@ -121,30 +126,25 @@ impl<'a> Subject<'a> {
 
     /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
     pub(super) fn gone_node(&self, question: &Question) -> Option<String> {
-        let recorded = || self.recorded().map(|state| state.node_name.clone());
-        let required = || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.clone());
-        let name = if self.has_changed() { required() } else { recorded() };
-        name.filter(|name| !name.is_empty() && question.snapshot.lacks_node(name))
+        let required =
+            || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
+        let name = if self.has_changed() { required() } else { self.recorded_node() }?;
+        question.snapshot.lacks_node(name).then(|| name.to_owned())
     }
 
     /// Why nothing is recorded of a Pod that is Ready, if its PersistentPodState says that, or that no sidecar serves it.
-    pub(super) fn unrecorded(&self) -> Option<String> {
+    pub(super) fn unrecorded(&self) -> Option<Unrecorded> {
         let pps = self.pps.known()?;
-        let is_lasting = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
-        if !is_lasting || self.pod.is_exempt() {
+        let is_due = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
+        if !is_due || self.pod.is_exempt() {
             return None;
         }
-        match pps.recording() {
-            Some((true, ..)) => None,
-            Some((false, reason, message)) => Some(format!("{reason}: {message}")),
-            None => Some(format!("no sidecar has looked at PersistentPodState {} yet", pps.name())),
-        }
+        problem_of(pps)
     }
 
     /// The selector of its controller, by which the scheduler spreads Pods.
     pub(super) fn selector(&self) -> Option<&Value> {
-        let selector = &self.workload?.object()["spec"]["selector"];
-        (!selector.is_null()).then_some(selector)
+        self.workload?.selector()
     }
 
     /// Whether its controller would make the Pod from another template now.
@@ -155,13 +155,16 @@ impl<'a> Subject<'a> {
 
     /// Whether the state that would be injected now differs from what was injected in what it requires.
     pub(super) fn has_changed(&self) -> bool {
-        let now = self.plan().map(|plan| plan.required).unwrap_or_default();
-        self.state.is_ok() && self.injected.as_ref().is_some_and(|injected| injected.differs_from(&now))
+        let differs = |injected: &Injected| !template::same_labels(&injected.required, &self.plan().required);
+        self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
     }
 }
 
-/// `zone=a and disk=ssd`
-pub(super) fn words(requirements: &[Requirement]) -> String {
-    let one = |one: &Requirement| format!("{}={}", one.key, one.value);
-    requirements.iter().map(one).collect::<Vec<_>>().join(" and ")
+/// What the condition of a PersistentPodState says, unless that is True.
+pub(super) fn problem_of(pps: &Pps) -> Option<Unrecorded> {
+    match pps.recording() {
+        Some((true, ..)) => None,
+        Some((false, reason, message)) => Some(Unrecorded::Condition(reason.into(), message.into())),
+        None => Some(Unrecorded::NotSeen(pps.name().to_owned())),
+    }
 }

@@ -1,16 +1,16 @@
-//! Reads from the result of a simulation what would happen.
+//! Reads from the result of a simulation what would happen in one namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::pps::{KIND, NodeDeletionPolicy};
-use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
-
+use pps_scheduler::Exclusion;
+use pps_simulation::{
+    Absence, Action, EventKind, NodeVerdict, Phase, PodView, RunResult, Scenario, Severity, Source, Step,
+};
 use serde_json::Value;
 
-use super::why::{why_pending, why_there};
-use super::{Displaced, Forecast, Forgotten, PodForecast, Then, reasons, rollout};
-use crate::decide::names::list;
+use super::{Displaced, Forecast, Forgotten, Note, PodForecast, Question, Reason, StoppedRollout, Then, Why};
 use crate::snapshot::{Index, Pps, Snapshot, WorkloadKey};
 
 /// What happens to a Pod itself.
@@ -22,11 +22,13 @@ const TOUCHES: [EventKind; 6] = [
     EventKind::Refused,
     EventKind::Created,
 ];
+/// How many nodes a reason names.
+const NAMED: usize = 4;
 
 /// The PersistentPodStates that govern the simulated workloads, by the workload's name.
 pub(super) type Governing<'a> = BTreeMap<String, &'a Pps>;
 
-/// Those of a namespace. Of two StatefulSets of one name the first is simulated; one that does not exist may be created.
+/// Of two StatefulSets of one name the first is simulated; one that does not exist may be created.
 pub(super) fn governing<'a>(index: &Index<'a>, snapshot: &Snapshot, namespace: &str) -> Governing<'a> {
     let here = snapshot.workloads.iter().filter(|workload| workload.namespace() == namespace).rev();
     let simulated: BTreeMap<&str, WorkloadKey> =
@@ -41,113 +43,281 @@ pub(super) fn governing<'a>(index: &Index<'a>, snapshot: &Snapshot, namespace: &
 /// What was simulated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) namespace: &'a str,
     pub(super) scenario: &'a Scenario,
     /// The Pods, which come after the objects of the scenario.
     pub(super) pods: &'a [Arc<Value>],
     pub(super) governing: &'a Governing<'a>,
-    /// Whether the nodes are shut before anything happens: then what happens anyway is a part of the answer.
-    pub(super) is_at_once: bool,
 }
 
 impl Asked<'_> {
-    /// The kind and the name of an object.
-    fn named(&self, index: usize) -> Option<(&str, &str)> {
-        let objects = &self.scenario.objects;
-        let (object, kind) = match objects.get(index) {
-            Some(object) => (object, object["kind"].as_str().unwrap_or_default()),
-            None => (self.pods.get(index - objects.len())?.as_ref(), "Pod"),
-        };
-        Some((kind, object["metadata"]["name"].as_str().unwrap_or_default()))
-    }
-}
-
-/// Adds what happens in one namespace.
-pub(super) fn add(
-    forecast: &mut Forecast,
-    snapshot: &Snapshot,
-    namespace: &str,
-    simulated: &Asked<'_>,
-    result: &RunResult,
-) {
-    let actions = &simulated.scenario.actions;
-    let Some(last) = result.steps.last() else { return };
-    // The first action is what happens without the question.
-    let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
-    let mut touched = touched(asked);
-    let told = Told::of(if simulated.is_at_once { &result.steps } else { asked });
-    let recorded = recorded(simulated.governing);
-    let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
-    let mut workloads = BTreeSet::new();
-    let mut there = BTreeSet::new();
-    let asked_workloads = rollout::asked(actions);
-    for view in &last.world.pods {
-        there.insert(view.name.as_str());
-        if simulated.is_at_once && view.node != now(&view.name) {
-            touched.insert(&view.name);
-        }
-        let is_concerned = touched.contains(view.name.as_str())
-            || view.kept_by.is_some()
-            || told.waits.contains_key(view.workload.as_str()) && matches!(view.phase, Phase::NotCreated);
-        if !is_concerned {
-            let is_asked = asked_workloads.is_empty() || asked_workloads.contains(&view.workload.as_str());
-            if is_asked && view.phase != Phase::Running && view.node.is_none() {
-                let as_now = describe(view, namespace, None, recorded.get(&view.name), &told);
-                forecast.pods.push(as_it_is(PodForecast { already: true, ..as_now }, snapshot));
+    /// Adds what happens to a forecast.
+    pub(super) fn add(&self, forecast: &mut Forecast, result: &RunResult) {
+        let Some(last) = result.steps.last() else { return };
+        // The first action is what happens without the question.
+        let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
+        let mut touched = touched(asked);
+        if let Question::Spec(_) = &forecast.question {
+            let mut anyway = self::touched(anyway);
+            anyway.retain(|pod| !touched.contains(pod));
+            if !anyway.is_empty() {
+                forecast.notes.push(Note::Anyway(anyway.into_iter().map(str::to_owned).collect()));
             }
-            continue;
+        } else {
+            // Nodes are shut before anything happens: whatever happens is a part of the answer.
+            let moved = last.world.pods.iter().filter(|view| view.node != self.node_now(&view.name));
+            touched.extend(moved.map(|view| view.name.as_str()));
         }
-        workloads.insert(view.workload.as_str());
-        let node_now = now(&view.name);
-        forecast.pods.push(describe(view, namespace, node_now, recorded.get(&view.name), &told));
+        let workloads = rolled_out(&self.scenario.actions);
+        let waiting: BTreeSet<&str> = last
+            .world
+            .workloads
+            .iter()
+            .filter(|one| one.wait.is_some())
+            .map(|one| one.name.as_str())
+            .collect();
+        let mut there = BTreeSet::new();
+        for view in &last.world.pods {
+            there.insert(view.name.as_str());
+            let is_waiting = view.phase == Phase::NotCreated && waiting.contains(view.workload.as_str());
+            if touched.contains(view.name.as_str()) || view.kept_by.is_some() || is_waiting {
+                forecast.pods.push(self.describe(view, false));
+            } else if view.phase != Phase::Running
+                && view.node.is_none()
+                && (workloads.is_empty() || workloads.contains(view.workload.as_str()))
+            {
+                forecast.pods.push(self.describe(view, true));
+            }
+        }
+        for name in touched.iter().filter(|name| !there.contains(*name)) {
+            forecast.pods.extend(self.removed(name));
+        }
+        self.add_forgotten(forecast, last);
+        self.add_displaced(forecast, asked);
+        self.add_notes(forecast, result);
+        let stopped = workloads.into_iter().filter_map(|workload| self.stopped(workload, &last.world.pods));
+        forecast.stopped_rollouts.extend(stopped);
     }
-    for name in touched.iter().filter(|name| !there.contains(*name)) {
-        if let Some(pod) = snapshot.pod(namespace, name) {
-            let workload = pod.owner().map(|(owner, _)| owner.name).unwrap_or_default();
-            forecast.pods.push(removed(namespace, &workload, name, pod.node(), recorded.get(*name)));
+
+    fn node_now(&self, pod: &str) -> Option<String> {
+        self.snapshot.pod(self.namespace, pod)?.node().map(str::to_owned)
+    }
+
+    /// The node that is recorded for a Pod.
+    fn recorded_node(&self, workload: &str, pod: &str) -> Option<String> {
+        Some(self.governing.get(workload)?.state(pod).ok()??.node_name)
+    }
+
+    /// `already` is whether nothing changes for a Pod that does not run now.
+    fn describe(&self, view: &PodView, already: bool) -> PodForecast {
+        let then = match view.phase {
+            _ if view.kept_by.is_some() => Then::NotEvicted,
+            Phase::Running => Then::Running,
+            Phase::Pending => Then::Pending,
+            Phase::Refused => Then::Refused,
+            Phase::NotCreated => Then::NotCreated,
+        };
+        let node_now = self.node_now(&view.name);
+        let recorded_node = self.recorded_node(&view.workload, &view.name);
+        let pod = self.snapshot.pod(self.namespace, &view.name);
+        let is_former =
+            already && recorded_node.is_none() && pod.is_some_and(|pod| pod.injected_from().is_some());
+        let (mut excluded_by, mut without_its_state, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        match then {
+            Then::Pending => {
+                excluded_by = group(&view.scheduler, is_former);
+                let is_only_state = |verdict: &&NodeVerdict| {
+                    !verdict.excluded_by.is_empty() && verdict.excluded_by.iter().all(Exclusion::from_pps)
+                };
+                without_its_state = names(view.scheduler.iter().filter(is_only_state));
+            }
+            Then::Running => {
+                let is_other = |one: &&NodeVerdict| one.fits && !view.may_land_on.contains(&one.node);
+                others = names(view.scheduler.iter().filter(is_other));
+            }
+            _ => {}
+        }
+        // The simulation records it, and restarts it: that says nothing about what is recorded now.
+        let is_new = node_now.is_none() && recorded_node.is_none();
+        let why = match then {
+            Then::Running if is_new && view.is_adopted => Why::GetsNode,
+            Then::Running if is_new => Why::New,
+            Then::Running => why_there(view),
+            Then::Pending if excluded_by.is_empty() => {
+                Why::Waits(view.pending.as_ref().map(ToString::to_string).unwrap_or_default())
+            }
+            Then::Pending => Why::Excluded { by_former_state: is_former && !without_its_state.is_empty() },
+            Then::NotEvicted => Why::Protected(view.kept_by.clone().unwrap_or_default()),
+            Then::Refused => {
+                Why::Refused(view.refusal.as_ref().map(|refusal| refusal.message.clone()).unwrap_or_default())
+            }
+            Then::NotCreated => Why::WaitsForOther,
+            Then::Removed => Why::Unwanted,
+        };
+        PodForecast {
+            namespace: self.namespace.to_owned(),
+            workload: view.workload.clone(),
+            pod: view.name.clone(),
+            node_now,
+            then,
+            already,
+            node_then: view.node.clone(),
+            may_land_on: view.may_land_on.clone(),
+            others,
+            recorded_node,
+            as_recorded: view.came_home.filter(|_| then == Then::Running && !is_new),
+            why,
+            excluded_by,
+            without_its_state,
+            pps: self.governing.get(&view.workload).map(|pps| pps.name().to_owned()),
+            caveats: view.caveats.iter().map(ToString::to_string).collect(),
         }
     }
-    for pod in forecast.pods.iter_mut().filter(|pod| pod.namespace == namespace) {
-        pod.pps = simulated.governing.get(&pod.workload).map(|pps| pps.name().to_owned());
+
+    /// A Pod that its workload no longer wants.
+    fn removed(&self, name: &str) -> Option<PodForecast> {
+        let pod = self.snapshot.pod(self.namespace, name)?;
+        let workload = pod.owner().map(|(owner, _)| owner.name).unwrap_or_default();
+        Some(PodForecast {
+            namespace: self.namespace.to_owned(),
+            pod: name.to_owned(),
+            node_now: pod.node().map(str::to_owned),
+            recorded_node: self.recorded_node(&workload, name),
+            workload,
+            ..PodForecast::default()
+        })
     }
-    add_forgotten(forecast, simulated.governing, last);
-    add_displaced(forecast, snapshot, asked);
-    add_notes(forecast, simulated, result, &workloads);
-    let anyway = touched_names(anyway, &touched);
-    if !anyway.is_empty() {
-        let verb = if anyway.len() == 1 { "is" } else { "are" };
-        let names = list(&anyway, "and");
-        forecast.notes.push(format!("{names} {verb} being created or replaced now, with or without this"));
+
+    /// A rollout stops at a Pod that is not Ready: the StatefulSet controller waits for it.
+    fn stopped(&self, workload: &str, pods: &[PodView]) -> Option<StoppedRollout> {
+        // In the order of a rollout: the Pod with the highest ordinal first.
+        let pods: Vec<&PodView> = pods.iter().rev().filter(|pod| pod.workload == workload).collect();
+        let at = pods.iter().find(|pod| pod.phase != Phase::Running)?.name.clone();
+        if !pods.iter().any(|pod| pod.is_outdated) {
+            return None;
+        }
+        let not_reached = pods.iter().filter(|pod| pod.is_outdated && pod.name != at);
+        Some(StoppedRollout {
+            namespace: self.namespace.to_owned(),
+            workload: workload.to_owned(),
+            not_reached: not_reached.map(|pod| pod.name.clone()).collect(),
+            at,
+        })
     }
-    forecast.stopped_rollouts.extend(rollout::stopped(namespace, actions, &last.world));
+
+    fn add_forgotten(&self, forecast: &mut Forecast, last: &Step) {
+        for before in self.governing.values() {
+            let after = last.world.pps.iter().find(|after| after.name == before.name());
+            let (Ok(states), Some(after)) = (before.states(), after) else { continue };
+            let dropped = states.into_keys().filter(|pod| !after.states.contains_key(pod));
+            let is_wanted = |pod: &String| last.world.pods.iter().any(|view| view.name == *pod);
+            let (wanted, unwanted): (Vec<String>, Vec<String>) = dropped.partition(is_wanted);
+            // Else it was recorded for a former workload of this name, and is dropped with or without this.
+            let forgets = before.spec().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
+            for (pods, unwanted) in [(wanted, false), (unwanted, true)] {
+                if !pods.is_empty() && (unwanted || forgets) {
+                    let (namespace, pps) = (before.namespace().to_owned(), before.name().to_owned());
+                    forecast.forgotten.push(Forgotten { namespace, pps, pods, unwanted });
+                }
+            }
+        }
+    }
+
+    fn add_displaced(&self, forecast: &mut Forecast, steps: &[Step]) {
+        for pod in steps.iter().flat_map(|step| &step.displaced) {
+            let is_owner = |namespace: &str, kind: &str, name: &str| {
+                let owner = pod.owner.as_ref();
+                namespace == pod.namespace
+                    && owner.is_some_and(|[_, own, named]| own == kind && named == name)
+            };
+            let is_simulated =
+                |one: &crate::snapshot::Workload| is_owner(one.namespace(), &one.target().kind, one.name());
+            if self.snapshot.workloads.iter().any(is_simulated) {
+                continue;
+            }
+            let is_target = |one: &Pps| {
+                let target = one.target();
+                is_owner(one.namespace(), &target.kind, &target.name)
+            };
+            forecast.not_simulated.push(Displaced {
+                namespace: pod.namespace.clone(),
+                pod: pod.name.clone(),
+                node: pod.node.clone(),
+                has_pps: self.snapshot.pps.iter().any(is_target),
+                owner: pod.owner.as_ref().map(|[_, kind, name]| format!("{kind}/{name}")),
+            });
+        }
+    }
+
+    /// What is not simulated, and what the policy and the sidecar warn of.
+    fn add_notes(&self, forecast: &mut Forecast, result: &RunResult) {
+        let workloads: BTreeSet<String> = forecast.pods.iter().map(|pod| pod.workload.clone()).collect();
+        for problem in &result.problems {
+            let Source::Objects { object: Some(index) } = problem.source else { continue };
+            let objects = &self.scenario.objects;
+            let object = objects.get(index).or_else(|| self.pods.get(index - objects.len()).map(Arc::as_ref));
+            let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+            let name = text(object.map(|object| &object["metadata"]["name"]));
+            let kind =
+                if index < objects.len() { text(object.map(|object| &object["kind"])) } else { "Pod".into() };
+            let is_theirs = workloads.contains(&name) && (kind == "StatefulSet" || kind == KIND);
+            // Such an object is left out.
+            let is_error = problem.severity == Severity::Error;
+            forecast.incomplete |= is_error;
+            if is_theirs || is_error {
+                forecast.notes.push(Note::Problem { kind, name, message: problem.message.clone() });
+            }
+        }
+        let events = result.steps.iter().skip(2).flat_map(|step| &step.events);
+        for event in events.filter(|event| event.kind == EventKind::Warning) {
+            let (object, text) = (event.object.clone(), event.text.clone());
+            forecast.notes.push(Note::Warning { object, text });
+        }
+    }
 }
 
-/// Whether the simulation gives a node to a Pod that has none or is not recorded, and the event then takes that node away. The
-/// answer would name a recorded state that only the simulation has.
-pub(super) fn is_placed_in_vain(
-    snapshot: &Snapshot,
-    namespace: &str,
-    governing: &Governing<'_>,
-    result: &RunResult,
-) -> bool {
-    let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
-    let touched = touched(asked);
-    let pods = result.steps.last().into_iter().flat_map(|last| &last.world.pods);
-    let kept: BTreeSet<&str> =
-        pods.filter(|view| view.kept_by.is_some()).map(|view| view.name.as_str()).collect();
-    let events = anyway.iter().flat_map(|step| &step.events);
-    let placed = events.filter(|event| event.kind == EventKind::Scheduled);
-    let mut lost = placed
-        .filter_map(|event| event.object.strip_prefix("Pod/"))
-        .filter(|pod| touched.contains(pod) || kept.contains(pod))
-        .peekable();
-    if lost.peek().is_none() {
-        return false;
+/// Why a Pod runs where it does.
+fn why_there(view: &PodView) -> Why {
+    match (&view.recorded_before, view.came_home) {
+        (Some(state), Some(true)) => {
+            let values = state.node_topology_labels.iter().chain(&state.annotations);
+            let short = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
+            Why::AsRecorded(values.map(|(key, value)| format!("{}={value}", short(key))).collect())
+        }
+        (Some(state), _) => {
+            let because = match &view.absence {
+                Some(Absence::Excluded(exclusions)) => exclusions.first().map(Exclusion::in_general),
+                _ => None,
+            };
+            Why::NotAsRecorded { node: state.node_name.clone(), because }
+        }
+        (None, _) if view.is_adopted => Why::GetsNode,
+        (None, _) => Why::NotRecorded,
     }
-    let recorded = recorded(governing);
-    lost.any(|pod| {
-        let has_node = snapshot.pod(namespace, pod).is_some_and(|pod| pod.node().is_some());
-        !has_node || !recorded.contains_key(pod)
-    })
+}
+
+/// Groups the first reason of each node, the most frequent one first.
+fn group(verdicts: &[NodeVerdict], is_former: bool) -> Vec<Reason> {
+    let mut groups: BTreeMap<(String, bool), Reason> = BTreeMap::new();
+    for verdict in verdicts {
+        let Some(first) = verdict.excluded_by.first().cloned() else { continue };
+        let first = if is_former { first.of_former_state() } else { first };
+        let (text, what, from_pps) = (first.in_general(), first.kind(), first.from_pps());
+        let key = (text.clone(), from_pps);
+        let group = groups.entry(key).or_insert(Reason { text, what, from_pps, nodes: 0, names: Vec::new() });
+        group.nodes += 1;
+        if group.names.len() < NAMED {
+            group.names.push(verdict.node.clone());
+        }
+    }
+    let mut groups: Vec<Reason> = groups.into_values().collect();
+    groups.sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.text.cmp(&other.text)));
+    groups
+}
+
+fn names<'a>(verdicts: impl Iterator<Item = &'a NodeVerdict>) -> Vec<String> {
+    verdicts.map(|verdict| verdict.node.clone()).collect()
 }
 
 /// The Pods to which something happens in these steps.
@@ -157,211 +327,12 @@ fn touched(steps: &[Step]) -> BTreeSet<&str> {
     touches.filter_map(|event| event.object.strip_prefix("Pod/")).collect()
 }
 
-fn touched_names(steps: &[Step], but: &BTreeSet<&str>) -> Vec<String> {
-    touched(steps).into_iter().filter(|name| !but.contains(name)).map(str::to_owned).collect()
-}
-
-/// What was said about objects, the last of it.
-pub(super) struct Told<'a> {
-    /// What a workload waits for.
-    pub(super) waits: BTreeMap<&'a str, &'a str>,
-    /// Where a Pod runs, and why there.
-    pub(super) runs: BTreeMap<&'a str, &'a str>,
-    /// Why it runs nowhere.
-    pub(super) pending: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> Told<'a> {
-    fn of(steps: &'a [Step]) -> Self {
-        let mut told = Self { waits: BTreeMap::new(), runs: BTreeMap::new(), pending: BTreeMap::new() };
-        for Event { kind, object, text } in steps.iter().flat_map(|step| &step.events) {
-            match (kind, object.split_once('/')) {
-                (EventKind::Scheduled, Some(("Pod", pod))) => drop(told.runs.insert(pod, text)),
-                (EventKind::Pending, Some(("Pod", pod))) => drop(told.pending.insert(pod, text)),
-                (EventKind::Pending, Some((_, workload))) => drop(told.waits.insert(workload, text)),
-                _ => {}
-            }
-        }
-        told
-    }
-}
-
-/// The node that is recorded for each Pod.
-fn recorded(governing: &Governing<'_>) -> BTreeMap<String, String> {
-    let states = governing.values().filter_map(|pps| pps.states().ok()).flatten();
-    states.map(|(pod, state)| (pod, state.node_name)).collect()
-}
-
-fn describe(
-    view: &PodView,
-    namespace: &str,
-    node_now: Option<String>,
-    recorded_node: Option<&String>,
-    told: &Told<'_>,
-) -> PodForecast {
-    let then = match view.phase {
-        _ if view.kept_by.is_some() => Then::NotEvicted,
-        Phase::Running => Then::Running,
-        Phase::Pending => Then::Pending,
-        Phase::Refused => Then::Refused,
-        Phase::NotCreated => Then::NotCreated,
-    };
-    let is_pending = then == Then::Pending;
-    let excluded_by = if is_pending { reasons::group(&view.scheduler) } else { Vec::new() };
-    let without_its_state =
-        if is_pending { reasons::excluded_by_state_only(&view.scheduler) } else { Vec::new() };
-    // The simulation records it, and restarts it: that says nothing about what is recorded now.
-    let is_new = node_now.is_none() && recorded_node.is_none();
-    let why = match then {
-        Then::Running if is_new && view.is_adopted => {
-            "it is Pending now, and nothing is recorded of it yet".into()
-        }
-        Then::Running if is_new => "it is new: nothing is recorded of it yet".into(),
-        Then::NotEvicted => view.kept_by.clone().unwrap_or_default(),
-        Then::Running => why_there(view, told),
-        Then::Pending => why_pending(view, &excluded_by, &without_its_state, told),
-        Then::Refused => view.refusal.as_ref().map(|refusal| refusal.message.clone()).unwrap_or_default(),
-        Then::NotCreated => {
-            told.waits.get(view.workload.as_str()).map(|text| (*text).to_owned()).unwrap_or_default()
-        }
-        Then::Removed => String::new(),
-    };
-    let caveat =
-        |warning: &String| warning.strip_prefix("the Pod is not simulated completely: ").map(str::to_owned);
-    PodForecast {
-        namespace: namespace.to_owned(),
-        workload: view.workload.clone(),
-        pod: view.name.clone(),
-        node_now,
-        then,
-        node_then: view.node.clone(),
-        may_land_on: view.may_land_on.clone(),
-        others: if then == Then::Running { others(view) } else { Vec::new() },
-        recorded_node: recorded_node.cloned(),
-        as_recorded: view.came_home.filter(|_| then == Then::Running && !is_new),
-        why,
-        excluded_by,
-        without_its_state,
-        caveats: view.warnings.iter().filter_map(caveat).collect(),
-        ..PodForecast::default()
-    }
-}
-
-/// A Pod that is Pending now. If nothing is recorded of it, what was injected when it was created keeps it: its words say
-/// so.
-fn as_it_is(pod: PodForecast, snapshot: &Snapshot) -> PodForecast {
-    let there = snapshot.pod(&pod.namespace, &pod.pod);
-    let is_injected = there.is_some_and(|pod| pod.injected_from().is_some());
-    let is_injected_only = is_injected && pod.recorded_node.is_none() && !pod.without_its_state.is_empty();
-    if !is_injected_only {
-        return pod;
-    }
-    let why = pod
-        .why
-        .replace("the Pod's recorded state requires", "what was injected into the Pod requires")
-        .replace("Without its recorded state,", "Without that,");
-    PodForecast { why, is_injected_only, ..pod }
-}
-
-/// The nodes that could take it, but the best ones.
-fn others(view: &PodView) -> Vec<String> {
-    let best: BTreeSet<&String> = view.may_land_on.iter().collect();
-    let could = view.scheduler.iter().filter(|verdict| verdict.fits && !best.contains(&verdict.node));
-    could.map(|verdict| verdict.node.clone()).collect()
-}
-
-fn removed(
-    namespace: &str,
-    workload: &str,
-    pod: &str,
-    node: Option<&str>,
-    recorded: Option<&String>,
-) -> PodForecast {
-    PodForecast {
-        namespace: namespace.to_owned(),
-        workload: workload.to_owned(),
-        pod: pod.to_owned(),
-        node_now: node.map(str::to_owned),
-        recorded_node: recorded.cloned(),
-        why: "its workload no longer wants it".into(),
-        ..PodForecast::default()
-    }
-}
-
-fn add_forgotten(forecast: &mut Forecast, governing: &Governing<'_>, last: &Step) {
-    for before in governing.values() {
-        let (Ok(states), Some(after)) =
-            (before.states(), last.world.pps.iter().find(|after| after.name == before.name()))
-        else {
-            continue;
-        };
-        let dropped = states.into_keys().filter(|pod| !after.states.contains_key(pod));
-        let is_wanted = |pod: &String| last.world.pods.iter().any(|view| view.name == *pod);
-        let (wanted, unwanted): (Vec<String>, Vec<String>) = dropped.partition(is_wanted);
-        // Else it was recorded for a former workload of this name, and is dropped with or without this.
-        let forgets = before.spec().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
-        for (pods, unwanted) in [(wanted, false), (unwanted, true)] {
-            if !pods.is_empty() && (unwanted || forgets) {
-                let (namespace, pps) = (before.namespace().to_owned(), before.name().to_owned());
-                forecast.forgotten.push(Forgotten { namespace, pps, pods, unwanted });
-            }
-        }
-    }
-}
-
-fn add_displaced(forecast: &mut Forecast, snapshot: &Snapshot, steps: &[Step]) {
-    let displaced: Vec<_> = steps.iter().flat_map(|step| &step.displaced).collect();
-    if displaced.is_empty() {
-        return;
-    }
-    let key = |namespace: &str, kind: &str, name: &str| [namespace, kind, name].map(str::to_owned);
-    // These are simulated with the other workloads of their namespace.
-    let simulated: BTreeSet<[String; 3]> = snapshot
-        .workloads
-        .iter()
-        .map(|workload| key(workload.namespace(), &workload.target().kind, workload.name()))
-        .collect();
-    let with_pps: BTreeSet<[String; 3]> = snapshot
-        .pps
-        .iter()
-        .map(|pps| (pps.namespace(), pps.target()))
-        .map(|(namespace, target)| key(namespace, &target.kind, &target.name))
-        .collect();
-    for pod in displaced {
-        let owner = pod.owner.as_ref().map(|[_, kind, name]| key(&pod.namespace, kind, name));
-        if owner.as_ref().is_some_and(|owner| simulated.contains(owner)) {
-            continue;
-        }
-        forecast.not_simulated.push(Displaced {
-            namespace: pod.namespace.clone(),
-            pod: pod.name.clone(),
-            node: pod.node.clone(),
-            has_pps: owner.as_ref().is_some_and(|owner| with_pps.contains(owner)),
-            is_noted: false,
-            owner: owner.map(|[_, kind, name]| format!("{kind}/{name}")),
-        });
-    }
-}
-
-/// What is not simulated of the workloads that something happens to, and what the product says.
-fn add_notes(forecast: &mut Forecast, simulated: &Asked<'_>, result: &RunResult, workloads: &BTreeSet<&str>) {
-    for problem in &result.problems {
-        let Source::Objects { object: Some(index) } = problem.source else { continue };
-        let Some((kind, name)) = simulated.named(index) else { continue };
-        let is_theirs = workloads.contains(name) && (kind == "StatefulSet" || kind == KIND);
-        // Such an object is left out.
-        forecast.incomplete |= problem.severity == Severity::Error;
-        if is_theirs || problem.severity == Severity::Error {
-            forecast.notes.push(format!("{kind} {name}: {}", problem.message));
-        }
-    }
-    let events = result.steps.iter().skip(2).flat_map(|step| &step.events);
-    for event in events.filter(|event| event.kind == EventKind::Warning) {
-        let is_of_pod = event.object.starts_with("Pod/");
-        let is_known = is_of_pod
-            && (event.text.contains("not simulated completely") || event.text.starts_with("stays on "));
-        if !is_known {
-            forecast.notes.push(format!("{} {}", event.object, event.text));
-        }
-    }
+/// The workloads that these actions roll out.
+fn rolled_out(actions: &[Action]) -> BTreeSet<&str> {
+    let rolled_out = actions.iter().filter_map(|action| match action {
+        Action::RollingUpdate { workload } => Some(workload.as_str()),
+        Action::ChangeSpec { object } if object["kind"] != KIND => object["metadata"]["name"].as_str(),
+        _ => None,
+    });
+    rolled_out.collect()
 }

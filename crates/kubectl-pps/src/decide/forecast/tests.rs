@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests may panic")]
 
 use pps_core::{INJECTED_ANNOTATION, TargetReference};
-use pps_simulation::scheduler::ExclusionKind;
+use pps_scheduler::ExclusionKind;
 use serde_json::{Value, json};
 
-use super::{Forecast, Question, Then, forecast};
+use super::{Forecast, Note, Question, Step, Then, Why, forecast};
 use crate::decide::hand::Hand;
-use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, WorkloadKey};
+use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload, WorkloadKey, forbidden};
 use crate::{Failure, Outcome};
 
 mod drains;
@@ -87,6 +87,19 @@ fn ask(snapshot: &Snapshot, question: Question) -> Forecast {
     forecast(snapshot, &question, None, &Hand::default()).unwrap()
 }
 
+fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
+    names.map(str::to_owned).into()
+}
+
+/// The Pods of a workload in namespace shop are moved so.
+fn moves<const N: usize>(pods: [&str; N], flags: &str) -> Step {
+    Step::Move { namespace: "shop".into(), pods: names(pods), flags: flags.into() }
+}
+
+fn cordon<const N: usize>(nodes: [&str; N]) -> Step {
+    Step::Cordon { nodes: names(nodes) }
+}
+
 fn drain(node: &str) -> Question {
     Question::Drain(vec![node.into()])
 }
@@ -94,7 +107,6 @@ fn drain(node: &str) -> Question {
 #[test]
 fn a_drained_pod_returns_to_its_zone_and_the_others_are_not_touched() {
     let answer = ask(&cluster(ZONE, false), drain("n1"));
-    assert_eq!(answer.question, "n1 is drained");
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!(
         (pod.pod.as_str(), pod.node_now.as_deref(), pod.node_then.as_deref()),
@@ -105,7 +117,7 @@ fn a_drained_pod_returns_to_its_zone_and_the_others_are_not_touched() {
         (Then::Running, Some(true), Some("n1"))
     );
     assert_eq!(pod.may_land_on, ["n2"]);
-    assert_eq!(pod.why, "as recorded: zone=a");
+    assert_eq!(pod.why, Why::AsRecorded(vec!["zone=a".into()]));
     assert_eq!((answer.outcome(), answer.notes.len()), (Outcome::Well, 0));
 }
 
@@ -118,10 +130,10 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
     let first = &pod.excluded_by[0];
     assert_eq!((first.nodes, first.from_pps, first.what), (2, true, ExclusionKind::RequiredAffinity));
     assert_eq!(
-        pod.why,
-        "the Pod's recorded state requires kubernetes.io/hostname n1 (excludes n2 and n3); n1 is cordoned. Without its recorded \
-         state, n2 and n3 could take it"
+        (first.names.as_slice(), pod.excluded_by[1].what),
+        (&names(["n2", "n3"])[..], ExclusionKind::Cordon)
     );
+    assert_eq!(pod.why, Why::Excluded { by_former_state: false });
     assert_eq!(answer.outcome(), Outcome::NotWell);
 }
 
@@ -131,7 +143,6 @@ fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
     assert_eq!(answer.pods[0].then, Then::Pending);
     let [forgotten] = answer.forgotten.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((forgotten.pps.as_str(), forgotten.pods.as_slice()), ("db", &["db-0".to_owned()][..]));
-    assert!(answer.notes.iter().any(|note| note.contains("--evict-pending-pods")), "{:?}", answer.notes);
     assert!(ask(&cluster(HOSTNAME, false), Question::WithoutNodes(vec!["n1".into()])).forgotten.is_empty());
 }
 
@@ -140,11 +151,9 @@ fn a_lost_zone_takes_all_its_nodes_away() {
     let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Then::Pending));
-    assert_eq!(
-        pod.why,
-        "the Pod's recorded state requires topology.kubernetes.io/zone b (excludes n1 and n2). Without its recorded state, n1 and n2 \
-         could take it"
-    );
+    let [reason] = pod.excluded_by.as_slice() else { panic!("{pod:#?}") };
+    assert_eq!((reason.from_pps, reason.names.as_slice()), (true, &names(["n1", "n2"])[..]));
+    assert_eq!(pod.without_its_state, ["n1", "n2"]);
 }
 
 #[test]
@@ -152,7 +161,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
     let snapshot = cluster(ZONE, false);
     for (question, expected) in [
         (drain("n9"), "there is no node n9; similar names: n1, n2, n3"),
-        (drain("nowhere"), "there is no node nowhere; kubectl get nodes lists those that there are"),
+        (drain("nowhere"), "there is no node nowhere; kubectl get nodes lists the nodes"),
         (Question::ZoneDown("c".into()), "no node is in zone c: there are a, b"),
         (
             Question::Spec(vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}})]),
@@ -166,7 +175,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
     }
     let mut blind = cluster(ZONE, false);
     blind.nodes = None;
-    blind.unseen = vec![Unseen { what: "list nodes".into(), is_forbidden: true, why: String::new() }];
+    blind.unread = vec![forbidden("list nodes")];
     let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1"), None, &Hand::default()) else {
         panic!()
     };
@@ -186,7 +195,7 @@ fn pods_of_other_namespaces_take_room_and_the_namespaces_are_simulated_one_after
     let places: Vec<(&str, &str)> =
         answer.pods.iter().map(|pod| (pod.namespace.as_str(), pod.pod.as_str())).collect();
     assert_eq!(places, [("other", "db-0"), ("shop", "db-0")]);
-    assert_eq!(answer.pods[0].why, "nothing was recorded of it");
+    assert_eq!(answer.pods[0].why, Why::NotRecorded);
     let [displaced] = answer.not_simulated.as_slice() else { panic!("{answer:#?}") };
     assert_eq!(
         (displaced.namespace.as_str(), displaced.pod.as_str(), displaced.has_pps),
@@ -199,7 +208,8 @@ fn pods_of_other_namespaces_take_room_and_the_namespaces_are_simulated_one_after
     full.pods.push(pod("other", "db-0", "n2"));
     let answer = ask(&full, drain("n1"));
     assert_eq!(answer.pods[0].then, Then::Pending);
-    assert!(answer.pods[0].why.contains("no room for one more Pod (excludes n2)"), "{}", answer.pods[0].why);
+    let full = answer.pods[0].excluded_by.iter().find(|reason| reason.what == ExclusionKind::Resources);
+    assert_eq!(full.map(|reason| reason.names.clone()), Some(names(["n2"])));
 }
 
 #[test]
@@ -210,7 +220,10 @@ fn a_budget_that_refuses_an_eviction_is_named() {
     let answer = ask(&snapshot, drain("n1"));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.then, pod.node_then.as_deref()), (Then::NotEvicted, Some("n1")));
-    assert_eq!(pod.why, "PodDisruptionBudget db needs 2 Pods that are Ready, and 2 are");
+    assert!(
+        matches!(&pod.why, Why::Protected(why) if why.starts_with("PodDisruptionBudget db ")),
+        "{pod:#?}"
+    );
     assert_eq!(answer.outcome(), Outcome::NotWell);
 }
 
@@ -233,20 +246,13 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
 }
 
 #[test]
-fn what_could_not_be_read_is_said_with_what_it_means() {
+fn a_forecast_is_complete_without_what_it_can_leave_out() {
     let mut snapshot = cluster(ZONE, false);
-    let unseen = |what: &str| Unseen { what: what.into(), is_forbidden: true, why: String::new() };
-    snapshot.unseen = vec![unseen("list persistentvolumes"), unseen("list pods")];
+    let unseen = |what: &str| forbidden(what);
+    snapshot.unread = vec![unseen("list persistentvolumes"), unseen("list pods")];
     let answer = ask(&snapshot, drain("n1"));
-    assert_eq!(
-        answer.unseen,
-        [
-            "you have no permission to list persistentvolumes, so volumes are not considered",
-            "you have no permission to list pods, so Pods of other namespaces take no room in this forecast"
-        ]
-    );
-    assert_eq!(answer.outcome(), Outcome::Well);
-    snapshot.unseen.push(unseen("list statefulsets.apps.kruise.io in namespace shop"));
+    assert_eq!((answer.unread.len(), answer.outcome()), (2, Outcome::Well));
+    snapshot.unread.push(unseen("list statefulsets.apps.kruise.io in namespace shop"));
     assert_eq!(ask(&snapshot, drain("n1")).outcome(), Outcome::Well, "nothing names one");
 }
 
@@ -259,9 +265,7 @@ fn what_is_too_large_to_be_simulated_is_said() {
         Workload::read(huge, "apps/v1").unwrap()
     });
     let answer = ask(&snapshot, drain("n1"));
-    assert!(
-        answer.notes.iter().any(|note| note.starts_with("StatefulSet huge: all workloads together want"))
-    );
+    assert!(answer.notes.iter().any(|note| matches!(note, Note::Problem { name, .. } if name == "huge")));
     assert_eq!((answer.pods.len(), answer.outcome()), (1, Outcome::Incomplete));
     let many = (0..5001).map(|index| (format!("m{index}"), node(&format!("m{index}"), "a")));
     snapshot.nodes.as_mut().unwrap().extend(many);
@@ -288,7 +292,7 @@ fn only_the_workload_that_is_asked_about_is_shown() {
     let other = forecast(&snapshot, &drain("n1"), Some(&only("Database", "web")), &Hand::default()).unwrap();
     assert_eq!(
         (other.pods.len(), other.notes),
-        (0, vec!["Database/web: this kind is not simulated".to_owned()])
+        (0, vec![Note::NotSimulated { kind: "Database".into(), name: "web".into() }])
     );
 }
 
@@ -299,8 +303,7 @@ fn an_answer_without_pods_is_no_all_clear_while_other_namespaces_lose_theirs() {
     let answer = ask(&snapshot, drain("n1"));
     assert!(answer.pods.is_empty());
     assert_eq!(answer.outcome(), crate::Outcome::Incomplete);
-    let note = answer.notes.iter().find(|note| note.contains("-A forecasts them"));
-    assert!(note.is_some_and(|note| note.contains("(shop)")), "{answer:#?}");
+    assert_eq!(answer.notes, [Note::OtherNamespaces { pods: 1, namespaces: names(["shop"]) }]);
 }
 
 #[test]
@@ -314,53 +317,26 @@ fn the_pods_of_a_node_that_is_gone_already_start_elsewhere() {
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.pod.as_str(), pod.node_now.as_deref()), ("db-1", Some("n4")));
     assert_eq!((pod.then, pod.node_then.as_deref()), (Then::Running, Some("n3")));
-    assert_eq!(
-        answer.notes[..1],
-        [
-            "n4 does not exist any more: Kubernetes deletes the Pods that are still bound to it, after about a minute"
-        ]
-    );
+    assert_eq!(answer.notes[0], Note::NodesGone(names(["n4"])));
     let Err(Failure::Usage(text)) = forecast(&snapshot, &drain("n4"), None, &Hand::default()) else {
         panic!()
     };
-    assert_eq!(
-        text,
-        "node n4 does not exist any more, and cannot be drained. 1 Pod is still bound to it: --without-node n4 forecasts where it starts"
-    );
+    assert!(text.contains("cannot be drained. 1 Pod is still bound to it: use --without-node n4"), "{text}");
 }
 
 #[test]
-fn a_node_that_only_recorded_states_name_is_unknown_with_a_hint() {
-    let mut snapshot = cluster(ZONE, false);
-    snapshot.pps = vec![pps("shop", ZONE, false, &[("db-0", "n7", "a")])];
-    let question = Question::WithoutNodes(vec!["n7".into()]);
-    let Err(Failure::Usage(text)) = forecast(&snapshot, &question, None, &Hand::default()) else { panic!() };
+fn a_pod_that_its_recorded_state_keeps_gets_advice() {
     assert_eq!(
-        text,
-        "there is no node n7; recorded states name it, and kubectl pps status -n shop shows the Pods that wait for it"
+        ask(&cluster(HOSTNAME, false), drain("n1")).advice,
+        [cordon(["n1"]), moves(["db-0"], "--anywhere")]
     );
-}
-
-#[test]
-fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_asked() {
-    let hand = Hand { context: Some("prod".into()), ..Hand::default() };
-    let answer = forecast(&cluster(HOSTNAME, false), &drain("n1"), None, &hand).unwrap();
-    let [cordon, go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!(
-        cordon.text,
-        "db-0 would wait for its recorded place. Before you let it start elsewhere, keep Pods off n1"
-    );
-    assert_eq!(cordon.command, "kubectl cordon n1 --context prod");
-    assert_eq!(go.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
     assert_eq!(ask(&cluster(ZONE, false), drain("n1")).advice, []);
-    // One command is enough for the Pods of one node, and one that is gone takes no Pods.
+    // A node that does not exist takes no Pods.
     let mut snapshot = cluster(HOSTNAME, false);
     snapshot.pps = vec![pps("shop", HOSTNAME, false, &[("db-0", "n4", "n4"), ("db-1", "n4", "n4")])];
     snapshot.pods = vec![pod("shop", "db-0", "n4"), pod("shop", "db-1", "n4")];
     let answer = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()]));
-    let [go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!(go.text, "2 Pods would wait for their recorded place. To let them start elsewhere");
-    assert_eq!(go.command, "kubectl pps move db-0 db-1 --anywhere -n shop");
+    assert_eq!(answer.advice, [moves(["db-0", "db-1"], "--anywhere")]);
 }
 
 #[test]
@@ -380,16 +356,14 @@ fn advice_moves_no_pod_that_needs_no_move() {
     snapshot.pps.extend(Pps::read(rename(zones.object())));
     let answer = ask(&snapshot, drain("n1"));
     let then: Vec<(&str, Then)> = answer.pods.iter().map(|pod| (pod.pod.as_str(), pod.then)).collect();
-    assert_eq!(then, [("db-0", Then::Pending), ("db-1", Then::Pending), ("web-0", Then::Running)]);
-    let commands: Vec<&str> = answer.advice.iter().map(|advice| advice.command.as_str()).collect();
-    assert_eq!(commands, ["kubectl cordon n1", "kubectl pps move db-0 db-1 --anywhere -n shop"]);
+    assert_eq!(then[..3], [("db-0", Then::Pending), ("db-1", Then::Pending), ("web-0", Then::Running)]);
+    assert_eq!(answer.advice, [cordon(["n1"]), moves(["db-0", "db-1"], "--anywhere")]);
 }
 
 #[test]
 fn advice_names_the_required_value_that_has_to_be_given_up() {
     let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
-    let [go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!(go.command, "kubectl pps move db-1 --anywhere --any zone -n shop");
+    assert_eq!(answer.advice, [moves(["db-1"], "--anywhere --any zone")]);
     // A node of its zone is enough.
     let mut snapshot = cluster(HOSTNAME, false);
     let both = json!({"nodeName": "n1", "nodeTopologyLabels": {HOSTNAME: "n1", ZONE: "a"}});
@@ -398,5 +372,5 @@ fn advice_names_the_required_value_that_has_to_be_given_up() {
     object["status"]["podStates"]["db-0"] = both;
     snapshot.pps = Pps::read(object).into_iter().collect();
     let answer = ask(&snapshot, drain("n1"));
-    assert_eq!(answer.advice[1].command, "kubectl pps move db-0 --anywhere -n shop");
+    assert_eq!(answer.advice[1], moves(["db-0"], "--anywhere"));
 }

@@ -1,8 +1,7 @@
-use pps_core::INJECTED_ANNOTATION;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::snapshot::{Pps, Unseen};
+use crate::snapshot::{Pps, Scope, forbidden};
 
 fn pps(name: &str, states: &Value) -> Pps {
     Pps::read(json!({
@@ -45,97 +44,77 @@ fn dropped(drops: &Drops) -> Vec<&str> {
     drops.objects.values().flatten().map(|(pod, _)| pod.as_str()).collect()
 }
 
+fn concerns(drops: &Drops) -> Vec<(Concern, &str)> {
+    drops.concerns.iter().map(|(concern, (_, pod))| (*concern, pod.as_str())).collect()
+}
+
 #[test]
-fn only_what_the_sidecar_would_not_record_again_is_dropped() {
+fn only_states_that_the_sidecar_would_not_record_again_are_dropped() {
     let names: Vec<String> = ["db-0", "db-1", "db-2", "db-3", "db-00"].map(str::to_owned).into();
-    let drops = decide(&snapshot(), Which::Pods(&names)).unwrap();
+    let world = snapshot();
+    let drops = decide(&world, Which::Pods(&names)).unwrap();
     assert_eq!((dropped(&drops), drops.count()), (vec!["db-1", "db-2"], 2));
-    assert_eq!(drops.ready, [("prod".to_owned(), "db-0".to_owned())]);
-    assert_eq!(drops.pending, [("prod".to_owned(), "db-1".to_owned())]);
+    assert_eq!(concerns(&drops), [(Concern::Ready, "db-0"), (Concern::Pending, "db-1")]);
     assert_eq!(drops.unrecorded, ["db-3"], "an empty entry is none");
-    assert_eq!(
-        drops.unknown,
-        [("db-00".to_owned(), vec!["db-0".to_owned(), "db-1".to_owned(), "db-3".to_owned()])]
-    );
-    assert!(!drops.is_mistaken());
-    assert!(decide(&snapshot(), Which::Pods(&names[4..])).unwrap().is_mistaken());
-    assert!(!drops.is_complete());
-    let notes = drops.notes(&Hand::default()).join("\n");
-    for expected in [
-        "to move it: kubectl pps move db-0 --anywhere -n prod",
-        "to have it created again: kubectl delete pod db-1 -n prod",
-        "nothing is recorded of Pod db-3",
-        "there is no Pod db-00, and nothing is recorded of one; similar names: db-0",
-    ] {
-        assert!(notes.contains(expected), "{notes}");
-    }
+    let similar = ["db-0", "db-1", "db-3"].map(str::to_owned).into();
+    assert_eq!(drops.unknown, [("db-00".to_owned(), similar)]);
+    assert!(!drops.is_mistaken() && !drops.is_complete());
+    assert!(decide(&world, Which::Pods(&names[4..])).unwrap().is_mistaken());
     let mut exempt = snapshot();
     exempt.pods = vec![pod("db-0", true, &json!({pps_core::RECORD_ANNOTATION: "false"}))];
     assert_eq!(dropped(&decide(&exempt, Which::Pods(&names[..1])).unwrap()), ["db-0"]);
 }
 
 #[test]
-fn what_belongs_to_a_pod_that_has_become_ready_meanwhile_is_kept() {
+fn the_state_of_a_pod_that_has_changed_meanwhile_is_kept() {
     let names: Vec<String> = ["db-1", "db-2"].map(str::to_owned).into();
     let which = Which::Pods(&names);
-    let shown = decide(&snapshot(), which).unwrap();
-    let confirmed = |now: &Snapshot| {
-        let mut drops = shown.clone();
-        let notes = drops.confirm(&decide(now, which).unwrap(), &Hand::default());
-        (drops, notes)
-    };
-    assert_eq!(confirmed(&snapshot()), (shown.clone(), Vec::new()), "nothing has changed");
+    let before = snapshot();
+    let shown = decide(&before, which).unwrap();
+    let confirmed = |now: &Snapshot| shown.clone().confirmed_by(decide(now, which).unwrap());
+    assert_eq!(confirmed(&before), Drops { concerns: BTreeSet::new(), ..shown.clone() });
 
     let mut now = snapshot();
-    now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", false, &json!({INJECTED_ANNOTATION: "db"}))];
-    let (drops, notes) = confirmed(&now);
+    let injected = json!({"kruise.io/injected-persistent-pod-state": "db"});
+    now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", false, &injected)];
+    let drops = confirmed(&now);
     assert_eq!(dropped(&drops), ["db-2"]);
-    let [kept, pending] = notes.as_slice() else { panic!("{notes:?}") };
-    assert_eq!(
-        kept,
-        "Pod db-1 in namespace prod has become Ready meanwhile, so what is recorded of it stays"
-    );
-    assert!(pending.starts_with("Pod db-2 is Pending and waits for the former place"), "{pending}");
+    assert_eq!(concerns(&drops), [(Concern::Ready, "db-1"), (Concern::Pending, "db-2")]);
     now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", true, &json!({}))];
-    assert!(confirmed(&now).0.objects.is_empty());
-    // What is gone, or recorded elsewhere, is found out by the write.
+    assert!(confirmed(&now).objects.is_empty());
     now = snapshot();
-    now.pps.clear();
-    assert_eq!(confirmed(&now), (shown.clone(), Vec::new()));
+    now.pps[0] = pps("db", &json!({"db-1": {"nodeName": "node-7"}}));
+    assert!(confirmed(&now).objects.is_empty(), "other states are recorded now");
 }
 
 #[test]
-fn a_node_stands_for_all_that_was_recorded_on_it() {
-    let drops = decide(&snapshot(), Which::Node("node-1")).unwrap();
+fn a_node_stands_for_all_states_that_name_it() {
+    let world = snapshot();
+    let drops = decide(&world, Which::Node("node-1")).unwrap();
     assert_eq!(dropped(&drops), ["db-1", "web-0"]);
-    assert_eq!(drops.ready.len(), 1);
-    let none = decide(&snapshot(), Which::Node("node-7")).unwrap();
+    assert_eq!(concerns(&drops), [(Concern::Ready, "db-0"), (Concern::Pending, "db-1")]);
+    let none = decide(&world, Which::Node("node-7")).unwrap();
     assert!(none.objects.is_empty() && none.is_complete());
 }
 
 #[test]
-fn a_pod_that_runs_and_is_not_ready_is_said_to_be_there() {
+fn a_pod_that_runs_and_is_not_ready_is_a_concern() {
     let mut running = pod("db-1", false, &json!({})).object().clone();
     running["spec"]["nodeName"] = "node-1".into();
     let mut world = snapshot();
     world.pods = vec![Pod::read(running).unwrap()];
-    let drops = decide(&world, Which::Pods(&["db-1".to_owned()])).unwrap();
+    let names = ["db-1".to_owned()];
+    let drops = decide(&world, Which::Pods(&names)).unwrap();
     assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-1"], true));
-    assert_eq!(
-        drops.notes(&Hand::default()),
-        [
-            "Pod db-1 is bound to a node and not Ready: what is recorded of it is dropped until it is Ready again"
-        ]
-    );
+    assert_eq!(concerns(&drops), [(Concern::NotReady, "db-1")]);
 }
 
 #[test]
 fn nothing_is_dropped_while_it_is_not_known_whether_pods_run() {
     for what in ["list pods in namespace prod", "list persistentpodstates.apps.kruise.io in namespace prod"] {
         let mut snapshot = snapshot();
-        snapshot.unseen = vec![Unseen { what: what.into(), is_forbidden: true, why: String::new() }];
-        let error = decide(&snapshot, Which::Node("node-1")).unwrap_err();
-        assert_eq!((error.exit_code(), error.to_string()), (2, format!("you have no permission to {what}")));
+        snapshot.unread = vec![forbidden(what)];
+        assert_eq!(decide(&snapshot, Which::Node("node-1")), Err(&forbidden(what)));
     }
 }
 
@@ -147,59 +126,17 @@ fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
     snapshot.pps[0] = Pps::read(damaged).unwrap();
     let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
     assert_eq!((dropped(&drops), drops.is_complete()), (vec!["web-0"], false));
-    assert!(
-        drops
-            .notes(&Hand::default())
-            .join("\n")
-            .contains("PersistentPodState db: status.packed.version is 7")
-    );
+    assert_eq!(drops.unreadable[0].0, "db");
 }
 
 #[test]
 fn a_pod_on_a_node_that_is_gone_is_not_recorded_again() {
     let mut snapshot = snapshot();
-    snapshot.nodes = Some(std::collections::BTreeMap::new());
+    snapshot.nodes = Some(BTreeMap::new());
     let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
     assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-0", "db-1", "web-0"], true));
-    assert_eq!(drops.stranded, [("prod".to_owned(), "db-0".to_owned())]);
-    let notes = drops.notes(&Hand::default()).join("\n");
-    assert!(notes.contains("Pod db-0 is bound to a node that is gone: Kubernetes deletes it"), "{notes}");
+    assert!(concerns(&drops).contains(&(Concern::Stranded, "db-0")));
     // Where nodes may not be read, a Ready Pod counts as recorded.
     snapshot.nodes = None;
-    assert_eq!(decide(&snapshot, Which::Node("node-1")).unwrap().ready.len(), 1);
-}
-
-#[test]
-fn pods_of_a_namespace_share_one_command() {
-    let pods = |names: &[&str]| names.iter().map(|name| ("prod".to_owned(), (*name).to_owned())).collect();
-    let drops = Drops {
-        ready: pods(&["db-0", "db-1"]),
-        pending: pods(&["a", "b", "c", "d", "e", "f", "g"]),
-        ..Drops::default()
-    };
-    assert_eq!(
-        drops.notes(&Hand { context: Some("blue".into()), ..Hand::default() }),
-        [
-            "Pods db-0, db-1 are Ready, so the sidecar would record them again within seconds; to move them: kubectl pps move \
-             db-0 db-1 --anywhere -n prod --context blue",
-            "Pods a, b, c, d, e, f and 1 more are Pending and wait for the former place, with which they were created; to have \
-             them created again: kubectl delete pod a b c d e f g -n prod --context blue",
-        ]
-    );
-}
-
-#[test]
-fn a_node_that_does_not_exist_is_said_to_be_none() {
-    let mut snapshot = snapshot();
-    let node = Node::read(json!({"metadata": {"name": "node-7"}})).unwrap();
-    snapshot.nodes = Some([("node-7".to_owned(), node)].into());
-    let own = Hand { own_namespace: Some("prod".into()), ..Hand::default() };
-    assert_eq!(
-        nothing_on(&snapshot, "node-77", Some(false), &own),
-        "There is no node node-77 (similar names: node-7), and nothing is recorded on it in namespace prod; in all namespaces: \
-         kubectl pps forget --node node-77 -A"
-    );
-    snapshot.scope = Scope::All;
-    assert_eq!(nothing_on(&snapshot, "node-7", Some(true), &own), "Nothing is recorded on node node-7");
-    assert_eq!(nothing_on(&snapshot, "node-8", None, &own), "Nothing is recorded on node node-8");
+    assert!(concerns(&decide(&snapshot, Which::Node("node-1")).unwrap()).contains(&(Concern::Ready, "db-0")));
 }

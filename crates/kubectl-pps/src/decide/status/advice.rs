@@ -1,243 +1,156 @@
-//! One line for each kind of problem, with the next command.
+//! What to do: one piece of advice for each kind of problem.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use pps_check::Silence;
 use pps_core::is_dns_subdomain;
-use serde::Serialize;
 
-use super::drift::HOSTNAME;
-use super::shut::ShutOut;
-use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength};
-use crate::decide::hand::{Hand, portions};
-use crate::decide::names::list;
-use crate::snapshot::Scope;
-
-/// How many Pods a line names.
-const SHOWN: usize = 3;
+use super::{Drift, HOSTNAME, Phase, ProblemKind, Row, Shut, ShutOut, Status, goal};
 
 /// What to do about one kind of problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// How many there are of it, and which.
-    pub text: String,
-    /// The next command.
-    pub command: String,
+    /// What is wrong.
+    pub kind: AdviceKind,
+    /// The Pods that it is about: their namespaces and names.
+    pub pods: Vec<(String, String)>,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdviceKind {
+    /// Pods have no node.
+    Pending,
+    /// Pods are bound to a node that is gone, or to several.
+    OwnNodeGone(Option<String>),
+    /// Pods do not exist.
+    Missing,
+    /// Pods are recorded without the labels that are required now.
+    NoWayBack,
+    /// Pods are not where they must be.
+    Misplaced,
+    /// Moves are unfinished; the first one goes to this node, or anywhere.
+    UnfinishedMove(Option<String>),
+    /// Moves are unfinished, and nothing is recorded; the first Pod is on this node.
+    UnrecordedByMove(Option<String>),
+    /// Moves are unfinished that have changed nothing; the first Pod is on this node.
+    ExemptByMove(Option<String>),
+    /// Pods are Ready, and not recorded for long.
+    Unrecorded,
+    /// Pods are Ready, and recorded elsewhere.
+    RecordedElsewhere,
+    /// Pods have other addresses or annotations than recorded.
+    Differs,
+    /// Pods are recorded on nodes that are gone, the first on this one, if it can be named on the command line.
+    RecordedNodeGone(Option<String>),
+    /// Pods must come back to nodes that take no new Pods: their own, or those with these labels, if all have the same.
+    ShutOut(Shut, Option<Option<BTreeMap<String, String>>>),
+    /// Several Pods are bound to this node or wait for it, and it is gone; whether they are of several namespaces.
+    LostNode(String, bool),
+    /// Pods wait for a node that is gone, and no PersistentPodState names their workload any more.
+    LeftBehind,
+    /// The sidecar, the policy or the definition is missing or another one.
+    Installation,
+    /// No workload has a PersistentPodState.
+    NoPps,
+    /// These namespaces have PersistentPodStates instead.
+    Elsewhere(Vec<String>),
+    /// Nobody records.
+    NobodyRecords(Silence),
 }
 
 /// The advice for a status, the most important first.
-pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice> {
-    let mut all = Vec::new();
-    let rows =
-        |is_meant: &dyn Fn(&Row) -> bool| status.pods.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
-    let mut add = |rows: &[&Row], one: &str, several: &str, command: &str| {
-        if let Some(first) = rows.first() {
-            let words = if rows.len() == 1 { one } else { several };
-            let command = match command {
-                "check" => hand.check(),
-                _ => hand.pps(&command.replace("POD", &first.pod), &first.namespace),
-            };
-            all.push(Advice { text: format!("{} {words}", names(rows)), command });
-        }
+pub(super) fn advice(shut_out: &[ShutOut], status: &Status) -> Vec<Advice> {
+    let rows = |is_meant: &dyn Fn(&Row) -> bool| -> Vec<&Row> {
+        status.pods.iter().filter(|row| is_meant(row)).collect()
     };
-    let has = |kind: DriftKind| move |row: &Row| row.drift.iter().any(|one| one.kind == kind);
-    let is_pending = |row: &Row| row.phase == Phase::Pending && row.message.is_some();
-    add(&rows(&is_pending), "is Pending", "are Pending", "explain POD");
-    let stranded = rows(&has(DriftKind::OwnNodeGone));
-    let nodes: BTreeSet<&str> = stranded.iter().filter_map(|row| row.node.as_deref()).collect();
-    let on = match nodes.first() {
-        Some(node) if nodes.len() == 1 => format!("bound to {node}, which is gone"),
-        _ => "bound to nodes that are gone".to_owned(),
-    };
-    add(&stranded, &format!("is {on}"), &format!("are {on}"), "explain POD");
-    add(&rows(&|row| row.phase == Phase::Missing), "does not exist", "do not exist", "explain POD");
-    add(
-        &rows(&Row::has_no_way_back),
-        "is recorded without the labels that are required now: it would start anywhere",
-        "are recorded without the labels that are required now: they would start anywhere",
-        "explain POD",
-    );
-    let required = has(DriftKind::RequiredTopology);
-    add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
+    let gone_nodes = |row: &Row| row.has(|one| matches!(one, Drift::OwnNodeGone { .. }));
+    let stranded = rows(&gone_nodes);
+    let same_node = stranded.first().and_then(|row| row.node.clone());
+    let same_node = same_node.filter(|node| stranded.iter().all(|row| row.node.as_ref() == Some(node)));
     let unfinished = rows(&|row| row.is_half_moved() && !row.is_unrecorded_by_mark());
-    let recorded = unfinished.first().and_then(|row| row.recorded.as_ref());
-    let goal = goal(recorded.map(|recorded| recorded.node.as_str()));
-    let first = if unfinished.len() > 1 { "the first" } else { "it" };
-    add(
-        &unfinished,
-        &format!("has an unfinished move; to finish {first}"),
-        &format!("have unfinished moves; to finish {first}"),
-        &format!("move POD {goal}"),
-    );
-    let record = |rows: &[&Row]| {
-        let node = rows.first().and_then(|row| row.node.clone()).filter(|node| is_dns_subdomain(node));
-        node.map_or_else(|| "explain POD".to_owned(), |node| format!("move POD --to {node}"))
-    };
     let unrecorded = rows(&Row::is_unrecorded_by_mark);
-    add(
-        &unrecorded,
-        "would start anywhere: a move is unfinished; to have it recorded where it is",
-        "would start anywhere: their moves are unfinished; to have the first recorded where it is",
-        &record(&unrecorded),
-    );
     // A move has begun with it and changed nothing else.
-    let kept_out = rows(&|row| row.is_marked && row.is_where_recorded() && row.phase != Phase::Terminating);
-    add(
-        &kept_out,
-        "is not recorded, because a move is unfinished; to have it recorded again",
-        "are not recorded, because their moves are unfinished; to have the first recorded again",
-        &record(&kept_out),
-    );
-    add(
-        &rows(&has(DriftKind::LeftOut)),
-        "is Ready, and its node is not recorded: it would start anywhere. To see why",
-        "are Ready, and their nodes are not recorded: they would start anywhere. To see why",
-        "check",
-    );
+    let exempt = rows(&|row| row.is_marked && row.is_where_recorded() && row.phase != Phase::Terminating);
+    let node_of =
+        |rows: &[&Row]| rows.first().and_then(|row| row.node.clone()).filter(|node| is_dns_subdomain(node));
+    let recorded_gone = rows(&|row| {
+        let is_shown = !matches!(row.phase, Phase::Pending | Phase::Missing);
+        is_shown && row.has(|one| matches!(one, Drift::NodeGone { .. }))
+    });
     let moved = |row: &Row| {
         row.phase == Phase::Ready
-            && has(DriftKind::Node)(row)
-            && !has(DriftKind::NotRecorded)(row)
-            && !has(DriftKind::OwnNodeGone)(row)
+            && row.has(|one| matches!(one, Drift::Node { .. }))
+            && !row.has(|one| matches!(one, Drift::Exempt { .. } | Drift::OwnNodeGone { .. }))
     };
-    add(
-        &rows(&moved),
-        "is Ready, and recorded elsewhere; if this lasts, the sidecar does not record",
-        "are Ready, and recorded elsewhere; if this lasts, the sidecar does not record",
-        "check",
-    );
-    let differs = |row: &Row| has(DriftKind::Address)(row) || has(DriftKind::Annotation)(row);
-    add(
-        &rows(&differs),
-        "has another address or annotation than recorded",
-        "have other addresses or annotations than recorded",
-        "explain POD",
-    );
-    let gone = |row: &Row| {
-        row.phase != Phase::Pending && row.phase != Phase::Missing && has(DriftKind::NodeGone)(row)
-    };
-    if let Some(row) = rows(&gone).first() {
-        let node = row.recorded.as_ref().map(|recorded| recorded.node.clone()).unwrap_or_default();
-        add(
-            &rows(&gone),
-            "is recorded on a node that is gone",
-            "are recorded on nodes that are gone",
-            // A name that no node can have would be refused on the command line.
-            &if is_dns_subdomain(&node) { format!("forget --node {node}") } else { "forget POD".to_owned() },
-        );
+    let mut all = vec![
+        (AdviceKind::Pending, rows(&Row::is_stuck)),
+        (AdviceKind::OwnNodeGone(same_node), stranded),
+        (AdviceKind::Missing, rows(&|row| row.phase == Phase::Missing)),
+        (AdviceKind::NoWayBack, rows(&Row::has_no_way_back)),
+        (AdviceKind::Misplaced, rows(&|row| row.has(|one| matches!(one, Drift::RequiredTopology { .. })))),
+        (
+            AdviceKind::UnfinishedMove(unfinished.first().and_then(|row| goal(row.recorded_node()))),
+            unfinished,
+        ),
+        (AdviceKind::UnrecordedByMove(node_of(&unrecorded)), unrecorded),
+        (AdviceKind::ExemptByMove(node_of(&exempt)), exempt),
+        (AdviceKind::Unrecorded, rows(&|row| row.has(|one| *one == Drift::Unrecorded { lasting: true }))),
+        (AdviceKind::RecordedElsewhere, rows(&moved)),
+        (
+            AdviceKind::Differs,
+            rows(&|row| row.has(|one| matches!(one, Drift::Address { .. } | Drift::Annotation { .. }))),
+        ),
+        (
+            AdviceKind::RecordedNodeGone(recorded_gone.first().and_then(|row| goal(row.recorded_node()))),
+            recorded_gone,
+        ),
+    ];
+    for is_own in [true, false] {
+        for why in [Shut::Cordoned, Shut::NotReady, Shut::Tainted, Shut::Mixed] {
+            let is_meant = |one: &&ShutOut| one.why == why && one.place().is_none() == is_own;
+            let pods: Vec<&ShutOut> = shut_out.iter().filter(is_meant).collect();
+            let place = pods.first().and_then(|one| one.place().cloned());
+            let place = place.filter(|place| pods.iter().all(|one| one.place() == Some(place)));
+            all.push((
+                AdviceKind::ShutOut(why, (!is_own).then_some(place)),
+                pods.into_iter().map(|one| one.row).collect(),
+            ));
+        }
     }
-    for (one, several, of_these) in shut.lines(&status.pods) {
-        add(&of_these, &one, &several, "explain POD");
-    }
-    all.extend(lost_node(status, hand));
-    all.extend(left_behind(status, hand));
-    if status.problems.iter().any(is_of_installation) {
-        let text = "To see what is wrong with the installation".to_owned();
-        all.push(Advice { text, command: hand.check() });
-    }
-    all
+    all.extend(lost_node(status));
+    all.push((
+        AdviceKind::LeftBehind,
+        rows(&|row| row.persistent_pod_state.is_none() && waits_for_gone(row).is_some()),
+    ));
+    all.retain(|(_, rows)| !rows.is_empty());
+    let is_of_installation =
+        status.problems.iter().any(|one| !matches!(one.kind, ProblemKind::Condition(..)));
+    all.extend(is_of_installation.then_some((AdviceKind::Installation, Vec::new())));
+    let name = |row: &Row| (row.namespace.clone(), row.pod.clone());
+    all.into_iter().map(|(kind, rows)| Advice { kind, pods: rows.into_iter().map(name).collect() }).collect()
 }
 
-/// One command for all Pods of a node that is gone: those that are bound to it, and those that wait for it.
-fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
+/// The node that is gone and to which several Pods are bound, or for which they wait: one command moves them all.
+fn lost_node(status: &Status) -> Option<(AdviceKind, Vec<&Row>)> {
     let mut by_node: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in status.pods.iter().filter(|row| row.persistent_pod_state.is_some()) {
-        let is_own = |drift: &Drift| drift.kind == DriftKind::OwnNodeGone;
-        let node = row.drift.iter().find_map(|drift| {
-            let gone = matches!(drift.kind, DriftKind::OwnNodeGone | DriftKind::NodeGone);
-            let node = drift.text.strip_suffix(super::drift::IS_GONE).filter(|_| gone)?;
-            (is_own(drift) || row.phase == Phase::Pending && waits_for_gone(row, node)).then_some(node)
-        });
+        let bound = row.drift.iter().find(|one| matches!(one, Drift::OwnNodeGone { .. }));
+        let node = bound.and_then(Drift::gone_node).or_else(|| waits_for_gone(row));
         if let Some(node) = node.filter(|node| is_dns_subdomain(node)) {
             by_node.entry(node).or_default().push(row);
         }
     }
     let (node, rows) = by_node.into_iter().find(|(_, rows)| rows.len() > 1)?;
-    let text = format!("To start the Pods of {node} on other nodes, without the data on its local disk");
-    let words = format!("move --node {node} --anywhere");
-    let namespace = &rows.first()?.namespace;
-    let command = if rows.iter().all(|row| row.namespace == *namespace) {
-        hand.pps(&words, namespace)
-    } else {
-        without_namespace(hand, &format!("{words} -A"))
-    };
-    Some(Advice { text, command })
+    let is_across = rows.iter().any(|row| row.namespace != rows[0].namespace);
+    Some((AdviceKind::LostNode(node.to_owned(), is_across), rows))
 }
 
-/// Pods that wait for a node that is gone, and whose states are not recorded any more: they have to be created again.
-fn left_behind(status: &Status, hand: &Hand) -> Option<Advice> {
-    let is_meant = |row: &&Row| {
-        let waits = row.drift.iter().any(|drift| drift.kind == DriftKind::NodeGone);
-        waits && row.phase == Phase::Pending && row.persistent_pod_state.is_none()
-    };
-    let rows: Vec<&Row> = status.pods.iter().filter(is_meant).collect();
-    let namespace = &rows.first()?.namespace;
-    let pods = rows.iter().filter(|row| row.namespace == *namespace).map(|row| row.pod.as_str());
-    let pods = portions(&pods.collect::<Vec<_>>()).swap_remove(0);
-    let (verb, it) = if rows.len() == 1 { ("waits", "it") } else { ("wait", "them") };
-    let text =
-        format!("{} {verb} for a node that is gone; to have {it} created again, for any node", names(&rows));
-    Some(Advice { text, command: hand.kubectl_in(&format!("delete pod {}", pods.join(" ")), namespace) })
-}
-
-/// Where a move that was not finished goes: what is recorded has its goal, or the present node before it was changed.
-pub fn goal(recorded: Option<&str>) -> String {
-    match recorded.filter(|node| is_dns_subdomain(node)) {
-        Some(node) => format!("--to {node}"),
-        None => "--anywhere".to_owned(),
-    }
-}
-
-/// Whether what pins a Pod requires a node that is gone. Its label may have had another value than its name.
-fn waits_for_gone(row: &Row, node: &str) -> bool {
-    let recorded = row.recorded.as_ref().filter(|recorded| recorded.node == node);
-    let label = recorded.and_then(|recorded| recorded.labels.get(HOSTNAME)).map_or(node, String::as_str);
-    hosts(row).any(|host| host == label)
-}
-
-/// The values of the label that only one node has, as far as one is required.
-fn hosts(row: &Row) -> impl Iterator<Item = &str> {
-    let is_host = |pin: &&Pin| pin.strength == Strength::Required && pin.key == HOSTNAME;
-    row.pinned_by.iter().filter(is_host).filter_map(|pin| pin.value.as_deref())
-}
-
-/// Whether a problem is not one of the object: the sidecar, the policy or the definition is missing or another one.
-fn is_of_installation(problem: &Problem) -> bool {
-    matches!(problem.reason.as_str(), "NotSeen" | "NotFound" | "Unreadable" | "Damaged")
-}
-
-/// What to do where no workload has a PersistentPodState.
-pub(super) fn of_none(scope: &Scope, hand: &Hand) -> Advice {
-    let text = "No workload here has a PersistentPodState. To give one to a workload".to_owned();
-    let command = match scope {
-        Scope::Namespace(namespace) => hand.pps("pin WORKLOAD --required zone", namespace),
-        Scope::All => without_namespace(hand, "pin WORKLOAD --required zone -n NAMESPACE"),
-    };
-    Advice { text, command }
-}
-
-/// Where PersistentPodStates are instead.
-pub(super) fn elsewhere(namespaces: &[String], hand: &Hand) -> Option<Advice> {
-    let namespaces = match namespaces {
-        [] => return None,
-        [one] => format!("namespace {one}"),
-        several => format!("namespaces {}", list(several, "and")),
-    };
-    let text = format!("There are PersistentPodStates in {namespaces}");
-    Some(Advice { text, command: without_namespace(hand, "status -A") })
-}
-
-/// A command whose namespace is not that of the answer.
-fn without_namespace(hand: &Hand, words: &str) -> String {
-    Hand { own_namespace: Some(String::new()), ..hand.clone() }.pps(words, "")
-}
-
-/// `db-0`, or `3 Pods (db-0, db-1, db-2)`.
-fn names(rows: &[&Row]) -> String {
-    if let [row] = rows {
-        return row.pod.clone();
-    }
-    let shown: Vec<&str> = rows.iter().take(SHOWN).map(|row| row.pod.as_str()).collect();
-    let more = if rows.len() > SHOWN { ", …" } else { "" };
-    format!("{} Pods ({}{more})", rows.len(), shown.join(", "))
+/// The node that is gone and that a Pod without a node must come back to. Its label may have had another value than its
+/// name.
+fn waits_for_gone(row: &Row) -> Option<&str> {
+    let node = row.drift.iter().find_map(Drift::gone_node).filter(|_| row.phase == Phase::Pending)?;
+    let recorded = row.recorded.as_ref().filter(|recorded| recorded.node_name == node);
+    let label = recorded.and_then(|recorded| recorded.node_topology_labels.get(HOSTNAME));
+    (row.required.get(HOSTNAME)? == label.map_or(node, String::as_str)).then_some(node)
 }

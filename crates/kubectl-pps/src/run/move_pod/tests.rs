@@ -1,13 +1,15 @@
 //! What a move does when the cluster changes under it.
 
+use std::sync::mpsc::{Receiver, channel};
+
 use pps_core::PodState;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::args::{ColorChoice, Consent};
 use crate::cluster::stub::serve;
-use crate::decide::relocate::mark;
-use crate::snapshot::{Pps, Workload};
+use crate::decide::move_pod::mark;
+use crate::snapshot::{Pod, Workload};
 
 const POD: &str = "GET /api/v1/namespaces/prod/pods/db-0";
 const NODE: &str = "GET /api/v1/nodes/node-9";
@@ -64,24 +66,27 @@ fn anywhere() -> Move {
     }
 }
 
-/// Does this with the move of the Pod on this node, which goes anywhere.
-async fn with_mover<T>(client: Client, node: &str, act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T) -> T {
-    with_snapshot(client, &anywhere(), &snapshot(node), act).await
-}
-
-async fn with_snapshot<T>(
+/// Does this with the move of the Pod of a snapshot.
+async fn with_move<T>(
     client: Client,
     args: &Move,
     snapshot: &Snapshot,
-    act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T,
+    act: impl AsyncFnOnce(&Job<'_>, &PodMove) -> T,
 ) -> T {
     let terminal = Terminal::of_process(ColorChoice::Never);
     let (scope, reached) = (Scope::Namespace("prod".into()), Cell::default());
     let job =
         Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None, reached };
-    let pod = ("prod".to_owned(), "db-0".to_owned());
-    let Ok(Decision::Move(relocation)) = decide(snapshot, &job.goal().of(&pod)) else { panic!("no move") };
-    act(&job, &Mover::new(&job, snapshot, &relocation, &[])).await
+    let name = ("prod".to_owned(), "db-0".to_owned());
+    let Ok(Decision::Move(one)) = job.decide(snapshot, &name) else { panic!("no move") };
+    act(&job, &one).await
+}
+
+/// Waits for the successor of the Pod on this node.
+async fn wait(client: Client, node: &str, timeout: Duration) -> Result<Outcome, Failure> {
+    let snapshot = snapshot(node);
+    let wait = async |job: &Job<'_>, one: &PodMove| Steps::new(job, &snapshot, one).wait(timeout).await;
+    with_move(client, &anywhere(), &snapshot, wait).await
 }
 
 #[tokio::test]
@@ -95,23 +100,17 @@ async fn a_node_that_comes_back_while_its_pod_is_waited_for_is_named() {
         }
         other => panic!("{other}"),
     });
-    let waited = with_mover(client, "node-9", async |job, mover| mover.wait(job.args.timeout).await).await;
-    assert_eq!(
-        waited,
-        Err(Failure::Refused(
-            "node node-9 has come back, and Pod db-0 is still on it; to call the move off, so that it is recorded again: kubectl pps \
-             move db-0 --to node-9 -n prod; to evict it: run the same command again"
-                .into()
-        ))
-    );
+    let Err(Failure::Refused(why)) = wait(client, "node-9", Duration::from_mins(1)).await else { panic!() };
+    assert!(why.contains("kubectl pps move db-0 --to node-9 -n prod"), "{why}");
 }
 
-/// How a wait for the record ends, if it may take so long.
-async fn recorded(ready: &'static str, states: &[Value], timeout: Duration) -> Outcome {
+/// The end of a wait for a new Pod with these states, one after the other.
+async fn recorded(ready: &'static str, states: &[Value], timeout: Duration) -> Result<Outcome, Failure> {
     let mut states = states.to_vec();
     let client = serve(move |request| match request {
         POD => {
-            let mut pod = pod("node-1");
+            let mut pod = pod("node-2");
+            pod["metadata"]["uid"] = "uid-new".into();
             pod["status"]["conditions"][0]["status"] = ready.into();
             (200, pod)
         }
@@ -121,53 +120,58 @@ async fn recorded(ready: &'static str, states: &[Value], timeout: Duration) -> O
         }
         other => panic!("{other}"),
     });
-    with_mover(client, "node-2", async |_, mover| mover.wait_for_record(timeout).await).await
+    wait(client, "node-1", timeout).await
 }
 
 #[tokio::test]
-async fn a_pod_that_has_moved_is_waited_for_until_it_is_recorded() {
+async fn a_moved_pod_is_waited_for_until_it_is_ready_and_recorded() {
     let given_up = json!({"db-0": PodState::default()});
-    let again = json!({"db-0": {"nodeName": "node-1"}});
-    let states = [given_up.clone(), given_up.clone(), again];
-    assert_eq!(recorded("True", &states, Duration::from_mins(1)).await, Outcome::Well);
-    assert_eq!(recorded("True", std::slice::from_ref(&given_up), Duration::ZERO).await, Outcome::NotWell);
-    assert_eq!(recorded("False", &[given_up], Duration::ZERO).await, Outcome::Well, "it is recorded later");
-}
-
-#[tokio::test]
-async fn an_interrupt_asks_whether_the_pod_was_removed() {
-    let mut ending = pod("node-1");
-    ending["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
-    for (status, now, expected) in
-        [(200, ending, true), (404, json!({}), true), (200, pod("node-1"), false), (403, json!({}), false)]
-    {
-        let client = serve(move |_| (status, now.clone()));
-        let removed = async |job: &Job<'_>, mover: &Mover<'_>| {
-            let before = job.has_removed(mover.relocation).await;
-            job.reached.set(Reached::Written);
-            (before, job.has_removed(mover.relocation).await)
-        };
-        assert_eq!(with_mover(client, "node-1", removed).await, (false, expected), "{status}");
+    let again = json!({"db-0": {"nodeName": "node-2"}});
+    let states = [given_up.clone(), given_up.clone(), again.clone()];
+    assert_eq!(recorded("True", &states, Duration::from_mins(1)).await, Ok(Outcome::Well));
+    for (ready, state) in [("True", given_up), ("False", again)] {
+        let ended = recorded(ready, &[state], Duration::ZERO).await;
+        assert!(matches!(ended, Err(Failure::Refused(_))), "{ready}: {ended:?}");
     }
 }
 
-/// `db` with a second Pod.
-fn pair(second: Value) -> Snapshot {
-    let mut pair = snapshot("node-1");
-    let mut set = pair.workloads[0].object().clone();
-    set["spec"]["replicas"] = 2.into();
-    pair.workloads = Workload::read(set, "apps/v1").into_iter().collect();
-    pair.pods.extend(Pod::read(second));
-    pair.pps = Pps::read(object(&json!({"db-1": {"nodeName": "node-2"}}))).into_iter().collect();
-    pair
-}
-
-fn second(ready: &str) -> Value {
-    let mut second = pod("node-2");
-    second["metadata"]["name"] = "db-1".into();
-    second["metadata"]["uid"] = "uid-1".into();
-    second["status"]["conditions"][0]["status"] = ready.into();
-    second
+#[tokio::test]
+async fn an_interrupt_removes_the_mark_or_says_that_the_pod_was_removed() {
+    let mut ending = pod("node-1");
+    ending["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
+    let mut marked = pod("node-1");
+    marked["metadata"]["annotations"] = mark(&Pod::read(marked.clone()).unwrap(), true).unwrap();
+    let call_off = "kubectl pps move db-0 --to node-1 -n prod";
+    for (reached, now, status, patches, is_complete, can_call_off) in [
+        (Reached::Nothing, &marked, 200, 0, false, false),
+        (Reached::Marked, &marked, 200, 1, false, false),
+        (Reached::Marked, &marked, 403, 1, false, true),
+        (Reached::Written, &marked, 200, 0, false, true),
+        (Reached::Written, &ending, 200, 0, true, false),
+        (Reached::All, &ending, 200, 0, true, false),
+    ] {
+        let (sender, written) = channel();
+        let now = now.clone();
+        let client = serve(move |request| {
+            sender.send(request.to_owned()).unwrap();
+            if request == POD {
+                (200, now.clone())
+            } else {
+                (status, json!({"code": status, "message": "no"}))
+            }
+        });
+        let interrupt = async |job: &Job<'_>, one: &PodMove| {
+            job.reached.set(reached);
+            (job.interrupted(one).await.to_string(), job.reached.get() == Reached::All)
+        };
+        let (text, all) = with_move(client, &anywhere(), &snapshot("node-1"), interrupt).await;
+        assert_eq!((all, text.contains(call_off)), (is_complete, can_call_off), "{reached:?}: {text}");
+        assert_eq!(
+            written.try_iter().filter(|one| one.starts_with("PATCH ")).count(),
+            patches,
+            "{reached:?}"
+        );
+    }
 }
 
 /// The answers of an API server that has this. Nothing may be written.
@@ -175,13 +179,10 @@ fn api(snapshot: &Snapshot, request: &str) -> (u16, Value) {
     let list = |items: Vec<Value>| (200, json!({"metadata": {}, "items": items}));
     let objects = |pods: &[Pod]| pods.iter().map(|pod| pod.object().clone()).collect();
     let (path, _) = request.split_once('?').unwrap_or((request, ""));
-    if let Some(name) = path.strip_prefix("GET /api/v1/namespaces/prod/pods/") {
-        let pod = snapshot.pods.iter().find(|pod| pod.name() == name);
-        return pod.map_or((404, json!({})), |pod| (200, pod.object().clone()));
-    }
     match path.rsplit('/').next().unwrap_or_default() {
+        "db-0" if path == POD => (200, snapshot.pods[0].object().clone()),
         "pods" if path.starts_with("GET ") => list(objects(&snapshot.pods)),
-        "persistentpodstates" => list(vec![object(&json!({"db-1": {"nodeName": "node-2"}}))]),
+        "persistentpodstates" => list(snapshot.pps.iter().map(|pps| pps.object().clone()).collect()),
         "statefulsets" if path.contains("/apps/v1/") => {
             list(snapshot.workloads.iter().map(|set| set.object().clone()).collect())
         }
@@ -190,166 +191,165 @@ fn api(snapshot: &Snapshot, request: &str) -> (u16, Value) {
             list(nodes.map(|node| node.object().clone()).collect())
         }
         "persistentvolumes" | "persistentvolumeclaims" => list(Vec::new()),
+        _ if request == OBJECT => (200, snapshot.pps[0].object().clone()),
+        _ if request.starts_with("PATCH /apis") => (200, json!({"status": {"packed": {}}})),
         _ if path.contains("kruise.io") => (404, json!({})),
         _ => panic!("{request}"),
     }
 }
 
-#[tokio::test]
-async fn one_pod_waits_until_the_others_of_its_workload_are_ready() {
-    let (down, up) = (pair(second("False")), pair(second("True")));
-    let server = |snapshot: &Snapshot| {
-        let snapshot = snapshot.clone();
-        serve(move |request| api(&snapshot, request))
-    };
-    let at_once = Move { timeout: Duration::ZERO, ..anywhere() };
-    let held_up = async |job: &Job<'_>, mover: &Mover<'_>| {
-        let step = job.step(mover.relocation, &[], true, false).await;
-        let Ok(Step::HeldUp(why)) = step else { panic!("it is its turn") };
-        why
-    };
-    assert_eq!(
-        with_snapshot(server(&down), &at_once, &down, held_up).await,
-        "Pod db-1 is not Ready after 0 s, and Pod db-0 of the same StatefulSet was left alone until it is"
-    );
-    let has_waited = async |job: &Job<'_>, mover: &Mover<'_>| {
-        let Ok(Ok((_, _, has_waited))) = job.turn(mover.relocation, &[], true).await else {
-            panic!("it is not its turn")
-        };
-        has_waited
-    };
-    let by_force = Move { force: true, ..at_once };
-    assert!(!with_snapshot(server(&down), &by_force, &down, has_waited).await);
-    assert!(!with_snapshot(server(&up), &anywhere(), &up, has_waited).await);
-    // It becomes Ready meanwhile.
-    let (mut reads, before, after) = (0, down.clone(), up);
-    let client = serve(move |request| {
-        reads += usize::from(request.starts_with("GET /api/v1/namespaces/prod/pods/db-1"));
-        api(if reads == 0 { &before } else { &after }, request)
-    });
-    assert!(with_snapshot(client, &anywhere(), &down, has_waited).await);
-}
-
-#[tokio::test]
-async fn a_node_that_nobody_knows_is_a_mistake() {
-    let args = Move { pods: Vec::new(), node: Some("node-x".into()), ..anywhere() };
-    let of_node = async |status: u16, node: &str| {
-        let client = serve(move |_| (status, json!({"metadata": {"name": "node"}})));
-        let terminal = Terminal::of_process(ColorChoice::Never);
-        let scope = Scope::Namespace("prod".into());
-        let job = Job {
-            args: &args,
-            client: &client,
-            terminal: &terminal,
-            hand: Hand::default(),
-            scope,
-            node: None,
-            reached: Cell::default(),
-        };
-        let mut world = snapshot("node-1");
-        world.pps = Pps::read(object(&json!({"db-7": {"nodeName": "node-8"}}))).into_iter().collect();
-        job.of_node(&world, node, &select(&world, node).unwrap()).await.map(Outcome::exit_code)
-    };
-    let Err(Failure::Usage(text)) = of_node(404, "node-x").await else { panic!("nobody knows it") };
-    assert_eq!(
-        text,
-        "no recorded state names node-x, and there is no node node-x; similar names: node-1, node-2"
-    );
-    assert_eq!(of_node(404, "node-8").await, Ok(0), "a state names it, of a Pod that nobody wants");
-    assert_eq!(of_node(200, "node-x").await, Ok(0));
-    assert_eq!(of_node(403, "node-x").await, Ok(2), "whether it exists is not known");
-}
-
-/// The steps of a move of `db-0` with an API server that has this, and answers other requests like that.
-async fn step(
+/// Moves `db-0` with an API server that has this, and answers other requests like that.
+async fn moved(
     snapshot: &Snapshot,
     mut other: impl FnMut(&str) -> Option<(u16, Value)> + Send + 'static,
-) -> Result<Step, Failure> {
+) -> (Result<Outcome, Failure>, Receiver<String>) {
     let now = snapshot.clone();
-    let client = serve(move |request| match other(request) {
-        Some(answer) => answer,
-        None if request == OBJECT => (200, object(&json!({"db-1": {"nodeName": "node-2"}}))),
-        None if request.starts_with("PATCH /apis") => (200, json!({"status": {"packed": {}}})),
-        None => api(&now, request),
+    let (sender, requests) = channel();
+    let client = serve(move |request| {
+        sender.send(request.to_owned()).unwrap();
+        other(request).unwrap_or_else(|| api(&now, request))
     });
-    let by_force = Move { force: true, ..anywhere() };
-    let of = async |job: &Job<'_>, mover: &Mover<'_>| {
-        // As the Pod before has left it.
-        job.reached.set(Reached::Written);
-        let step = job.step(mover.relocation, &[], true, false).await;
-        assert_ne!(job.reached.get(), Reached::Written);
-        step
-    };
-    with_snapshot(client, &by_force, snapshot, of).await
-}
-
-fn left(step: Result<Step, Failure>) -> String {
-    match step {
-        Ok(Step::Left(why)) => why,
-        Err(failure) => panic!("the command ends: {failure}"),
-        Ok(_) => panic!("it is not left"),
-    }
+    let act = async |job: &Job<'_>, one: &PodMove| job.move_one(one, Duration::ZERO).await;
+    (with_move(client, &anywhere(), snapshot, act).await, requests)
 }
 
 #[tokio::test]
-async fn a_pod_whose_eviction_fails_in_the_rehearsal_is_left_and_ends_no_command() {
+async fn nothing_is_changed_before_the_api_server_has_agreed_to_the_eviction() {
     let two = json!({"message": "This pod has more than one PodDisruptionBudget", "code": 500});
-    let pair = pair(second("True"));
-    let step = step(&pair, move |request| request.contains("/eviction?").then(|| (500, two.clone())));
-    let why = left(step.await);
-    assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
-    assert!(why.ends_with("Pod db-0 was left alone: nothing was changed"), "{why}");
+    let answer = move |request: &str| request.contains("/eviction?").then(|| (500, two.clone()));
+    let (ended, requests) = moved(&snapshot("node-1"), answer).await;
+    assert!(matches!(ended, Err(Failure::Refused(_))), "{ended:?}");
+    let is_written = |request: &String| request.starts_with("PATCH ") && !request.contains("dryRun=All");
+    assert_eq!(requests.try_iter().find(is_written), None);
 }
 
 #[tokio::test]
-async fn a_pod_that_is_created_again_between_mark_and_claim_is_decided_again() {
+async fn a_pod_that_is_created_again_before_it_is_marked_is_not_evicted() {
     let mut again = pod("node-1");
     again["metadata"]["uid"] = "uid-again".into();
-    let (mut is_marked, mut lists) = (false, 0);
-    let pair = pair(second("True"));
-    let step = step(&pair, move |request| {
-        is_marked |= request.starts_with("PATCH /api/");
-        lists += usize::from(is_marked && request.contains("/pods?"));
+    let mut is_checked = false;
+    let answer = move |request: &str| {
+        let is_rehearsal = request.contains("/eviction?");
+        is_checked |= is_rehearsal;
         match request {
-            _ if request.starts_with("PATCH /api/") || request.contains("/eviction?") => {
-                Some((201, json!({})))
-            }
-            POD if is_marked && lists > 0 => Some((200, again.clone())),
-            _ if lists > 0 && request.contains("/pods?") => {
+            _ if is_rehearsal => Some((201, json!({}))),
+            POD if is_checked => Some((200, again.clone())),
+            _ if is_checked && request.contains("/pods?") => {
                 Some((200, json!({"metadata": {}, "items": [again.clone()]})))
             }
             _ => None,
         }
-    });
-    let why = left(step.await);
-    assert_eq!(why, "Pod db-0 has got node node-1 meanwhile: it was left alone");
+    };
+    let (ended, requests) = moved(&snapshot("node-1"), answer).await;
+    assert!(matches!(ended, Err(Failure::Refused(_))), "{ended:?}");
+    let is_eviction = |request: &String| request.contains("/eviction?") && !request.contains("dryRun=All");
+    assert_eq!(requests.try_iter().find(is_eviction), None);
 }
 
 #[tokio::test]
-async fn an_interrupt_before_the_state_is_written_takes_the_mark_back() {
-    let call_off = Some("kubectl pps move db-0 --to node-1 -n prod".to_owned());
-    for (reached, status, writes, left) in [
-        (Reached::Nothing, 200, 0, None),
-        (Reached::Marked, 200, 1, None),
-        (Reached::Marked, 403, 1, call_off.clone()),
-        (Reached::Written, 200, 0, call_off),
-    ] {
-        let mut marked = pod("node-1");
-        marked["metadata"]["annotations"] = mark(&Pod::read(marked.clone()).unwrap(), true).unwrap();
-        let (sender, written) = std::sync::mpsc::channel();
+async fn a_ready_pod_is_left_alone_while_others_of_its_workload_are_down() {
+    let mut pair = snapshot("node-1");
+    let mut second = pod("node-2");
+    second["metadata"]["name"] = "db-1".into();
+    second["metadata"]["uid"] = "uid-1".into();
+    second["status"]["conditions"][0]["status"] = "False".into();
+    pair.pods.extend(Pod::read(second));
+    let mut set = pair.workloads[0].object().clone();
+    set["spec"]["replicas"] = 2.into();
+    pair.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    let (ended, requests) = moved(&pair, |_| None).await;
+    let Err(Failure::Refused(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("not Ready: db-1"), "{why}");
+    assert_eq!(requests.try_iter().find(|request| !request.starts_with("GET ")), None);
+}
+
+/// Two Ready and recorded Pods of one workload.
+fn pair() -> Snapshot {
+    let mut pair = snapshot("node-1");
+    let mut second = pod("node-1");
+    second["metadata"]["name"] = "db-1".into();
+    second["metadata"]["uid"] = "uid-1".into();
+    pair.pods.extend(Pod::read(second));
+    let states = json!({"db-0": {"nodeName": "node-1"}, "db-1": {"nodeName": "node-1"}});
+    pair.pps = Pps::read(object(&states)).into_iter().collect();
+    let mut set = pair.workloads[0].object().clone();
+    set["spec"]["replicas"] = 2.into();
+    pair.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    pair
+}
+
+#[tokio::test]
+async fn a_pod_is_not_evicted_if_another_one_is_marked_at_the_same_time() {
+    let pair = pair();
+    let marked: Vec<Value> = pair
+        .pods
+        .iter()
+        .map(|pod| {
+            let mut marked = pod.object().clone();
+            marked["metadata"]["annotations"] = mark(pod, true).unwrap();
+            marked
+        })
+        .collect();
+    let mut is_marked = false;
+    let answer = move |request: &str| {
+        is_marked |= request.starts_with("PATCH /api/v1/");
+        match request {
+            _ if request.contains("/eviction?") => Some((201, json!({}))),
+            _ if request.starts_with("PATCH /api/v1/") => Some((200, json!({}))),
+            POD if is_marked => Some((200, marked[0].clone())),
+            _ if is_marked && request.contains("/pods?") => {
+                Some((200, json!({"metadata": {}, "items": marked})))
+            }
+            _ => None,
+        }
+    };
+    let (ended, requests) = moved(&pair, answer).await;
+    assert!(matches!(ended, Err(Failure::Refused(_))), "{ended:?}");
+    let requests: Vec<String> = requests.try_iter().collect();
+    let is_real = |request: &&String| !request.starts_with("GET ") && !request.contains("dryRun=All");
+    let writes: Vec<&String> = requests.iter().filter(is_real).collect();
+    let is_patch = |request: &&String| request.starts_with("PATCH /api/v1/");
+    assert!(writes.len() == 2 && writes.iter().all(is_patch), "the mark is taken back: {writes:?}");
+}
+
+#[tokio::test]
+async fn a_pod_that_has_to_be_left_alone_does_not_hold_up_the_others_of_its_node() {
+    for (node, asked) in [(Some("node-1"), 2), (None, 1)] {
+        let (pair, now) = (pair(), pair());
+        let (sender, requests) = channel();
         let client = serve(move |request| {
             sender.send(request.to_owned()).unwrap();
-            if request == POD {
-                (200, marked.clone())
-            } else {
-                (status, json!({"code": status, "message": "no"}))
+            match request {
+                _ if request.contains("/eviction?") => (500, json!({"message": "no", "code": 500})),
+                "GET /api/v1/namespaces/prod/pods/db-1" => (200, now.pods[1].object().clone()),
+                _ => api(&now, request),
             }
         });
-        let taken = async |job: &Job<'_>, mover: &Mover<'_>| {
-            job.reached.set(reached);
-            job.take_back(mover.relocation).await
+        let args = Move { node: node.map(Into::into), ..anywhere() };
+        let act = async |job: &Job<'_>, one: &PodMove| {
+            let second = ("prod".to_owned(), "db-1".to_owned());
+            let Ok(Decision::Move(second)) = job.decide(&pair, &second) else { panic!("no move") };
+            job.move_all(&Plan { moves: vec![one.clone(), *second], refused: Vec::new() }).await
         };
-        assert_eq!(with_mover(client, "node-1", taken).await, left, "{reached:?}");
-        assert_eq!(written.try_iter().filter(|one| one.starts_with("PATCH ")).count(), writes, "{reached:?}");
+        let ended = with_move(client, &args, &pair, act).await;
+        assert_eq!(ended == Ok(Outcome::NotWell), node.is_some(), "{ended:?}");
+        assert_eq!(requests.try_iter().filter(|request| request.contains("/eviction?")).count(), asked);
     }
+}
+
+#[tokio::test]
+async fn a_node_that_nobody_knows_is_a_mistake() {
+    let of_node = async |status: u16, node: &str| {
+        let client = serve(move |_| (status, json!({"metadata": {"name": "node"}})));
+        let mut world = snapshot("node-1");
+        world.pps = Pps::read(object(&json!({"db-7": {"nodeName": "node-8"}}))).into_iter().collect();
+        let act = async |job: &Job<'_>, _: &PodMove| {
+            job.say_nothing_to_do(&world, node).await.map(Outcome::exit_code)
+        };
+        with_move(client, &anywhere(), &world, act).await
+    };
+    assert!(matches!(of_node(404, "node-x").await, Err(Failure::Usage(_))), "nobody knows it");
+    assert_eq!(of_node(404, "node-8").await, Ok(0), "a state names it, of a Pod that nobody wants");
+    assert_eq!(of_node(200, "node-x").await, Ok(0));
+    assert_eq!(of_node(403, "node-x").await, Ok(2), "whether it exists is not known");
 }

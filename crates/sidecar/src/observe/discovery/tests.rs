@@ -1,6 +1,6 @@
 //! Updates of the ConfigMap and of definitions in, actions out.
 
-use pps_core::kinds::Version;
+use pps_recorder::kinds::Version;
 
 use super::*;
 

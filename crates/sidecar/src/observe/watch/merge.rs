@@ -1,15 +1,16 @@
-//! Merges the pages of a list with the events of a watch that goes on meanwhile, so that objects can be listed again
-//! while none of their changes is missed or reported in the wrong order. Pure.
+//! Merges the pages of a list with the events of a watch that goes on meanwhile, so that objects can be
+//! listed again while none of their changes is missed or reported in the wrong order. Pure.
 //!
-//! A list shows the objects as they were at one resource version, that of its first page. An event up to that version
-//! is in the list, and is left out once the list has shown its object; a later event replaces what the list says about
-//! its object. The pages that are still to come may never arrive, so what they will show is not taken for known.
+//! A list shows the objects as they were at one resource version, that of its first page. An event up to that
+//! version is in the list, and is left out once the list has shown its object; a later event replaces what
+//! the list says about its object. The pages that are still to come may never arrive, so what they will show
+//! is not taken for known.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::facts::store::Update;
 use crate::observe::wire::Item;
+use pps_recorder::facts::store::Update;
 
 /// Follows one list and one watch of the same objects.
 #[derive(Debug)]
@@ -129,8 +130,8 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 }
 
-/// Whether a list of this version contains an event. Versions are growing numbers; if a server makes them otherwise,
-/// every event counts as later.
+/// Whether a list of this version contains an event. Versions are growing numbers; if a server makes them
+/// otherwise, every event counts as later.
 fn is_covered(event: Option<u64>, list: Option<u64>) -> bool {
     matches!((event, list), (Some(event), Some(list)) if event <= list)
 }
@@ -140,7 +141,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::facts::store::Store;
+    use pps_recorder::facts::store::Store;
 
     type TestMerge = Merge<&'static str, u64>;
 
@@ -252,8 +253,9 @@ mod tests {
         objects
     }
 
-    /// What is known in the end if all was known at the version `seen`, and two pages of a list that was read at the
-    /// version `listed` arrive after the events of these versions; one that arrives at 9 fails again and again.
+    /// What is known in the end if all was known at the version `seen`, and two pages of a list that was read
+    /// at the version `listed` arrive after the events of these versions; one that arrives at 9 fails again
+    /// and again.
     fn result(seen: u64, listed: u64, arrivals: [u64; 2]) -> BTreeMap<&'static str, u64> {
         let (mut merge, mut store) = (TestMerge::default(), Store::default());
         store.begin(0);

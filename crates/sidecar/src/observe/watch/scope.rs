@@ -1,4 +1,5 @@
-//! Which fields a watch keeps, and when it has to list again because there are more of them or other ones.
+//! The revision of the fields that a watch keeps, and when it has to list again because there are more or
+//! other fields.
 
 use std::future::pending;
 use std::time::Duration;
@@ -6,69 +7,49 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::facts::interest::Keys;
+/// Asks for new lists, each time with the revision that they must have.
+pub(crate) type Relist = watch::Receiver<u64>;
 
-/// After a definition has changed, each API server takes a moment until it serves objects accordingly.
-const DEFINITION_DELAY: Duration = Duration::from_secs(5);
-
-/// Signals that all objects have to be listed again.
-pub(crate) type Relist = watch::Receiver<()>;
-
-pub(super) enum FieldScope<'a> {
-    /// Each object is kept with all fields that are ever needed.
-    Fixed,
-    /// Each object is kept with the values of these keys. New keys require a relist.
-    Keys(&'a Keys, Relist),
-    /// Each object is kept as its definition says. Once another one is in force, a relist is required.
-    OnRequest {
-        /// The revision that lists have to have.
-        requests: watch::Receiver<u64>,
-        /// When the definition is in force that was asked for last, and its revision.
-        due: Option<(Instant, u64)>,
-        /// The revision of lists that begin now.
-        revision: u64,
-    },
+pub(super) struct Scope {
+    requests: Relist,
+    reason: &'static str,
+    /// How long after a request the new fields are in force.
+    delay: Duration,
+    /// When the fields are in force that were asked for last, and their revision.
+    due: Option<(Instant, u64)>,
+    /// The revision of lists that begin now.
+    pub(super) revision: u64,
 }
 
-impl FieldScope<'_> {
-    /// A list that begins now has all keys added so far.
+impl Scope {
+    /// Each object is kept with all fields that are ever needed.
+    pub(super) fn fixed() -> Self {
+        Self::new(watch::Sender::new(0).subscribe(), "", Duration::ZERO)
+    }
+
+    /// A new list is needed this long after a request.
+    pub(super) fn new(requests: Relist, reason: &'static str, delay: Duration) -> Self {
+        Self { requests, reason, delay, due: None, revision: 0 }
+    }
+
+    /// A list begins now. It has all fields that need no delay.
     pub(super) fn begin_list(&mut self) {
-        if let Self::Keys(_, relist) = self {
-            relist.mark_unchanged();
+        if self.delay.is_zero() {
+            (self.due, self.revision) = (None, *self.requests.borrow_and_update());
         }
     }
 
-    /// The revision of the interest, or of the definition, with which objects are read now.
-    pub(super) fn revision(&self) -> u64 {
-        match self {
-            Self::Fixed => 0,
-            Self::OnRequest { revision, .. } => *revision,
-            Self::Keys(keys, _) => keys.revision(),
-        }
-    }
-
-    /// Waits until a relist is required, but at least until this time, and says why. Never returns if none can be.
+    /// Waits until a new list is needed, but at least until this time, and says why. Never returns if none
+    /// can be.
     pub(super) async fn wait_for_relist(&mut self, not_before: Instant) -> &'static str {
-        match self {
-            Self::Fixed => {}
-            Self::Keys(_, relist) => {
-                sleep_until(not_before).await;
-                if relist.changed().await.is_ok() {
-                    return "a PersistentPodState names new keys";
-                }
-            }
-            Self::OnRequest { requests, due, revision } => {
-                if due.is_some() || requests.changed().await.is_ok() {
-                    // Kept, so that the request is not lost if something else happens first.
-                    let (time, requested) = *due.get_or_insert_with(|| {
-                        (Instant::now() + DEFINITION_DELAY, *requests.borrow_and_update())
-                    });
-                    sleep_until(time.max(not_before)).await;
-                    (*due, *revision) = (None, requested);
-                    return "the definition of PersistentPodState has changed";
-                }
-            }
+        if self.due.is_none() && self.requests.changed().await.is_err() {
+            return pending().await;
         }
-        pending().await
+        // Kept, so that the request is not lost if something else happens first.
+        let request = || (Instant::now() + self.delay, *self.requests.borrow_and_update());
+        let (time, revision) = *self.due.get_or_insert_with(request);
+        sleep_until(time.max(not_before)).await;
+        (self.due, self.revision) = (None, revision);
+        self.reason
     }
 }

@@ -5,23 +5,22 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, try_unfold};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, header};
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Request as Requests};
 use kube::{Client, Resource};
-use pps_core::kinds;
+use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::body::{accept_gzip, collect, collect_page, events, next_data, prefer_protobuf};
-use super::failure::WatchError;
-use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
+use super::answer::{WatchError, collect, collect_message, expect_encoding, expect_plain, next_data};
+use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
 
-/// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
-/// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
-/// is dead. Neither bookmarks nor keep-alive tell as much: the API server promises no bookmark, and a proxy may keep a
-/// connection alive that it forwards nothing on.
+/// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and
+/// the sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays
+/// silent for longer is dead. Neither bookmarks nor keep-alive tell as much: the API server promises no
+/// bookmark, and a proxy may keep a connection alive that it forwards nothing on.
 const WATCH_SECONDS: u32 = 50;
 /// A watch that ends earlier was not ended by its time: the API server may have stopped.
 pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64);
@@ -30,8 +29,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest page of a list, in bytes, after decompression. A larger one is asked for in smaller parts.
 const LARGEST_PAGE: usize = 32 << 20;
-/// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six times as many
-/// in JSON at most.
+/// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six
+/// times as many in JSON at most.
 const LARGEST_OBJECT: usize = 64 << 20;
 /// The largest answer about the version: it has the metadata of one object.
 const LARGEST_VERSION: usize = 16 << 20;
@@ -41,6 +40,7 @@ pub(super) const PAGES_AT_ONCE: usize = 2;
 const LARGEST_EVENT: usize = 64 << 20;
 
 /// The objects to list, watch or read.
+#[derive(Clone)]
 pub(crate) struct Source {
     client: Client,
     requests: Requests,
@@ -51,7 +51,8 @@ pub(crate) struct Source {
     prefers_protobuf: bool,
 }
 
-/// A page of a list that is followed. Until it is dropped, it counts as one of the pages that are in memory at once.
+/// A page of a list that is followed. Until it is dropped, it counts as one of the pages that are in memory
+/// at once.
 pub(super) struct RawPage {
     pub(super) message: Message,
     _permit: Option<OwnedSemaphorePermit>,
@@ -77,7 +78,8 @@ impl PageSize {
         self.now
     }
 
-    /// A page of this many bytes has arrived. The next one may have twice as many objects, if that is no risk.
+    /// A page of this many bytes has arrived. The next one may have twice as many objects, if that is no
+    /// risk.
     pub(crate) fn arrived(&mut self, bytes: usize) {
         if bytes <= LARGEST_PAGE / 4 {
             self.now = self.now.saturating_mul(2).min(self.most);
@@ -122,24 +124,24 @@ impl Source {
         Self { label_selector: Some(labels.into()), ..self }
     }
 
+    pub(crate) fn only_metadata(self) -> Self {
+        Self { only_metadata: true, ..self }
+    }
+
+    /// Asks for protobuf, which only built-in resources have.
+    pub(crate) fn prefer_protobuf(self) -> Self {
+        Self { prefers_protobuf: true, ..self }
+    }
+
     /// How many objects the first page has.
     pub(crate) fn page_size(&self) -> PageSize {
         PageSize { now: self.page_size, most: self.page_size }
     }
 
-    pub(crate) fn only_metadata(self) -> Self {
-        Self { only_metadata: true, ..self }
-    }
-
-    /// Asks for protobuf, which only built-in resources have. The objects must be readable in both encodings.
-    pub(crate) fn prefer_protobuf(self) -> Self {
-        Self { prefers_protobuf: true, ..self }
-    }
-
-    /// One page of a list that is followed. Waits for its turn before the answer is read, but not before it is requested:
-    /// an API server that does not answer holds up no other list.
+    /// One page of a list that is followed. Waits for its turn before the answer is read, but not before it
+    /// is requested: an API server that does not answer holds up no other list.
     pub(super) async fn page_in_turn(
-        &self,
+        self,
         continue_token: Option<String>,
         objects: u32,
         pages: Arc<Semaphore>,
@@ -148,7 +150,7 @@ impl Source {
         // The semaphore is never closed.
         let permit = pages.acquire_owned().await.ok();
         let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
-        let message = collect_page(&headers, body, most, self.prefers_protobuf).await?;
+        let message = collect_message(&headers, body, most, self.prefers_protobuf).await?;
         Ok(RawPage { message, _permit: permit })
     }
 
@@ -160,10 +162,11 @@ impl Source {
         most: usize,
     ) -> Result<Message, WatchError> {
         let (headers, body) = self.request_page(continue_token, objects).await?;
-        collect_page(&headers, body, most, self.prefers_protobuf).await
+        collect_message(&headers, body, most, self.prefers_protobuf).await
     }
 
-    /// Requests a page of this many objects, or of all if that is 0: the first one, or the one that this token stands for.
+    /// Requests a page of this many objects, or of all if that is 0: the first one, or the one that this
+    /// token stands for.
     async fn request_page(
         &self,
         continue_token: Option<String>,
@@ -176,66 +179,55 @@ impl Source {
             continue_token,
             ..ListParams::default()
         };
-        let request = if self.only_metadata {
-            self.requests.list_metadata(&params)
-        } else {
-            self.requests.list(&params)
-        };
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        accept_gzip(&mut request);
-        if self.prefers_protobuf {
-            prefer_protobuf(&mut request, self.only_metadata, true);
-        }
-        self.send(request).await
+        let request = self.requests.list(&params).map_err(kube::Error::BuildRequest)?;
+        self.send(request, "PartialObjectMetadataList").await
     }
 
-    /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
-    /// it is never earlier than what a watch has shown before, unless etcd has gone back. Asks for the metadata of one
-    /// object.
-    pub(super) async fn version(&self) -> Result<String, WatchError> {
-        let params = ListParams {
-            field_selector: self.field_selector.clone(),
-            limit: Some(1),
-            ..ListParams::default()
-        };
-        let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
-        let (headers, body) = self.send(request).await?;
-        let page = collect_page(&headers, body, LARGEST_VERSION, false).await?;
-        let page = Page::read(page.as_encoded()).map_err(WatchError::Malformed)?;
-        Ok(page.resource_version().to_owned())
+    /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to
+    /// be current, so it is never earlier than what a watch has shown before, unless etcd has gone back. Asks
+    /// for the metadata of one object.
+    pub(super) async fn version(self) -> Result<String, WatchError> {
+        let source = Self { prefers_protobuf: false, ..self.only_metadata() };
+        let page = source.page(None, 1, LARGEST_VERSION).await?;
+        Ok(Page::read(&page)?.resource_version().to_owned())
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
     pub(super) fn watch(
-        self: Arc<Self>,
+        self,
         resource_version: String,
     ) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
         try_unfold(Progress::Closed(self, resource_version), Progress::next).boxed()
     }
 
-    async fn open_watch(&self, resource_version: &str) -> Result<(Events, Body), WatchError> {
+    async fn open_watch(&self, resource_version: &str) -> Result<(HeaderMap, Body), WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             timeout: Some(WATCH_SECONDS),
             ..WatchParams::default()
         };
-        let request = if self.only_metadata {
-            self.requests.watch_metadata(&params, resource_version)
-        } else {
-            self.requests.watch(&params, resource_version)
-        };
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        if self.prefers_protobuf {
-            prefer_protobuf(&mut request, self.only_metadata, false);
-        }
-        let (headers, body) = self.send(request).await?;
-        Ok((events(&headers, LARGEST_EVENT, self.prefers_protobuf)?, body))
+        let request = self.requests.watch(&params, resource_version).map_err(kube::Error::BuildRequest)?;
+        let (headers, body) = self.send(request, "PartialObjectMetadata").await?;
+        expect_plain(&headers)?;
+        Ok((headers, body))
     }
 
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<(HeaderMap, Body), WatchError> {
+    /// Sends a request. Asks for a compressed body only of a list: the API server compresses those of more
+    /// than 128 KiB, and no watch, where whatever else compresses it on the way might hold back events until
+    /// it has enough of them.
+    async fn send(
+        &self,
+        mut request: Request<Vec<u8>>,
+        metadata_kind: &str,
+    ) -> Result<(HeaderMap, Body), WatchError> {
+        if metadata_kind.ends_with("List") {
+            request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        if let Ok(accept) = self.accept(metadata_kind).parse() {
+            request.headers_mut().insert(header::ACCEPT, accept);
+        }
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
-        let response: Response<Body> = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??;
-        let (head, body) = response.into_parts();
+        let (head, body) = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??.into_parts();
         if head.status.is_success() {
             return Ok((head.headers, body));
         }
@@ -246,34 +238,64 @@ impl Source {
         let message = refusal.message_of_api_server().unwrap_or_else(|| "no answer of an API server".into());
         Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
     }
+
+    /// What to ask for. A server that has no protobuf for a resource, as for each custom one, answers with
+    /// JSON.
+    fn accept(&self, metadata_kind: &str) -> String {
+        let as_metadata = if self.only_metadata {
+            format!(";as={metadata_kind};g=meta.k8s.io;v=v1")
+        } else {
+            String::new()
+        };
+        let json = format!("application/json{as_metadata}");
+        if self.prefers_protobuf {
+            format!("application/vnd.kubernetes.protobuf{as_metadata},{json}")
+        } else {
+            json
+        }
+    }
 }
 
 /// How far a watch has come.
 enum Progress {
-    Closed(Arc<Source>, String),
-    Open(Body, Events),
+    Closed(Source, String),
+    /// Nothing has arrived.
+    Open {
+        headers: HeaderMap,
+        body: Body,
+        takes_protobuf: bool,
+    },
+    Reading(Body, Events),
 }
 
 impl Progress {
-    async fn next(self) -> Result<Option<(WatchEvent, Self)>, WatchError> {
-        let (mut body, mut events) = match self {
-            Self::Closed(source, resource_version) => {
-                let (events, body) = source.open_watch(&resource_version).await?;
-                return Ok(Some((WatchEvent::Opened, Self::Open(body, events))));
-            }
-            Self::Open(body, events) => (body, events),
-        };
+    async fn next(mut self) -> Result<Option<(WatchEvent, Self)>, WatchError> {
         loop {
-            if let Some(event) = events.next_event() {
-                if let (Err(malformed), true) = (&event, events.have_lost_place()) {
-                    return Err(WatchError::Malformed(malformed.clone()));
+            self = match self {
+                Self::Closed(source, resource_version) => {
+                    let (headers, body) = source.open_watch(&resource_version).await?;
+                    let open = Self::Open { headers, body, takes_protobuf: source.prefers_protobuf };
+                    return Ok(Some((WatchEvent::Opened, open)));
                 }
-                return Ok(Some((WatchEvent::Event(event), Self::Open(body, events))));
-            }
-            match next_data(&mut body).await? {
-                Some(data) => events.push(&data),
-                None => return Ok(None),
-            }
+                Self::Open { headers, mut body, takes_protobuf } => match next_data(&mut body).await? {
+                    None => return Ok(None),
+                    Some(data) if data.is_empty() => Self::Open { headers, body, takes_protobuf },
+                    Some(data) => {
+                        let encoding = expect_encoding(Encoding::of_watch(&data), &headers, takes_protobuf)?;
+                        let mut events = Events::new(encoding, LARGEST_EVENT);
+                        events.push(&data);
+                        Self::Reading(body, events)
+                    }
+                },
+                Self::Reading(mut body, mut events) => {
+                    if let Some(event) = events.next_event()? {
+                        return Ok(Some((WatchEvent::Event(event), Self::Reading(body, events))));
+                    }
+                    let Some(data) = next_data(&mut body).await? else { return Ok(None) };
+                    events.push(&data);
+                    Self::Reading(body, events)
+                }
+            };
         }
     }
 }
@@ -287,7 +309,6 @@ pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
         plural: resource.plural,
     }
 }
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -305,8 +326,8 @@ mod tests {
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
         let source = || Source::new::<Pod>(Client::new(answer, "n"), &(), None, 250);
         let (pods, others) = (source(), source());
-        let first = pods.page_in_turn(None, 250, pages.clone()).await.unwrap();
-        let second = others.page_in_turn(None, 250, pages.clone()).await.unwrap();
+        let first = pods.clone().page_in_turn(None, 250, pages.clone()).await.unwrap();
+        let second = others.clone().page_in_turn(None, 250, pages.clone()).await.unwrap();
         let third = others.page_in_turn(None, 250, pages.clone());
         tokio::pin!(third);
         assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pps_core::{kinds, pps};
+use pps_core::pps;
+use pps_recorder::kinds;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::metadata::{null_as_default, slim_metadata};
-use super::object::{Item, Malformed, item};
+use super::encoding::Encoded;
+use super::object::{Item, Malformed, item, null_as_default, slim_metadata};
 
 /// The fields of a `CustomResourceDefinition` that are read. Above all this skips its schemas.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct CustomResourceDefinition {
+struct CustomResourceDefinition {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
     spec: DefinitionSpec,
@@ -21,7 +22,7 @@ pub(crate) struct CustomResourceDefinition {
     status: DefinitionStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct DefinitionSpec {
     group: String,
@@ -30,14 +31,14 @@ struct DefinitionSpec {
     versions: Vec<Version>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Names {
     kind: String,
     plural: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Version {
     name: String,
@@ -48,7 +49,7 @@ struct Version {
     schema: VersionSchema,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct VersionSchema {
     #[serde(rename = "openAPIV3Schema", deserialize_with = "null_as_default")]
@@ -56,7 +57,7 @@ struct VersionSchema {
 }
 
 /// The part of a schema that says whether the status keeps the compact form.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Schema {
     #[serde(rename = "x-kubernetes-preserve-unknown-fields", deserialize_with = "null_as_default")]
@@ -66,33 +67,33 @@ struct Schema {
 }
 
 /// Properties of these names. Of other kinds they may mean anything.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Properties {
     status: Option<Box<Schema>>,
     packed: Option<IgnoredAny>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Subresources {
     scale: Option<Scale>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Scale {
     spec_replicas_path: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct DefinitionStatus {
     #[serde(deserialize_with = "null_as_default")]
     conditions: Vec<DefinitionCondition>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct DefinitionCondition {
     #[serde(rename = "type")]
@@ -100,57 +101,47 @@ struct DefinitionCondition {
     status: String,
 }
 
-/// Whether objects that are read in the version of this product keep `status.packed`.
-fn keeps_packed(versions: &[Version]) -> bool {
-    let own = versions.iter().find(|version| version.served && version.name == pps::VERSION);
-    own.is_some_and(|own| {
-        let root = &own.schema.root;
-        root.preserves_unknown_fields
-            || root
-                .properties
-                .status
-                .as_ref()
-                .is_some_and(|status| status.preserves_unknown_fields || status.properties.packed.is_some())
-    })
-}
-
-fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
-    let spec = definition.spec;
-    let keeps_packed = keeps_packed(&spec.versions);
-    let versions = spec.versions.into_iter().filter(|version| version.served);
-    kinds::Definition {
-        group: spec.group,
-        kind: spec.names.kind,
-        plural: spec.names.plural,
-        namespaced: spec.scope == "Namespaced",
-        established: definition
-            .status
-            .conditions
-            .iter()
-            .any(|condition| condition.type_ == "Established" && condition.status == "True"),
-        terminating: definition.metadata.deletion_timestamp.is_some(),
-        versions: versions
-            .map(|version| kinds::Version {
-                name: version.name,
-                replicas: version.subresources.scale.map(|scale| scale.spec_replicas_path),
-            })
-            .collect(),
-        generation: definition.metadata.generation.unwrap_or_default(),
-        keeps_packed,
-    }
-}
-
 /// Reads a definition. One that cannot be read defines nothing.
-pub fn read_definition(text: &str) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
+pub fn read_definition(object: Encoded<'_>) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
     let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
+    let whole = |definition: CustomResourceDefinition| Some(definition.into_fact());
     let rest = |metadata: &ObjectMeta| {
-        Some(definition_fact(CustomResourceDefinition {
-            metadata: metadata.clone(),
-            ..CustomResourceDefinition::default()
-        }))
+        whole(CustomResourceDefinition { metadata: metadata.clone(), ..CustomResourceDefinition::default() })
     };
-    let whole = |definition: CustomResourceDefinition| Some(definition_fact(definition));
-    item(text, |definition: &CustomResourceDefinition| &definition.metadata, key, whole, rest)
+    item(object, &[], |definition: &CustomResourceDefinition| &definition.metadata, key, whole, rest)
+}
+
+impl CustomResourceDefinition {
+    fn into_fact(self) -> kinds::Definition {
+        let keeps_packed = self.keeps_packed();
+        let Self { metadata, spec, status } = self;
+        let mut conditions = status.conditions.iter();
+        let versions = spec.versions.into_iter().filter(|version| version.served);
+        kinds::Definition {
+            group: spec.group,
+            kind: spec.names.kind,
+            plural: spec.names.plural,
+            namespaced: spec.scope == "Namespaced",
+            established: conditions.any(|one| one.type_ == "Established" && one.status == "True"),
+            terminating: metadata.deletion_timestamp.is_some(),
+            versions: versions
+                .map(|version| kinds::Version {
+                    name: version.name,
+                    replicas: version.subresources.scale.map(|scale| scale.spec_replicas_path),
+                })
+                .collect(),
+            generation: metadata.generation.unwrap_or_default(),
+            keeps_packed,
+        }
+    }
+
+    /// Whether objects that are read in the version of this product keep `status.packed`.
+    fn keeps_packed(&self) -> bool {
+        let own = self.spec.versions.iter().find(|version| version.served && version.name == pps::VERSION);
+        let Some(Version { schema: VersionSchema { root }, .. }) = own else { return false };
+        let keeps = |status: &Schema| status.preserves_unknown_fields || status.properties.packed.is_some();
+        root.preserves_unknown_fields || root.properties.status.as_deref().is_some_and(keeps)
+    }
 }
 
 #[cfg(test)]
@@ -189,14 +180,14 @@ mod tests {
             generation: 4,
             keeps_packed: false,
         };
-        let item = read_definition(&definition.to_string()).unwrap();
+        let item = read_definition(Encoded::Json(&definition.to_string())).unwrap();
         assert_eq!((&*item.key, item.fact), ("databases.a.io", Some(expected)));
         let new: CustomResourceDefinition =
             from_value(json!({"spec": {"versions": [{"subresources": null}]}, "status": null})).unwrap();
-        assert!(!definition_fact(new).established);
+        assert!(!new.into_fact().established);
         let terminating: CustomResourceDefinition =
             from_value(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})).unwrap();
-        assert!(definition_fact(terminating).terminating);
+        assert!(terminating.into_fact().terminating);
     }
 
     #[test]
@@ -204,7 +195,7 @@ mod tests {
         let keeps = |versions: serde_json::Value| {
             let definition: CustomResourceDefinition =
                 from_value(json!({"spec": {"versions": versions}})).unwrap();
-            definition_fact(definition).keeps_packed
+            definition.into_fact().keeps_packed
         };
         let version = |schema: serde_json::Value| json!([{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": schema}}]);
         let packed = json!({"type": "object", "properties": {"status": {"properties": {"packed": {"type": "object"}}}}});

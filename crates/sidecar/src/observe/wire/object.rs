@@ -1,15 +1,18 @@
-//! Reads one object at a time, so that one that cannot be read affects no other. What cannot be read is reported
-//! without its content, which may be secret.
+//! Reads one object at a time, so that one that cannot be read affects no other. What cannot be read is
+//! reported without its content, which may be secret.
 
-use std::error::Error;
-use std::fmt;
+use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
+use pps_recorder::facts::NamespacedName;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
+use serde_json::value::RawValue;
 
-use super::metadata::{slim_metadata, some_time};
+use super::encoding::Encoded;
+use super::protobuf::{Fields, Kind, Schema};
 
 /// An object as a list or a watch event contains it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,91 +26,120 @@ pub struct Item<K, F> {
 }
 
 /// Why not even the name of an object can be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Malformed(pub String);
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// The metadata that is used.
+pub(super) const METADATA: Schema = &[
+    (1, "name", Kind::Text),
+    (3, "namespace", Kind::Text),
+    (5, "uid", Kind::Text),
+    (6, "resourceVersion", Kind::Text),
+    (7, "generation", Kind::Number),
+    (9, "deletionTimestamp", Kind::Time),
+    (11, "labels", Kind::Map),
+    (12, "annotations", Kind::Map),
+    (13, "ownerReferences", Kind::List(&Kind::Message(OWNER))),
+];
+const OWNER: Schema = &[
+    (1, "kind", Kind::Text),
+    (3, "name", Kind::Text),
+    (4, "uid", Kind::Text),
+    (5, "apiVersion", Kind::Text),
+    (6, "controller", Kind::Flag),
+];
+/// What identifies an object. Whether it is being deleted counts even if its time cannot be read.
+const IDENTITY: Schema = &[
+    (1, "name", Kind::Text),
+    (3, "namespace", Kind::Text),
+    (5, "uid", Kind::Text),
+    (6, "resourceVersion", Kind::Text),
+    (9, "deletionTimestamp", Kind::Size),
+];
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Slim {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<IgnoredAny>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+/// What identifies an object whose other metadata is malformed.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Identity {
+    name: String,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+impl From<Slim> for ObjectMeta {
+    fn from(slim: Slim) -> Self {
+        Self {
+            name: slim.name,
+            namespace: slim.namespace,
+            uid: slim.uid,
+            resource_version: slim.resource_version,
+            generation: slim.generation,
+            // Whether an object is being deleted is read, but not since when: the API server also has times
+            // that this program cannot show.
+            deletion_timestamp: slim.deletion_timestamp.map(|_| Time(Timestamp::UNIX_EPOCH)),
+            labels: slim.labels,
+            annotations: slim.annotations,
+            owner_references: slim.owner_references,
+            ..Self::default()
+        }
     }
 }
 
-impl Error for Malformed {}
-
-/// What could be read of an object.
-pub(super) enum Read<O> {
-    Whole(O),
-    /// Its metadata, and why the rest cannot be read.
-    Metadata(Box<ObjectMeta>, String),
+impl From<Identity> for Slim {
+    fn from(identity: Identity) -> Self {
+        Self {
+            name: Some(identity.name),
+            namespace: identity.namespace,
+            uid: identity.uid,
+            resource_version: identity.resource_version,
+            deletion_timestamp: identity.deletion_timestamp,
+            ..Self::default()
+        }
+    }
 }
 
-/// Reads as much of an object as possible.
-pub(super) fn read<O: DeserializeOwned>(text: &str) -> Result<Read<O>, Malformed> {
-    #[derive(Deserialize)]
-    struct OnlyMetadata {
-        metadata: ObjectMeta,
-    }
-    #[derive(Deserialize)]
-    struct OnlySlimMetadata {
-        #[serde(deserialize_with = "slim_metadata")]
-        metadata: ObjectMeta,
-    }
-    let error = match serde_json::from_str(text) {
-        Ok(object) => return Ok(Read::Whole(object)),
-        Err(error) => describe(&error),
-    };
-    let metadata = serde_json::from_str(text).map(|OnlyMetadata { metadata }| metadata);
-    let metadata =
-        metadata.or_else(|_| serde_json::from_str(text).map(|OnlySlimMetadata { metadata }| metadata));
-    let metadata = metadata.or_else(|_| read_identity(text))?;
-    Ok(Read::Metadata(Box::new(metadata), error))
+/// Reads only the metadata used here. Above all this skips the managed fields.
+pub(super) fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Slim::deserialize(deserializer).map(Into::into)
 }
 
-/// Reads what identifies an object whose other metadata is malformed.
-fn read_identity(text: &str) -> Result<ObjectMeta, Malformed> {
-    #[derive(Deserialize)]
-    struct Identified {
-        metadata: Identity,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Identity {
-        name: String,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        deletion_timestamp: Option<IgnoredAny>,
-    }
-    let Identified { metadata } =
-        serde_json::from_str(text).map_err(|error| Malformed(format!("metadata: {}", describe(&error))))?;
-    Ok(ObjectMeta {
-        name: Some(metadata.name),
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-        deletion_timestamp: metadata.deletion_timestamp.map(|_| some_time()),
-        ..ObjectMeta::default()
-    })
+/// Reads null like a missing field, as the API server does.
+pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Turns an object into an item. `whole` and `rest` make facts from an object, and from the metadata of an unreadable
-/// one.
-pub(super) fn item<O, K, F>(
-    text: &str,
-    metadata: impl Fn(&O) -> &ObjectMeta,
-    key: impl Fn(&ObjectMeta) -> K,
-    whole: impl FnOnce(O) -> Option<F>,
-    rest: impl FnOnce(&ObjectMeta) -> Option<F>,
-) -> Result<Item<K, F>, Malformed>
-where
-    O: DeserializeOwned,
-{
-    item_of(read(text)?, metadata, key, whole, rest)
+/// Namespace and name of a namespaced object.
+pub fn key_of(metadata: &ObjectMeta) -> NamespacedName {
+    NamespacedName::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
 }
 
-/// Turns what could be read of an object into an item.
-pub(super) fn item_of<O, K, F>(
-    object: Read<O>,
+/// Reads as much of an object as possible. `whole` and `rest` make facts from an object, and from the
+/// metadata of an unreadable one.
+pub(super) fn item<O: DeserializeOwned, K, F>(
+    object: Encoded<'_>,
+    schema: Schema,
     metadata: impl Fn(&O) -> &ObjectMeta,
     key: impl Fn(&ObjectMeta) -> K,
     whole: impl FnOnce(O) -> Option<F>,
@@ -119,16 +151,39 @@ pub(super) fn item_of<O, K, F>(
         }
         Ok((key(metadata), metadata.resource_version.clone().unwrap_or_default()))
     };
-    match object {
-        Read::Whole(object) => {
+    match object.read::<O>(schema) {
+        Ok(object) => {
             let (key, resource_version) = identify(metadata(&object))?;
             Ok(Item { key, resource_version, fact: whole(object), unreadable: None })
         }
-        Read::Metadata(metadata, error) => {
+        Err(Malformed(error)) => {
+            let in_metadata = |Malformed(error)| Malformed(format!("metadata: {error}"));
+            let metadata = read_metadata(object).map_err(in_metadata)?;
             let (key, resource_version) = identify(&metadata)?;
             Ok(Item { key, resource_version, fact: rest(&metadata), unreadable: Some(error) })
         }
     }
+}
+
+/// Reads as much as possible of the metadata of an object, whatever follows it.
+fn read_metadata(object: Encoded<'_>) -> Result<ObjectMeta, Malformed> {
+    #[derive(Deserialize)]
+    struct OnlyMetadata<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    let metadata = match object {
+        Encoded::Json(_) => Encoded::Json(object.read::<OnlyMetadata<'_>>(&[])?.metadata.get()),
+        // It is the first field of every object.
+        Encoded::Protobuf(message) => match Fields::of(message).next().transpose()? {
+            Some((1, value)) => Encoded::Protobuf(value.bytes()?),
+            _ => return Err(Malformed("the object has none".into())),
+        },
+    };
+    metadata
+        .read(METADATA)
+        .or_else(|_| metadata.read::<Slim>(METADATA).map(Into::into))
+        .or_else(|_| metadata.read::<Identity>(IDENTITY).map(|identity| Slim::from(identity).into()))
 }
 
 /// Describes an error without the values that it complains about.
@@ -152,6 +207,7 @@ mod tests {
     use pps_core::Spec;
     use serde_json::{from_str, json};
 
+    use super::super::protobuf::tests::{message, number};
     use super::*;
 
     #[test]
@@ -173,17 +229,37 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_metadata_that_is_used() {
+        let owner = [message(&[(1, b"StatefulSet"), (3, b"w"), (4, b"u"), (5, b"apps/v1")]), number(6, 1)];
+        let mut bytes = message(&[
+            (1, b"w-0"),
+            (2, b"w-"),
+            (3, b"n"),
+            (4, b""),
+            (5, b"uid"),
+            (6, b"7"),
+            (8, &[]),
+            (9, &number(1, 5)),
+            (11, &message(&[(1, b"zone"), (2, b"a")])),
+            (12, &message(&[(1, b"ip"), (2, b"10.0.0.7")])),
+            (13, &owner.concat()),
+            (17, b"managed fields are not looked into"),
+        ]);
+        bytes.extend(number(7, 3));
+        let metadata: ObjectMeta = Encoded::Protobuf(&bytes).read::<Slim>(METADATA).unwrap().into();
+        let json = json!({"name": "w-0", "generateName": "w-", "namespace": "n", "uid": "uid", "resourceVersion": "7",
+            "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {"zone": "a"},
+            "annotations": {"ip": "10.0.0.7"}, "managedFields": [],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "u", "controller": true}]});
+        let expected: ObjectMeta = Encoded::Json(&json.to_string()).read::<Slim>(METADATA).unwrap().into();
+        assert_eq!(metadata, expected);
+        assert!(metadata.deletion_timestamp.is_some() && metadata.managed_fields.is_none());
+        assert_eq!(metadata.owner_references.unwrap()[0].controller, Some(true));
+    }
+
+    #[test]
     fn an_unreadable_object_keeps_what_identifies_it() {
-        #[derive(Debug, Deserialize)]
-        struct Object {
-            #[allow(dead_code, reason = "only whether it can be read matters")]
-            spec: u8,
-        }
-        let read_metadata = |object: serde_json::Value| match read::<Object>(&object.to_string()) {
-            Ok(Read::Metadata(metadata, _)) => Ok(metadata),
-            Ok(Read::Whole(object)) => panic!("{object:?}"),
-            Err(error) => Err(error),
-        };
+        let read_metadata = |object: serde_json::Value| read_metadata(Encoded::Json(&object.to_string()));
         let metadata = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7"});
         let kept = read_metadata(json!({"metadata": metadata, "spec": "x"})).unwrap();
         assert_eq!((kept.name.as_deref(), kept.resource_version.as_deref()), (Some("a"), Some("7")));
@@ -194,6 +270,27 @@ mod tests {
         assert_eq!((kept.uid.as_deref(), kept.deletion_timestamp.is_some()), (Some("u"), true));
         for malformed in [json!({"metadata": 5}), json!({"metadata": {"name": 5}}), json!({}), json!([])] {
             assert!(read_metadata(malformed.clone()).is_err(), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn an_object_with_damaged_metadata_in_protobuf_keeps_what_identifies_it() {
+        let metadata = message(&[
+            (1, b"w-0"),
+            (3, b"n"),
+            (5, b"u"),
+            (6, b"7"),
+            (9, b"\xff"),
+            (12, b"\xff"),
+            (13, b"\x0b"),
+        ]);
+        let object = [message(&[(1, &metadata)]), vec![0xff]].concat();
+        let kept = read_metadata(Encoded::Protobuf(&object)).unwrap();
+        assert_eq!((kept.name.as_deref(), kept.namespace.as_deref()), (Some("w-0"), Some("n")));
+        assert_eq!((kept.uid.as_deref(), kept.resource_version.as_deref()), (Some("u"), Some("7")));
+        assert!(kept.deletion_timestamp.is_some());
+        for lost in [message(&[(1, &metadata[..metadata.len() - 1])]), message(&[(2, b"")]), Vec::new()] {
+            assert!(read_metadata(Encoded::Protobuf(&lost)).is_err(), "{lost:?}");
         }
     }
 }

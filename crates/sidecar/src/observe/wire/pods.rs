@@ -1,28 +1,57 @@
 //! Pods on the wire and their facts.
 
-mod protobuf;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use pps_core::limits::MAX_NAME_LENGTH;
+use pps_core::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_NAME_LENGTH};
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, forbids_recording};
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::{NamespacedName, PendingPod, PodFact};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-pub use self::protobuf::read_pod_message;
-use super::metadata::{key_of, slim_metadata};
-use super::object::{Item, Malformed, item};
-use crate::facts::interest::Interest;
-use crate::facts::{NamespacedName, PendingPod, PodFact};
+use super::encoding::Encoded;
+use super::object::{Item, METADATA, Malformed, item, key_of, slim_metadata};
+use super::protobuf::{Kind, Schema};
+
+/// The largest affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses its size, and
+/// lists in memory take many times the bytes that they had.
+const MAX_AFFINITY_BYTES: usize = 4 * MAX_KEPT_AFFINITY_BYTES;
+
+const POD: Schema = &[
+    (1, "metadata", Kind::Message(METADATA)),
+    (2, "spec", Kind::Message(SPEC)),
+    (3, "status", Kind::Message(STATUS)),
+];
+const SPEC: Schema = &[
+    (10, "nodeName", Kind::Text),
+    (18, "affinity", Kind::Limited(MAX_AFFINITY_BYTES, AFFINITY)),
+    (18, "affinityBytes", Kind::Size),
+    (38, "schedulingGates", Kind::List(&Kind::Message(&[]))),
+];
+const AFFINITY: Schema = &[(1, "nodeAffinity", Kind::Message(NODE_AFFINITY))];
+const NODE_AFFINITY: Schema =
+    &[(1, "requiredDuringSchedulingIgnoredDuringExecution", Kind::Message(NODE_SELECTOR))];
+const NODE_SELECTOR: Schema = &[(1, "nodeSelectorTerms", Kind::List(&Kind::Message(TERM)))];
+const TERM: Schema = &[(1, "matchExpressions", Kind::List(&Kind::Message(EXPRESSION)))];
+const EXPRESSION: Schema =
+    &[(1, "key", Kind::Text), (2, "operator", Kind::Text), (3, "values", Kind::List(&Kind::Text))];
+const STATUS: Schema = &[
+    (1, "phase", Kind::Text),
+    (2, "conditions", Kind::List(&Kind::Message(CONDITION))),
+    (6, "podIP", Kind::Text),
+    (12, "podIPs", Kind::List(&Kind::Message(&[(1, "ip", Kind::Text)]))),
+];
+const CONDITION: Schema =
+    &[(1, "type", Kind::Text), (2, "status", Kind::Text), (4, "lastTransitionTime", Kind::Time)];
 
 /// The fields of a Pod that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Pod {
+struct Pod {
     #[serde(deserialize_with = "slim_metadata")]
-    pub metadata: ObjectMeta,
+    metadata: ObjectMeta,
     spec: PodSpec,
     status: PodStatus,
 }
@@ -32,6 +61,8 @@ pub struct Pod {
 struct PodSpec {
     node_name: Option<String>,
     affinity: RequiredAffinity,
+    /// Only known in protobuf.
+    affinity_bytes: usize,
     scheduling_gates: Option<Vec<IgnoredAny>>,
 }
 
@@ -61,7 +92,6 @@ enum Since {
     /// Parsed only where it is used: a Pod has several conditions, and only one of them matters.
     Text(String),
     /// In Unix seconds.
-    #[serde(skip)]
     Seconds(i64),
 }
 
@@ -71,9 +101,21 @@ struct PodIp {
     ip: Option<String>,
 }
 
-/// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name. A Pod
-/// without a controller owner is kept: it may be an orphan with a recorded state.
-pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
+/// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as not Ready.
+pub fn read_pod(
+    object: Encoded<'_>,
+    interest: &Interest,
+) -> Result<Item<NamespacedName, PodFact>, Malformed> {
+    let rest = |metadata: &ObjectMeta| {
+        let fact = pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest);
+        fact.map(|fact| PodFact { pending: None, ..fact })
+    };
+    item(object, POD, |pod: &Pod| &pod.metadata, key_of, |pod| pod_fact(&pod, interest), rest)
+}
+
+/// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name.
+/// A Pod without a controller owner is kept: it may be an orphan with a recorded state.
+fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     if owner.is_some_and(|owner| !has_stable_names(&owner.api_version, &owner.kind)) {
         return None;
@@ -103,18 +145,6 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     })
 }
 
-/// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as not Ready.
-pub fn read_pod(text: &str, interest: &Interest) -> Result<Item<NamespacedName, PodFact>, Malformed> {
-    let whole = |pod: Pod| pod_fact(&pod, interest);
-    item(text, |pod: &Pod| &pod.metadata, key_of, whole, |rest| rest_of(rest, interest))
-}
-
-/// The fact of a Pod whose metadata alone can be read.
-fn rest_of(metadata: &ObjectMeta, interest: &Interest) -> Option<PodFact> {
-    pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest)
-        .map(|fact| PodFact { pending: None, ..fact })
-}
-
 fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondition> {
     let mut conditions = pod.status.conditions.iter();
     conditions.find(|condition| condition.type_ == type_ && condition.status == status)
@@ -139,13 +169,15 @@ fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
     pod.metadata.annotations.as_ref()?.get(key)
 }
 
-/// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required affinity is not too
-/// large to be kept.
+/// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required
+/// affinity is not too large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     let pps = injected_from(pod)?;
     let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
     let is_pending = pod.status.phase.as_deref() == Some("Pending");
-    let is_too_large = pps.len() > MAX_NAME_LENGTH || pod.spec.affinity.exceeds_limits();
+    let is_too_large = pps.len() > MAX_NAME_LENGTH
+        || pod.spec.affinity_bytes > MAX_AFFINITY_BYTES
+        || pod.spec.affinity.exceeds_limits();
     if is_gated || !is_pending || is_too_large {
         return None;
     }

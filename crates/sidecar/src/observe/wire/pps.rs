@@ -1,99 +1,34 @@
 //! PersistentPodStates on the wire, readable or not, and their facts.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pps_core::Spec;
 use pps_core::pps::{TargetReference, null_as_default};
-use pps_core::{PersistentPodState, Spec, generate};
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::metadata::key_of;
-use super::object::{Item, Malformed, item};
-use crate::facts::{NamespacedName, OwnedFields, Owner, PackedClaim, PpsFact, PpsStatus};
-
-/// A PPS with its full metadata.
-pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
-
-pub fn object_fact(object: PpsObject) -> PpsFact {
-    let metadata = object.metadata;
-    let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| Owner {
-        api_version: owner.api_version,
-        kind: owner.kind,
-        name: owner.name,
-        uid: owner.uid,
-        controller: owner.controller,
-        block_owner_deletion: owner.block_owner_deletion,
-    });
-    let is_labelled = metadata.labels.is_some_and(|labels| {
-        labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
-    });
-    let managed = metadata.managed_fields.as_deref().unwrap_or_default();
-    let (owned, packed_claim) = (owned_fields(managed), packed_claim(managed));
-    let (mut spec, mut status, mut unreadable) = (object.spec, object.status, None);
-    if let Some(damaged) = status.damaged.take() {
-        spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
-        unreadable = Some(damaged.to_string());
-    } else {
-        status.packed_claim = packed_claim;
-    }
-    PpsFact {
-        uid: metadata.uid.unwrap_or_default(),
-        resource_version: metadata.resource_version.unwrap_or_default(),
-        generation: metadata.generation,
-        created: metadata.creation_timestamp.map(|time| time.0.to_string()).unwrap_or_default(),
-        terminating: metadata.deletion_timestamp.is_some(),
-        generated: is_labelled && owned.is_some(),
-        owned: owned.unwrap_or_default(),
-        owners: owners.collect(),
-        spec,
-        status,
-        unreadable,
-    }
-}
-
-/// Whether some client has written the compact form, and none has removed it.
-fn packed_claim(entries: &[ManagedFieldsEntry]) -> PackedClaim {
-    let statuses = entries.iter().filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
-    statuses.fold(PackedClaim::Unknown, |claim, status| match claim {
-        PackedClaim::Yes => PackedClaim::Yes,
-        _ if status.get("f:packed").is_some() => PackedClaim::Yes,
-        _ => PackedClaim::No,
-    })
-}
-
-/// The fields of the spec that the sidecar owns; none if it owns no part of the spec. It owns a part of every status that
-/// it writes, also of objects that users made.
-fn owned_fields(entries: &[ManagedFieldsEntry]) -> Option<OwnedFields> {
-    let own = entries.iter().filter(|entry| entry.manager.as_deref() == Some(generate::FIELD_MANAGER));
-    own.filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:spec")).fold(None, |owned, spec: &Value| {
-        let owned = owned.unwrap_or_default();
-        let has = |field: &str| spec.get(field).is_some();
-        Some(OwnedFields {
-            required_topology: owned.required_topology || has("f:requiredPersistentTopology"),
-            preferred_topology: owned.preferred_topology || has("f:preferredPersistentTopology"),
-            annotations: owned.annotations || has("f:persistentPodAnnotations"),
-        })
-    })
-}
+use super::encoding::Encoded;
+use super::object::{Item, Malformed, item, key_of};
+use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, PpsStatus, object_fact};
 
 /// Reads a PPS. One that does not fit this version's schema becomes a fact that says so.
-pub fn read_pps(text: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malformed> {
+pub fn read_pps(object: Encoded<'_>) -> Result<Item<NamespacedName, Box<PpsFact>>, Malformed> {
     let whole = |object: PpsObject| Some(Box::new(object_fact(object)));
     let rest = |metadata: &ObjectMeta| {
-        let spec = Spec { target_ref: read_target(text).unwrap_or_default(), ..Spec::default() };
+        let spec = Spec { target_ref: read_target(object).unwrap_or_default(), ..Spec::default() };
         whole(PpsObject { metadata: metadata.clone(), spec, status: PpsStatus::default() })
     };
-    let mut item = item(text, |object: &PpsObject| &object.metadata, key_of, whole, rest)?;
-    if let (Some(error), Some(fact)) = (&mut item.unreadable, &mut item.fact) {
-        *error = format!("{}: {error}", malformed_part(text));
+    let mut item = item(object, &[], |object: &PpsObject| &object.metadata, key_of, whole, rest)?;
+    let Some(fact) = &mut item.fact else { return Ok(item) };
+    if let Some(error) = &mut item.unreadable {
+        *error = format!("{}: {error}", malformed_part(object));
         fact.unreadable = Some(error.clone());
         fact.status = PpsStatus::default();
-    } else if let Some(fact) = &item.fact {
+    } else {
         item.unreadable.clone_from(&fact.unreadable);
     }
     Ok(item)
 }
 
-fn read_target(text: &str) -> Option<TargetReference> {
+fn read_target(object: Encoded<'_>) -> Option<TargetReference> {
     #[derive(Deserialize)]
     struct OnlySpec {
         spec: OnlyTarget,
@@ -103,11 +38,11 @@ fn read_target(text: &str) -> Option<TargetReference> {
     struct OnlyTarget {
         target_ref: TargetReference,
     }
-    serde_json::from_str(text).ok().map(|object: OnlySpec| object.spec.target_ref)
+    object.read(&[]).ok().map(|object: OnlySpec| object.spec.target_ref)
 }
 
 /// Which part of an unreadable object is at fault.
-fn malformed_part(text: &str) -> &'static str {
+fn malformed_part(object: Encoded<'_>) -> &'static str {
     #[derive(Deserialize)]
     struct OnlySpec {
         #[allow(dead_code, reason = "only whether it can be read matters")]
@@ -119,9 +54,9 @@ fn malformed_part(text: &str) -> &'static str {
         #[allow(dead_code, reason = "only whether it can be read matters")]
         status: PpsStatus,
     }
-    if serde_json::from_str::<OnlySpec>(text).is_err() {
+    if object.read::<OnlySpec>(&[]).is_err() {
         "spec"
-    } else if serde_json::from_str::<OnlyStatus>(text).is_err() {
+    } else if object.read::<OnlyStatus>(&[]).is_err() {
         "status"
     } else {
         "metadata"
@@ -130,7 +65,9 @@ fn malformed_part(text: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{from_value, json};
+    use pps_recorder::facts::{OwnedFields, PackedClaim};
+    use pps_recorder::generate;
+    use serde_json::{Value, from_value, json};
 
     use super::*;
 
@@ -167,7 +104,7 @@ mod tests {
             "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}},
             "status": {"podStates": {"w-0": {"nodeName": "node-1"}}},
         });
-        let item = read_pps(&object.to_string()).unwrap();
+        let item = read_pps(Encoded::Json(&object.to_string())).unwrap();
         assert_eq!((item.key.to_string(), &*item.resource_version), ("n/good".into(), "7"));
         assert_eq!(
             (item.fact.map(|fact| *fact), item.unreadable),
@@ -179,8 +116,10 @@ mod tests {
     fn an_unreadable_object_keeps_its_identity_and_its_target() {
         let object = |spec: serde_json::Value, status: serde_json::Value| {
             let metadata = json!({"name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "7"});
-            let item =
-                read_pps(&json!({"metadata": metadata, "spec": spec, "status": status}).to_string()).unwrap();
+            let item = read_pps(Encoded::Json(
+                &json!({"metadata": metadata, "spec": spec, "status": status}).to_string(),
+            ))
+            .unwrap();
             assert_eq!((item.key.to_string(), &*item.resource_version), ("n/bad".into(), "7"));
             let fact = item.fact.unwrap();
             assert_eq!((&*fact.uid, &fact.unreadable), ("u", &item.unreadable));
@@ -198,8 +137,8 @@ mod tests {
             error.starts_with("spec: expected struct TargetReference") && target_name.is_empty(),
             "{error}"
         );
-        assert!(read_pps(r#"{"metadata": 5}"#).is_err());
-        assert!(read_pps(r#"{"metadata": {"namespace": "n"}, "spec": {}}"#).is_err());
+        assert!(read_pps(Encoded::Json(r#"{"metadata": 5}"#)).is_err());
+        assert!(read_pps(Encoded::Json(r#"{"metadata": {"namespace": "n"}, "spec": {}}"#)).is_err());
     }
 
     #[test]
@@ -208,7 +147,10 @@ mod tests {
             let metadata = json!({"name": "p", "namespace": "n", "managedFields": [
                 {"manager": "m", "fieldsV1": {"f:status": {"f:packed": {}}}}]});
             let spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}});
-            read_pps(&json!({"metadata": metadata, "spec": spec, "status": status}).to_string()).unwrap()
+            read_pps(Encoded::Json(
+                &json!({"metadata": metadata, "spec": spec, "status": status}).to_string(),
+            ))
+            .unwrap()
         };
         let item = read(json!({
             "podStates": {"w-1": {"nodeName": "b"}},
@@ -217,7 +159,7 @@ mod tests {
         let status = item.fact.unwrap().status;
         let node = |pod: &str| status.pod_states.get(pod).unwrap().node_name;
         assert_eq!([node("w-0"), node("w-1"), node("queue-x7k2p")], ["a", "b", "c"]);
-        assert_eq!(status.form, crate::facts::Form::Compact(["w-1".into()].into()));
+        assert_eq!(status.form, pps_recorder::facts::Form::Compact(["w-1".into()].into()));
         assert_eq!(status.packed_claim, PackedClaim::Yes);
         for (packed, message) in [
             (json!({"version": 2, "buckets": {}}), "status.packed.version is 2"),

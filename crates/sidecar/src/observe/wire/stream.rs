@@ -1,35 +1,110 @@
-//! Lists and watches as the API server sends them: pages of a list, and the events of a watch, which are lines of JSON
-//! or frames of protobuf. The objects in them stay unread, so that each can be read alone.
-
-mod events;
-mod page;
+//! Lists and watches as the API server sends them: pages of a list, and the events of a watch, which are
+//! lines of JSON or frames of protobuf. The objects in them stay unread, so that each can be read alone.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub use self::events::Events;
-pub use self::page::Page;
-use super::encoding::Encoded;
+use super::encoding::{Encoded, Encoding, Message};
 use super::object::{Malformed, describe};
-use super::protobuf::{Damaged, Fields, open};
-use super::status::Refusal;
+use super::protobuf::{self, Fields, Kind, Schema};
+use super::refusal::Refusal;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PageMetadata {
+struct ListMetadata {
     resource_version: Option<String>,
     #[serde(rename = "continue")]
     continue_token: Option<String>,
 }
 
+const LIST: Schema =
+    &[(1, "metadata", Kind::Message(&[(2, "resourceVersion", Kind::Text), (3, "continue", Kind::Text)]))];
+const BOOKMARK: Schema = &[(1, "metadata", Kind::Message(&[(6, "resourceVersion", Kind::Text)]))];
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page<'a> {
+    metadata: ListMetadata,
+    items: Items<'a>,
+}
+
+/// The objects of a page, unread. They are found one after the other: a place for each would need memory
+/// before it is known whether there are any objects.
+#[derive(Clone, Debug)]
+enum Items<'a> {
+    /// The rest of the array.
+    Json(&'a str),
+    /// The rest of the list, in which the objects are one kind of fields.
+    Protobuf(Fields<'a>),
+}
+
+impl<'a> Page<'a> {
+    /// Reads a page. Fails if it is no list, or if its place in time is unknown, so that it could not be
+    /// watched from.
+    pub fn read(page: &'a Message) -> Result<Self, Malformed> {
+        #[derive(Deserialize)]
+        struct List<'a> {
+            #[serde(default)]
+            metadata: ListMetadata,
+            #[serde(borrow)]
+            items: Option<&'a RawValue>,
+        }
+        let page = page.open()?;
+        let list: List<'a> = page.read(LIST)?;
+        let items = match (page, list.items.map_or("[", RawValue::get).strip_prefix('[')) {
+            (Encoded::Protobuf(message), _) => Items::Protobuf(Fields::of(message)),
+            (Encoded::Json(_), Some(items)) => Items::Json(items),
+            (Encoded::Json(_), None) => return Err(Malformed("it has no list of objects".into())),
+        };
+        let page = Self { metadata: list.metadata, items };
+        if page.resource_version().is_empty() {
+            return Err(Malformed("the list has no resource version".into()));
+        }
+        Ok(page)
+    }
+
+    pub fn resource_version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    /// The token that gives the next page; none for the last one.
+    pub fn continue_token(&self) -> Option<&str> {
+        self.metadata.continue_token.as_deref().filter(|token| !token.is_empty())
+    }
+
+    pub fn items(&self) -> impl Iterator<Item = Encoded<'a>> + use<'a> {
+        self.items.clone()
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Encoded<'a>;
+
+    fn next(&mut self) -> Option<Encoded<'a>> {
+        match self {
+            Self::Json(rest) => {
+                let text = rest.trim_start_matches([',', ' ', '\t', '\r', '\n']);
+                let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+                let value = values.next()?.ok()?;
+                *rest = &text[values.byte_offset()..];
+                Some(Encoded::Json(value.get()))
+            }
+            Self::Protobuf(fields) => fields.find_map(|field| match field {
+                Ok((2, value)) => value.bytes().ok().map(Encoded::Protobuf),
+                _ => None,
+            }),
+        }
+    }
+}
+
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<O> {
+pub enum Event<'a> {
     /// An object was created or changed.
-    Applied(O),
-    Deleted(O),
+    Applied(Encoded<'a>),
+    Deleted(Encoded<'a>),
     /// Everything up to this resource version has been sent.
     Bookmark(String),
     /// The API server ends the watch, for example because the resource version is too old.
@@ -39,81 +114,26 @@ pub enum Event<O> {
     },
 }
 
-/// One line of a watch in JSON.
-pub type Line<'a> = Event<&'a str>;
-
-impl<'a> Line<'a> {
-    pub fn read(text: &'a str) -> Result<Self, Malformed> {
-        #[derive(Deserialize)]
-        struct JsonEvent<'a> {
-            #[serde(rename = "type", borrow)]
-            kind: Cow<'a, str>,
-            #[serde(borrow)]
-            object: &'a RawValue,
-        }
+impl<'a> Event<'a> {
+    pub fn read(event: &'a Message) -> Result<Self, Malformed> {
         #[derive(Deserialize)]
         struct Bookmark {
-            metadata: PageMetadata,
+            metadata: ListMetadata,
         }
-        let malformed = |error: serde_json::Error| Malformed(describe(&error));
-        let event: JsonEvent<'a> = serde_json::from_str(text).map_err(malformed)?;
-        let object = event.object.get();
-        Self::new(&event.kind, object, Encoded::Json(object), || {
-            let bookmark: Bookmark = serde_json::from_str(object).map_err(malformed)?;
-            Ok(bookmark.metadata.resource_version)
-        })
-    }
-}
-
-impl<'a> Event<&'a [u8]> {
-    /// Reads the frame of an event. Each object in it is in an envelope of its own.
-    pub fn read_frame(frame: &'a [u8]) -> Result<Self, Malformed> {
-        let (mut kind, mut envelope) = (&[][..], &[][..]);
-        for field in Fields::of(frame) {
-            match field? {
-                (1, value) => kind = value.bytes()?,
-                (2, value) => {
-                    for field in value.fields()? {
-                        if let (1, value) = field? {
-                            envelope = value.bytes()?;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        let object = open(envelope)?;
-        let kind = std::str::from_utf8(kind).unwrap_or_default();
-        Self::new(kind, object, Encoded::Protobuf(envelope), || Ok(bookmarked_version(object)?))
-    }
-}
-
-/// The version in the metadata of an object.
-fn bookmarked_version(object: &[u8]) -> Result<Option<String>, Damaged> {
-    for field in Fields::of(object) {
-        if let (1, value) = field? {
-            return Ok(super::protobuf::metadata(value.fields()?)?.resource_version);
-        }
-    }
-    Ok(None)
-}
-
-impl<O> Event<O> {
-    fn new(
-        kind: &str,
-        object: O,
-        status: Encoded<'_>,
-        bookmark: impl FnOnce() -> Result<Option<String>, Malformed>,
-    ) -> Result<Self, Malformed> {
-        match kind {
+        let (kind, object) = match event {
+            Message::Json(line) => read_line(line)?,
+            Message::Protobuf(frame) => read_frame(frame)?,
+        };
+        match &*kind {
             "ADDED" | "MODIFIED" => Ok(Self::Applied(object)),
             "DELETED" => Ok(Self::Deleted(object)),
             "BOOKMARK" => {
-                let version = bookmark()?.filter(|version| !version.is_empty());
+                let version = object.read::<Bookmark>(BOOKMARK)?.metadata.resource_version;
+                let version = version.filter(|version| !version.is_empty());
                 version.map(Self::Bookmark).ok_or_else(|| Malformed("a bookmark without a version".into()))
             }
             "ERROR" => {
-                let status = Refusal::read(status)?;
+                let status = Refusal::read_object(object)?;
                 Ok(Self::Error {
                     code: status.code.unwrap_or(500),
                     message: status.message.unwrap_or_else(|| "the API server gives no reason".into()),
@@ -122,30 +142,36 @@ impl<O> Event<O> {
             _ => Err(Malformed("an event of an unknown type".into())),
         }
     }
-
-    fn map<T>(self, object: impl FnOnce(O) -> T) -> Event<T> {
-        match self {
-            Self::Applied(applied) => Event::Applied(object(applied)),
-            Self::Deleted(deleted) => Event::Deleted(object(deleted)),
-            Self::Bookmark(version) => Event::Bookmark(version),
-            Self::Error { code, message } => Event::Error { code, message },
-        }
-    }
 }
 
-impl<'a> Event<Encoded<'a>> {
-    /// Reads an event in either encoding.
-    pub fn of(event: Encoded<'a>) -> Result<Self, Malformed> {
-        match event {
-            Encoded::Json(line) => Line::read(line).map(|event| event.map(Encoded::Json)),
-            Encoded::Protobuf(frame) => Event::read_frame(frame).map(|event| event.map(Encoded::Protobuf)),
-        }
+/// The type of an event and its object.
+fn read_line(line: &str) -> Result<(Cow<'_, str>, Encoded<'_>), Malformed> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        object: &'a RawValue,
     }
+    let line: Line<'_> = serde_json::from_str(line).map_err(|error| Malformed(describe(&error)))?;
+    Ok((line.kind, Encoded::Json(line.object.get())))
 }
 
-/// Splits what a watch sends into lines.
+/// The type of an event and its object, which is in an envelope of its own.
+fn read_frame(frame: &[u8]) -> Result<(Cow<'_, str>, Encoded<'_>), Malformed> {
+    let field = |message, number| match Fields::of(message).find(number)? {
+        Some(value) => value.bytes(),
+        None => Ok(&[][..]),
+    };
+    let kind = str::from_utf8(field(frame, 1)?).unwrap_or_default();
+    let object = protobuf::open(field(field(frame, 2)?, 1)?)?;
+    Ok((kind.into(), Encoded::Protobuf(object)))
+}
+
+/// Splits the bytes of a watch into events.
 #[derive(Debug)]
-pub struct Lines {
+pub struct Events {
+    encoding: Encoding,
     buffer: Vec<u8>,
     /// Where the search for the end of the line continues.
     searched: usize,
@@ -154,18 +180,28 @@ pub struct Lines {
     skips: bool,
 }
 
-impl Lines {
+impl Events {
     /// Lines longer than this number of bytes are dropped.
-    pub fn new(longest: usize) -> Self {
-        Self { buffer: Vec::new(), searched: 0, longest, skips: false }
+    pub fn new(encoding: Encoding, longest: usize) -> Self {
+        Self { encoding, buffer: Vec::new(), searched: 0, longest, skips: false }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// The next complete event, or why it is left out. Fails if it is unknown where the next one begins.
+    pub fn next_event(&mut self) -> Result<Option<Result<Message, Malformed>>, Malformed> {
+        match self.encoding {
+            Encoding::Json => Ok(self.next_line().map(|line| line.map(Message::Json))),
+            Encoding::Protobuf => {
+                self.next_frame().map(|frame| frame.map(|frame| Ok(Message::Protobuf(frame))))
+            }
+        }
+    }
+
     /// The next complete line that is not empty. Bytes that are no UTF-8 are replaced.
-    pub fn next_line(&mut self) -> Option<Result<String, Malformed>> {
+    fn next_line(&mut self) -> Option<Result<String, Malformed>> {
         loop {
             let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.buffer.len();
@@ -187,6 +223,24 @@ impl Lines {
             }
         }
     }
+
+    /// The next frame: four bytes with the length, and as many bytes.
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
+        let Some((head, rest)) = self.buffer.split_first_chunk() else { return Ok(None) };
+        let length = u32::from_be_bytes(*head) as usize;
+        // The API server has no object that makes such a frame.
+        if length > self.longest {
+            return Err(Malformed(format!(
+                "it has an event of {length} bytes, more than {}: it may be something else than protobuf",
+                self.longest
+            )));
+        }
+        let frame = rest.get(..length).map(<[u8]>::to_vec);
+        if frame.is_some() {
+            self.buffer.drain(..head.len() + length);
+        }
+        Ok(frame)
+    }
 }
 
 #[cfg(test)]
@@ -194,15 +248,11 @@ mod tests {
     use super::super::protobuf::tests::{envelope, message, number};
     use super::*;
 
-    fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
-        message(&[(1, kind.as_bytes()), (2, &message(&[(1, &envelope(object))]))])
-    }
-
     #[test]
     fn reads_each_kind_of_event_in_protobuf() {
         let read = |kind: &str, object: &[u8]| {
-            let frame = frame(kind, object);
-            Event::of(Encoded::Protobuf(&frame)).map(|event| format!("{event:?}"))
+            let frame = message(&[(1, kind.as_bytes()), (2, &message(&[(1, &envelope(object))]))]);
+            Event::read(&Message::Protobuf(frame)).map(|event| format!("{event:?}"))
         };
         assert_eq!(read("ADDED", b"\xff").unwrap(), "Applied(Protobuf([255]))", "unread");
         assert_eq!(read("MODIFIED", b"").unwrap(), "Applied(Protobuf([]))");
@@ -214,18 +264,18 @@ mod tests {
         for (kind, object) in [("BOOKMARK", &b""[..]), ("OTHER", b""), ("ERROR", b"\xff"), ("", b"")] {
             assert!(read(kind, object).is_err(), "{kind}");
         }
-        assert!(Event::of(Encoded::Protobuf(b"\x0a\x05ADDED")).is_err(), "no object");
+        assert!(Event::read(&Message::Protobuf(b"\x0a\x05ADDED".to_vec())).is_err(), "no object");
     }
 
     #[test]
     fn reads_each_kind_of_event() {
         let read = |kind: &str, object: &str| {
-            Line::read(&format!(r#"{{"type": "{kind}", "object": {object}}}"#))
-                .map(|line| format!("{line:?}"))
+            let line = Message::Json(format!(r#"{{"type": "{kind}", "object": {object}}}"#));
+            Event::read(&line).map(|event| format!("{event:?}"))
         };
-        assert_eq!(read("ADDED", "[1]").unwrap(), r#"Applied("[1]")"#);
-        assert_eq!(read("MODIFIED", "{}").unwrap(), r#"Applied("{}")"#);
-        assert_eq!(read("DELETED", "{}").unwrap(), r#"Deleted("{}")"#);
+        assert_eq!(read("ADDED", "[1]").unwrap(), r#"Applied(Json("[1]"))"#);
+        assert_eq!(read("MODIFIED", "{}").unwrap(), r#"Applied(Json("{}"))"#);
+        assert_eq!(read("DELETED", "{}").unwrap(), r#"Deleted(Json("{}"))"#);
         assert_eq!(
             read("BOOKMARK", r#"{"metadata": {"resourceVersion": "8"}}"#).unwrap(),
             r#"Bookmark("8")"#
@@ -236,24 +286,87 @@ mod tests {
             assert!(read(kind, object).is_err(), "{kind}");
         }
         let deep = "[".repeat(500) + &"]".repeat(500);
-        let reversed = format!(r#"{{"object": {deep}, "type": "ADDED"}}"#);
-        assert_eq!(Line::read(&reversed), Ok(Line::Applied(&deep)));
+        let reversed = Message::Json(format!(r#"{{"object": {deep}, "type": "ADDED"}}"#));
+        assert_eq!(Event::read(&reversed), Ok(Event::Applied(Encoded::Json(&deep))));
+    }
+
+    #[test]
+    fn reads_a_page_whose_objects_are_nested_deeper_than_the_parser_follows() {
+        let deep = format!("{}1{}", "[".repeat(2000), "]".repeat(2000));
+        let page = Message::Json(format!(
+            r#"{{"kind": "List", "metadata": {{"resourceVersion": "7", "continue": "t"}}, "items": [{deep} , {{}},"x" ,7]}}"#
+        ));
+        let page = Page::read(&page).unwrap();
+        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
+        let items = [&deep, "{}", "\"x\"", "7"].map(Encoded::Json);
+        assert_eq!(page.items().collect::<Vec<_>>(), items);
+        let last =
+            Message::Json(r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#.into());
+        let last = Page::read(&last).unwrap();
+        assert_eq!((last.continue_token(), last.items().count()), (None, 0));
+        for wrong in [
+            r#"{"metadata": {}, "items": []}"#,
+            r#"{"metadata": {"resourceVersion": "7"}, "items": {}}"#,
+            r#"{"metadata": {"resourceVersion": "7"}, "items": [1 2]}"#,
+            "<html>",
+        ] {
+            assert!(Page::read(&Message::Json(wrong.into())).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn reads_a_page_of_protobuf_whose_objects_are_damaged() {
+        let list = message(&[(1, &message(&[(2, b"7"), (3, b"t")])), (2, b"\xff\xff"), (2, b"")]);
+        let page = Message::Protobuf(envelope(&list));
+        let page = Page::read(&page).unwrap();
+        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
+        let expected = [Encoded::Protobuf(b"\xff\xff"), Encoded::Protobuf(b"")];
+        assert_eq!(page.items().collect::<Vec<_>>(), expected);
+        let cut_short = &list[..list.len() - 1];
+        for other in [envelope(cut_short), envelope(&message(&[(2, b"")])), b"{}".to_vec(), Vec::new()] {
+            assert!(Page::read(&Message::Protobuf(other.clone())).is_err(), "{other:?}");
+        }
+    }
+
+    /// The events in these bytes, which arrive in pieces of this size.
+    fn split(bytes: &[u8], encoding: Encoding, size: usize) -> Vec<Result<Message, ()>> {
+        let mut events = Events::new(encoding, 10);
+        let mut found = Vec::new();
+        for piece in bytes.chunks(size) {
+            events.push(piece);
+            while let Some(event) = events.next_event().unwrap() {
+                found.push(event.map_err(|_| ()));
+            }
+        }
+        found
     }
 
     #[test]
     fn splits_lines_however_the_bytes_arrive() {
         let text = b"one\n\r\ntwo \xff\nmuch too long\nlast\nopen";
         for size in 1..=text.len() {
-            let mut lines = Lines::new(10);
-            let mut found = Vec::new();
-            for piece in text.chunks(size) {
-                lines.push(piece);
-                while let Some(line) = lines.next_line() {
-                    found.push(line.map_err(|_| ()));
-                }
-            }
             let expected = [Ok("one"), Ok("two \u{fffd}"), Err(()), Ok("last")];
-            assert_eq!(found, expected.map(|line| line.map(str::to_owned)), "{size}");
+            let expected = expected.map(|line| line.map(|line| Message::Json(line.to_owned())));
+            assert_eq!(split(text, Encoding::Json, size), expected, "{size}");
         }
+    }
+
+    #[test]
+    fn splits_frames_however_the_bytes_arrive() {
+        let frame = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat();
+        let mut bytes = [frame(b"one"), frame(b""), frame(&[0xff; 10]), frame(b"last")].concat();
+        bytes.extend(b"\0\0\0\x05open");
+        for size in 1..=bytes.len() {
+            let frame = |bytes: &[u8]| Ok(Message::Protobuf(bytes.to_vec()));
+            let expected = [frame(b"one"), frame(b""), frame(&[0xff; 10]), frame(b"last")];
+            assert_eq!(split(&bytes, Encoding::Protobuf, size), expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_ends_the_watch() {
+        let mut events = Events::new(Encoding::Protobuf, 1000);
+        events.push(&1001_u32.to_be_bytes());
+        assert!(events.next_event().is_err());
     }
 }

@@ -1,92 +1,90 @@
 //! Workloads on the wire, StatefulSets and those of custom kinds, and their facts.
 
-mod protobuf;
-
 use std::borrow::Cow;
 use std::fmt;
 
 use k8s_openapi::Resource;
 use k8s_openapi::api::apps::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pps_core::demand::{Demand, Naming};
-use pps_core::workload::Ordinals;
+use pps_recorder::demand::{Demand, Naming};
+use pps_recorder::facts::{NamespacedName, WorkloadFact};
+use pps_recorder::generate;
+use pps_recorder::workload::Ordinals;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use self::protobuf::read_stateful_set_message;
-use super::metadata::{key_of, request_annotations, slim_metadata};
-use super::object::{Item, Malformed, item};
-use crate::facts::{NamespacedName, WorkloadFact};
+use super::encoding::Encoded;
+use super::object::{Item, METADATA, Malformed, item, key_of, slim_metadata};
+use super::protobuf::{Kind, Schema};
 
-/// The fields of a StatefulSet that are read.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct StatefulSet {
-    #[serde(deserialize_with = "slim_metadata")]
-    pub metadata: ObjectMeta,
-    spec: StatefulSetSpec,
-}
+const STATEFUL_SET: Schema = &[
+    (1, "metadata", Kind::Message(METADATA)),
+    (
+        2,
+        "spec",
+        Kind::Message(&[
+            (1, "replicas", Kind::Number),
+            (11, "ordinals", Kind::Message(&[(1, "start", Kind::Number)])),
+        ]),
+    ),
+];
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct StatefulSetSpec {
-    replicas: Option<i32>,
-    ordinals: Option<StatefulSetOrdinals>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct StatefulSetOrdinals {
-    start: Option<i32>,
-}
-
-/// The fields of a workload of a custom kind that are read.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct CustomWorkload {
-    #[serde(deserialize_with = "slim_metadata")]
-    metadata: ObjectMeta,
-    /// Unread: it may be nested deeper than a parser follows.
-    spec: Option<Box<RawValue>>,
-}
-
-pub fn workload_fact(workload: &StatefulSet) -> WorkloadFact {
+/// Reads a StatefulSet. One that cannot be read does not say how many Pods it wants, so that no state is
+/// dropped.
+pub fn read_stateful_set(object: Encoded<'_>) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct StatefulSet {
+        #[serde(deserialize_with = "slim_metadata")]
+        metadata: ObjectMeta,
+        spec: Spec,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Spec {
+        replicas: Option<i32>,
+        ordinals: Option<SpecOrdinals>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct SpecOrdinals {
+        start: Option<i32>,
+    }
     let number = |number: Option<i32>, default: u64| {
         number.map_or(default, |number| u64::try_from(number).unwrap_or(0))
     };
-    let start = workload.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start);
-    let ordinals = Ordinals::new(number(start, 0), number(workload.spec.replicas, 1), []);
-    fact(&workload.metadata, v1::StatefulSet::API_VERSION, Demand::of_ordinals(ordinals))
-}
-
-pub fn custom_workload_fact(workload: &CustomWorkload, api_version: &str, naming: &Naming) -> WorkloadFact {
-    let spec = workload.spec.as_deref().map(|spec| demand_fields(spec, naming)).unwrap_or_default();
-    fact(&workload.metadata, api_version, Demand::read(&spec, naming))
-}
-
-/// Reads a StatefulSet. One that cannot be read does not say how many Pods it wants, so that no state is dropped.
-pub fn read_stateful_set(text: &str) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
-    let whole = |workload: StatefulSet| Some(workload_fact(&workload));
-    item(text, |workload: &StatefulSet| &workload.metadata, key_of, whole, rest_of)
-}
-
-/// The fact of a StatefulSet whose metadata alone can be read.
-#[allow(clippy::unnecessary_wraps, reason = "the reader of an object takes it so")]
-fn rest_of(metadata: &ObjectMeta) -> Option<WorkloadFact> {
-    Some(fact(metadata, v1::StatefulSet::API_VERSION, Demand::default()))
+    let api_version = v1::StatefulSet::API_VERSION;
+    let whole = |workload: StatefulSet| {
+        let start = workload.spec.ordinals.and_then(|ordinals| ordinals.start);
+        let ordinals = Ordinals::new(number(start, 0), number(workload.spec.replicas, 1), []);
+        Some(fact(&workload.metadata, api_version, Demand::of_ordinals(ordinals)))
+    };
+    let rest = |metadata: &ObjectMeta| Some(fact(metadata, api_version, Demand::default()));
+    item(object, STATEFUL_SET, |workload: &StatefulSet| &workload.metadata, key_of, whole, rest)
 }
 
 /// Reads a workload of a custom kind, like a StatefulSet.
 pub fn read_custom_workload(
-    text: &str,
+    object: Encoded<'_>,
     api_version: &str,
     naming: &Naming,
 ) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
-    let whole = |workload: CustomWorkload| Some(custom_workload_fact(&workload, api_version, naming));
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct CustomWorkload {
+        #[serde(deserialize_with = "slim_metadata")]
+        metadata: ObjectMeta,
+        /// Unread: it may be nested deeper than a parser follows.
+        spec: Option<Box<RawValue>>,
+    }
+    let whole = |workload: CustomWorkload| {
+        let spec = workload.spec.map(|spec| demand_fields(&spec, naming)).unwrap_or_default();
+        Some(fact(&workload.metadata, api_version, Demand::read(&spec, naming)))
+    };
     let rest = |metadata: &ObjectMeta| Some(fact(metadata, api_version, Demand::default()));
-    item(text, |workload: &CustomWorkload| &workload.metadata, key_of, whole, rest)
+    item(object, &[], |workload: &CustomWorkload| &workload.metadata, key_of, whole, rest)
 }
 
 /// The fields of a `spec` that the demand is read from. Nothing else of it is parsed.
@@ -173,21 +171,27 @@ fn fact(metadata: &ObjectMeta, api_version: &str, demand: Demand) -> WorkloadFac
         uid: metadata.uid.as_deref().unwrap_or_default().into(),
         terminating: metadata.deletion_timestamp.is_some(),
         demand,
-        annotations: request_annotations(metadata),
+        // Only those that request a generated PPS.
+        annotations: generate::WORKLOAD_ANNOTATIONS
+            .iter()
+            .filter_map(|key| metadata.annotations.as_ref()?.get_key_value(*key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pps_core::demand::ReplicasPath;
-    use serde_json::{from_value, json};
+    use pps_recorder::demand::ReplicasPath;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn replicas_default_to_one_and_ordinals_to_zero() {
-        let demand = |spec| {
-            workload_fact(&StatefulSet { spec: from_value(spec).unwrap(), ..StatefulSet::default() }).demand
+        let demand = |spec: Value| {
+            let text = json!({"metadata": {"name": "w"}, "spec": spec}).to_string();
+            read_stateful_set(Encoded::Json(&text)).unwrap().fact.unwrap().demand
         };
         assert_eq!(demand(json!({})), Demand::of_ordinals(Ordinals::new(0, 1, [])));
         let spec = json!({"replicas": 3, "ordinals": {"start": 5}});
@@ -202,11 +206,14 @@ mod tests {
             "spec": {"shape": {"size": 3}},
             "status": {"replicas": 3},
         });
-        let workload: CustomWorkload = from_value(workload).unwrap();
         let naming = Naming::Custom(ReplicasPath::new(".spec.shape.size"));
-        let fact = custom_workload_fact(&workload, "a.io/v1", &naming);
+        let read = |workload: Value| {
+            let text = workload.to_string();
+            read_custom_workload(Encoded::Json(&text), "a.io/v1", &naming).unwrap()
+        };
+        let fact = read(workload).fact.unwrap();
         assert_eq!((&*fact.uid, fact.demand.replicas(), fact.annotations.len()), ("u", Some(3), 1));
-        assert!(from_value::<CustomWorkload>(json!({"metadata": {"name": "w"}})).is_ok());
+        assert_eq!(read(json!({"metadata": {"name": "w"}})).unreadable, None);
     }
 
     #[test]
@@ -218,7 +225,7 @@ mod tests {
                     "reserveOrdinals": [3, "5-6", {deep}]}}}}"#
         );
         let naming = Naming::Custom(ReplicasPath::new(".spec.shape.size"));
-        let item = read_custom_workload(&text, "a.io/v1", &naming).unwrap();
+        let item = read_custom_workload(Encoded::Json(&text), "a.io/v1", &naming).unwrap();
         assert_eq!(item.unreadable, None);
         assert_eq!(item.fact.unwrap().demand, {
             let spec = json!({"shape": {"size": 3}, "ordinals": {"start": 2}, "reserveOrdinals": [3, "5-6"]});
@@ -254,7 +261,7 @@ mod tests {
             let namings = paths.map(|path| Naming::Custom(ReplicasPath::new(path)));
             for naming in namings.iter().chain([&Naming::StatefulSet]) {
                 let text = json!({"metadata": {"name": "w"}, "spec": spec}).to_string();
-                let item = read_custom_workload(&text, "a.io/v1", naming).unwrap();
+                let item = read_custom_workload(Encoded::Json(&text), "a.io/v1", naming).unwrap();
                 assert_eq!(item.fact.unwrap().demand, Demand::read(&spec, naming), "{spec} {naming:?}");
             }
         }
@@ -265,11 +272,11 @@ mod tests {
         for spec in ["5", r#"{"replicas": "three"}"#] {
             let text =
                 format!(r#"{{"metadata": {{"name": "w", "namespace": "n", "uid": "u"}}, "spec": {spec}}}"#);
-            let item = read_stateful_set(&text).unwrap();
+            let item = read_stateful_set(Encoded::Json(&text)).unwrap();
             let fact = item.fact.unwrap();
             assert!(item.unreadable.is_some());
             assert_eq!((&*fact.uid, fact.demand.replicas()), ("u", None));
-            assert_eq!(fact.demand.wants("w", "w-9", 0), pps_core::demand::Wanted::Yes);
+            assert_eq!(fact.demand.wants("w", "w-9", 0), pps_recorder::demand::Wanted::Yes);
         }
     }
 }

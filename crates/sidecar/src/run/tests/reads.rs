@@ -18,7 +18,7 @@ fn surplus_states(name: &str, pods: usize) -> Observation {
         },
         "status": {"targetUID": format!("uid-{name}"), "podStates": states},
     });
-    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
     Observation::PersistentPodStates(Update::Apply(NamespacedName::new("n", name), Box::new(fact)))
 }
 
@@ -30,7 +30,7 @@ fn workload_of_no_pods(name: &str) -> Value {
 fn dropping_worker(client: Client, names: &[String], pods: usize) -> Worker {
     let mut worker = worker(client, names.iter().map(|name| surplus_states(name, pods)));
     for name in names {
-        let fact = wire::workload_fact(&serde_json::from_value(workload_of_no_pods(name)).unwrap());
+        let fact = stateful_set(&workload_of_no_pods(name));
         report_workload(&mut worker, Update::Apply(NamespacedName::new("n", name.as_str()), fact));
     }
     worker
@@ -41,8 +41,8 @@ fn name_in(path: &str) -> &str {
     path.split("metadata.name%3D").nth(1).unwrap_or_default().split('&').next().unwrap_or_default()
 }
 
-/// An API server that answers reads of workloads, those of Pods as the test wants, and each write. Counts the reads of
-/// Pods, and how many reads it had at once.
+/// An API server that answers reads of workloads, those of Pods as the test wants, and each write. Counts the
+/// reads of Pods, and how many reads it had at once.
 fn counting_api_server(
     answer: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
 ) -> (Client, Arc<[AtomicUsize; 3]>) {
@@ -76,7 +76,7 @@ fn counting_api_server(
 /// Makes the one write that is due, and says why the states that stay could not be checked.
 async fn unconfirmed(worker: &mut Worker) -> (Vec<String>, String) {
     worker.take_turn();
-    let (_, result) = worker.in_flight.join_next().await.unwrap().unwrap();
+    let result = worker.writes.next_result().await.unwrap().unwrap();
     let WriteResult::DropsUnconfirmed(_, unconfirmed) = &result else { panic!("{result:?}") };
     let held = unconfirmed.held.iter().map(ToString::to_string).collect();
     (held, unconfirmed.failure.as_ref().map(ToString::to_string).unwrap_or_default())
@@ -88,9 +88,9 @@ async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
     let names: Vec<String> = (0..16).map(|number| format!("w{number}")).collect();
     let mut worker = dropping_worker(client, &names, 8);
     worker.take_turn();
-    assert_eq!(worker.in_flight.len(), 16);
-    while let Some(done) = worker.in_flight.join_next().await {
-        let (_, result) = done.unwrap();
+    assert_eq!(worker.writes.in_flight(), 16);
+    while let Some(done) = worker.writes.next_result().await {
+        let result = done.unwrap();
         assert!(matches!(result, WriteResult::Status(_, Ok(_))), "{result:?}");
     }
     let [pods, now, most] = &*counts;
@@ -152,14 +152,14 @@ async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() 
     for _ in 0..6 {
         let start = Instant::now();
         worker.take_turn();
-        if worker.in_flight.is_empty() {
+        if worker.writes.in_flight() == 0 {
             let due = worker.next_due().unwrap();
             waits.push(due.saturating_duration_since(start).as_millis());
             tokio::time::sleep_until(due.into()).await;
             worker.take_turn();
         }
-        let done = worker.in_flight.join_next().await.unwrap().unwrap();
-        written += usize::from(matches!(done.1, WriteResult::Status(..)));
+        let done = worker.writes.next_result().await.unwrap().unwrap();
+        written += usize::from(matches!(done, WriteResult::Status(..)));
         // Something is heard of the Pod during each check.
         let key = NamespacedName::new("n", "w-0");
         for update in [Update::Apply(key.clone(), PodFact::default()), Update::Delete(key)] {
@@ -202,7 +202,7 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
         "status": {"targetUID": "uid-w", "podStates": {"w-0": {
             "nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "10.0.0.1"}}}},
     });
-    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     report_plain_workload(&mut worker);
@@ -217,8 +217,8 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
     };
     worker.apply(Observation::Pods(Update::Apply(name, pod)));
     worker.take_turn();
-    let done = worker.in_flight.join_next().await.unwrap().unwrap();
-    assert!(matches!(done.1, WriteResult::Status(_, Ok(_))), "{done:?}");
+    let done = worker.writes.next_result().await.unwrap().unwrap();
+    assert!(matches!(done, WriteResult::Status(_, Ok(_))), "{done:?}");
     let expected = json!({"w-0": {"nodeTopologyLabels": {"zone": "b"}, "annotations": {"ip": "10.0.0.2"}}});
     assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], expected);
 }

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use kube::Client;
 use kube::client::Body;
-use pps_core::demand::Demand;
-use pps_core::workload::Ordinals;
+use pps_recorder::demand::Demand;
+use pps_recorder::workload::Ordinals;
 use serde_json::json;
 use tower::service_fn;
 

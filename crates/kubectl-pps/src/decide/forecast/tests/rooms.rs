@@ -43,12 +43,10 @@ fn pods_of_a_namespace_that_was_not_asked_for_are_said_once() {
     stray["metadata"]["ownerReferences"] = json!([]);
     snapshot.pods.push(Pod::read(stray).unwrap());
     let answer = ask(&snapshot, drain("n1"));
-    let note =
-        "1 Pod of StatefulSets in other namespaces would lose their nodes as well (two): -A forecasts them";
-    assert!(answer.notes.iter().any(|one| one == note), "{:?}", answer.notes);
-    let displaced: Vec<(&str, bool)> =
-        answer.not_simulated.iter().map(|pod| (pod.pod.as_str(), pod.is_noted)).collect();
-    assert_eq!(displaced, [("db-0", true), ("job-x", false)]);
+    let note = Note::OtherNamespaces { pods: 1, namespaces: names(["two"]) };
+    assert!(answer.notes.contains(&note), "{:?}", answer.notes);
+    let displaced: Vec<&str> = answer.not_simulated.iter().map(|pod| pod.pod.as_str()).collect();
+    assert_eq!(displaced, ["job-x"]);
 }
 
 #[test]
@@ -82,17 +80,8 @@ fn a_pod_that_waits_for_what_was_injected_is_to_be_deleted() {
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.pod.as_str(), pod.then, pod.already), ("db-0", Then::Pending, true));
     assert_eq!(
-        pod.why,
-        "n1 and n2 are cordoned; what was injected into the Pod requires kubernetes.io/hostname n1 (excludes n3). Without that, \
-         n3 could take it"
+        (&pod.why, pod.without_its_state.as_slice()),
+        (&Why::Excluded { by_former_state: true }, &names(["n3"])[..])
     );
-    let said: Vec<(&str, &str)> =
-        answer.advice.iter().map(|one| (one.text.as_str(), one.command.as_str())).collect();
-    assert_eq!(
-        said,
-        [(
-            "Nothing is recorded of db-0 any more. To have it created again without what was injected",
-            "kubectl delete pod db-0 -n shop"
-        )]
-    );
+    assert_eq!(answer.advice, [Step::Delete { namespace: "shop".into(), pods: names(["db-0"]) }]);
 }

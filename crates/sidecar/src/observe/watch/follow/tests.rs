@@ -1,7 +1,7 @@
 //! A list whose second page fails, in virtual time.
 
 use std::convert::Infallible;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use http::Request;
 use kube::Client;
@@ -12,9 +12,9 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 use super::*;
-use crate::facts::interest::Interest;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
+use pps_recorder::facts::interest::Interest;
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_fails_is_tried_again_for_five_minutes_before_the_list_begins_again() {

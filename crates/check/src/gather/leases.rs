@@ -1,0 +1,127 @@
+//! Whether somebody records: whether the holder of a Lease renews it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::time::{Instant, sleep_until};
+
+use super::{TIMING, Timing, read_sidecars};
+use crate::facts::{Facts, LeaseReads, Read, Recording, Right};
+use crate::reader::{Limits, Reader};
+use crate::report::words;
+use crate::rules;
+use crate::settings::Recorder;
+
+/// The sidecar's Lease, and that of OpenKruise's manager.
+pub(super) type Leases = (Read<Option<LeaseSpec>>, Read<Option<LeaseSpec>>);
+
+pub(super) async fn read(reader: &Reader, facts: &Facts) -> Leases {
+    let get = async |namespace: &str, name: &str| {
+        reader.get_one::<Lease>(Some(namespace), name).await.map(|lease| lease.spec)
+    };
+    let own = async {
+        match &facts.recording.lease {
+            Some(lease) => get(&facts.settings.namespace, lease).await,
+            None => Read::Unknown,
+        }
+    };
+    tokio::join!(own, get(&facts.recording.openkruise_namespace, "kruise-manager"))
+}
+
+/// Reads the Leases again, until the one of the recorder was renewed or its duration has passed.
+pub(super) async fn compare(
+    reader: &Reader,
+    facts: &mut Facts,
+    first: Leases,
+    first_read: Instant,
+    timing: &Timing,
+) {
+    if first.0.known().is_some() || first.1.known().is_some() {
+        sleep_until(first_read + timing.lease_interval.min(reader.time_left())).await;
+    }
+    loop {
+        let now = Instant::now();
+        let second = read(reader, facts).await;
+        facts.lease = pair(first.0.clone(), second.0);
+        facts.openkruise_lease = pair(first.1.clone(), second.1);
+        let recorders = match facts.recording.recorder {
+            Recorder::Own if facts.settings.is_before() => return,
+            Recorder::Own => &mut facts.lease,
+            Recorder::OpenKruise => &mut facts.openkruise_lease,
+        };
+        let is_silent = |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
+        if !recorders.known().is_some_and(is_silent) || now >= first_read + timing.lease_duration {
+            return;
+        }
+        if reader.time_left().is_zero() {
+            // Nobody has seen whether it is renewed.
+            let right = Right::new("get", "coordination.k8s.io", "leases");
+            *recorders = reader.failed(Some(right), "no time is left to see whether it is renewed");
+            return;
+        }
+        sleep_until(now + (timing.lease_interval / 2).min(reader.time_left())).await;
+    }
+}
+
+/// Two reads of one Lease.
+fn pair(first: Read<Option<LeaseSpec>>, second: Read<Option<LeaseSpec>>) -> Read<LeaseReads> {
+    match (first, second) {
+        (Read::Unknown, _) | (_, Read::Unknown) => Read::Unknown,
+        (_, Read::Absent) => Read::Absent,
+        // A Lease that has just appeared has no first read, so its holder counts as living.
+        (Read::Absent, Read::Known(second)) => Read::Known(LeaseReads { first: None, second }),
+        (Read::Known(first), Read::Known(second)) => Read::Known(LeaseReads { first, second }),
+    }
+}
+
+/// A recorder whose Lease nobody renews, so that nothing is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// The Lease: `Lease shop/pps-sidecar`.
+    pub subject: String,
+    /// What is wrong with it.
+    pub seen: String,
+}
+
+/// Whether the recorder is silent. What may not be read, or is found under no name that is certain, is not called silent.
+pub async fn silent_recorder(client: &Client) -> Option<Silence> {
+    silent_recorder_within(client, &TIMING).await
+}
+
+pub(super) async fn silent_recorder_within(client: &Client, timing: &Timing) -> Option<Silence> {
+    let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
+    let mut facts = Facts::default();
+    read_sidecars(&reader, &mut facts).await;
+    // It may be installed under another name.
+    let elsewhere = match (facts.own_sidecar(), facts.sidecars.items()) {
+        (None, Some([only])) => Some(only.metadata.clone()),
+        _ => None,
+    };
+    if let Some(metadata) = elsewhere {
+        facts.settings.namespace = metadata.namespace.unwrap_or_default();
+        facts.settings.sidecar = metadata.name.unwrap_or_default();
+    }
+    facts.recording = Recording::of(&facts.settings, facts.own_sidecar());
+    let first_read = Instant::now();
+    let first = read(&reader, &facts).await;
+    let recorders = if facts.recording.recorder == Recorder::Own { &first.0 } else { &first.1 };
+    let has_name = facts.own_sidecar().is_some() || facts.sidecars.items().is_some_and(<[_]>::is_empty);
+    let is_unclear = match recorders {
+        Read::Known(lease) => !looks_renewed(lease.as_ref(), timing.lease_duration),
+        other => other.is_absent() && has_name,
+    };
+    if is_unclear {
+        compare(&reader, &mut facts, first, first_read, timing).await;
+    }
+    let finding = rules::silent_recorder(&facts)?;
+    let seen = words(&facts, &finding).seen;
+    Some(Silence { subject: finding.subject, seen })
+}
+
+/// Whether the Lease was renewed a moment ago by this machine's clock. Another clock may be wrong, so that a no proves nothing.
+fn looks_renewed(lease: Option<&LeaseSpec>, within: Duration) -> bool {
+    let renewed = lease.and_then(|lease| lease.renew_time.as_ref());
+    renewed.is_some_and(|time| Timestamp::now().duration_since(time.0).unsigned_abs() <= within)
+}

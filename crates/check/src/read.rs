@@ -1,0 +1,121 @@
+//! What a request asks for, and what comes of it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// One answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Read<T> {
+    /// It exists.
+    Known(T),
+    /// It does not exist.
+    Absent,
+    /// It could not be read: the reader's problems say why. Or it was not asked for.
+    #[default]
+    Unknown,
+}
+
+impl<T> Read<T> {
+    /// The same with what is made of the value.
+    pub fn and_then<U>(self, make: impl FnOnce(T) -> Read<U>) -> Read<U> {
+        match self {
+            Self::Known(value) => make(value),
+            Self::Absent => Read::Absent,
+            Self::Unknown => Read::Unknown,
+        }
+    }
+
+    /// The same with another value.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
+        self.and_then(|value| Read::Known(make(value)))
+    }
+
+    /// The value, if it exists.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Absent | Self::Unknown => None,
+        }
+    }
+
+    /// Whether it does certainly not exist.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+impl<T> Read<Vec<T>> {
+    /// The items. None if they could not be read.
+    pub fn items(&self) -> Option<&[T]> {
+        match self {
+            Self::Known(items) => Some(items),
+            Self::Absent => Some(&[]),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// A right that a request needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Right {
+    /// `get`, `list`, …
+    pub verb: &'static str,
+    /// The API group; empty for the core.
+    pub group: Cow<'static, str>,
+    /// The resource, with its subresource: `persistentpodstates/status`.
+    pub resource: String,
+    /// The namespace, if the right is needed in only one.
+    pub namespace: Option<String>,
+    /// The name, if the right is needed for only one object.
+    pub name: Option<String>,
+}
+
+impl Right {
+    /// A right in all namespaces.
+    pub fn new(verb: &'static str, group: impl Into<Cow<'static, str>>, resource: &str) -> Self {
+        Self { verb, group: group.into(), resource: resource.into(), namespace: None, name: None }
+    }
+
+    /// The same right in one namespace.
+    #[must_use]
+    pub fn within(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The same right for one object.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// What the right is needed for: `pods in namespace shop`.
+    pub fn object(&self) -> String {
+        let group = if self.group.is_empty() { "" } else { "." };
+        let name = self.name.iter().map(|name| format!(" {name}"));
+        let namespace = self.namespace.iter().map(|namespace| format!(" in namespace {namespace}"));
+        let more: String = name.chain(namespace).collect();
+        format!("{}{group}{}{more}", self.resource, self.group)
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.object())
+    }
+}
+
+/// Why something could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Problem {
+    /// The account lacks this right.
+    Forbidden(Right),
+    /// The request failed for another reason.
+    Failed {
+        /// The right that the request needed. None for a request that needs none: the version.
+        right: Option<Right>,
+        /// Why it failed.
+        why: String,
+    },
+}

@@ -1,0 +1,426 @@
+//! The words of each finding: what was seen, and what to do about it.
+
+use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer};
+use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, NotRecorded, PullFailure, Unready};
+use crate::rules::{INJECTION, OLDEST, OWN_FIELD, VERSIONS, host_of, is_ours};
+
+/// How many names a finding lists.
+const MAX_NAMES: usize = 5;
+/// Up to so many objects are named with the whole message of their condition.
+const MAX_EXPLAINED: usize = 2;
+const AGAIN: &str = "apply the policy of this version again";
+
+/// A finding in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// What was seen.
+    pub(crate) seen: String,
+    /// What to do, in one line. Empty if there is nothing to do.
+    pub(crate) advice: String,
+}
+
+fn say(seen: impl Into<String>, advice: impl Into<String>) -> Words {
+    Words { seen: seen.into(), advice: advice.into() }
+}
+
+/// Puts a finding into words.
+pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
+    let settings = &facts.settings;
+    let (namespace, sidecar) = (&settings.namespace, &settings.sidecar);
+    let (server, server_namespace) = (&facts.server_name, &facts.server_namespace);
+    let account = facts.account_name();
+    let version = facts.kubernetes.known().map_or("", |(_, _, version)| version.as_str());
+    let is_before = settings.is_before();
+    match &finding.diagnosis {
+        D::KubernetesSupported => say(version, ""),
+        D::KubernetesTooOld => say(
+            version,
+            format!("update it to {}.{} or newer, the oldest that is supported", OLDEST.0, OLDEST.1),
+        ),
+        D::KubewardenInstalled => say("its definitions have all fields that the policies use", ""),
+        D::KubewardenMissing(kinds) => say(
+            format!("no definition of {}", kinds.join(" and ")),
+            "install Kubewarden first: helm charts kubewarden-crds, kubewarden-controller, kubewarden-defaults",
+        ),
+        D::KubewardenTooOld(fields) if fields.is_empty() => {
+            say("version v1 is not served", "update Kubewarden to 1.20 or newer")
+        }
+        D::KubewardenTooOld(fields) => say(
+            format!("its definition has no field {}", fields.join(", ")),
+            "update Kubewarden, first its chart kubewarden-crds",
+        ),
+
+        D::DefinitionReady(served) => {
+            let owner = if facts.definition.known().is_some_and(is_ours) { "ours" } else { "OpenKruise's" };
+            say(format!("{owner}, serves {}", served.join(" and ")), "")
+        }
+        D::DefinitionMissing => say(
+            "does not exist, and all recorded states are gone with it: Pods start without their states, on any node",
+            format!(
+                "delete and drain nothing. Stop the sidecar first, which would record where Pods are now: kubectl scale \
+                 deployment -n {namespace} {sidecar} --replicas=0. Then follow \"The definition was deleted\" in \
+                 docs/break-glass.md"
+            ),
+        ),
+        D::DefinitionOfOpenKruise => say(
+            format!("is OpenKruise's (its spec has no field {OWN_FIELD}), but the sidecar is to record"),
+            "apply our crd.yaml. Only if no object has states in status.packed (\"Back to OpenKruise\" in \
+             docs/operations.md) install the overlay openkruise instead (chart: crds.install=false, \
+             sidecar.recorder=openkruise)",
+        ),
+        D::DefinitionNotEstablished { is_deleted: true } => say(
+            "is being deleted, and all PersistentPodStates with it",
+            "save them now (kubectl get pps -A -o yaml); wait until the definition is gone, then install it again",
+        ),
+        D::DefinitionNotEstablished { is_deleted: false } => say(
+            "is not established",
+            "kubectl describe crd persistentpodstates.apps.kruise.io says why: usually another kind has its names",
+        ),
+        D::DefinitionVersionNotServed => {
+            say(format!("serves neither {}", VERSIONS.join(" nor ")), "apply our crd.yaml")
+        }
+        D::DefinitionWithoutStatus => {
+            say("has no subresource status, so nothing can be recorded", "apply our crd.yaml")
+        }
+        D::DefinitionWithoutCompactForm(hidden) => say(
+            format!(
+                "has no field status.packed and hides the states that {} objects have there: {}. The next write of such \
+                 an object removes them",
+                hidden.len(),
+                some_of(hidden)
+            ),
+            "apply our crd.yaml again; until then restart no sidecar, change no such object, and delete none of their Pods",
+        ),
+
+        D::PolicyServerReady => say("all Pods are ready", ""),
+        D::PolicyServerMissing => say(
+            "does not exist: policies on it are never active",
+            "create it (chart: policyServer.create=true), or name one of `kubectl get policyservers`",
+        ),
+        D::PolicyServerNotReady(unready) => match unready {
+            Unready::Stopped => say(
+                "spec.replicas is 0, so nothing answers",
+                format!(
+                    "kubectl patch policyserver {server} --type=merge -p '{{\"spec\":{{\"replicas\":2}}}}'"
+                ),
+            ),
+            Unready::NoDeployment => say(
+                format!("has no Deployment in namespace {server_namespace}"),
+                "see whether Kubewarden's controller runs",
+            ),
+            Unready::Pods { ready, wanted, unavailable } => say(
+                format!("{ready} of {wanted} Pods are ready, {unavailable} are unavailable"),
+                // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its settings.
+                format!(
+                    "the log of a Pod that is not ready says why: kubectl get pods -n {server_namespace} -l \
+                     kubewarden/policy-server={server}"
+                ),
+            ),
+        },
+        D::ServiceAccountMissing => say(
+            format!("PolicyServer {server} uses it, but it does not exist, so no Pod of it can be created"),
+            format!("kubectl create serviceaccount -n {server_namespace} {account}"),
+        ),
+        D::ServiceAccountMismatch(bound_namespace, bound) => say(
+            format!("uses {server_namespace}/{account}, but the role is bound to {bound_namespace}/{bound}"),
+            "bind the role pps-policy to the PolicyServer's own account (chart: policy.policyServerServiceAccount)",
+        ),
+        D::LookupAllowed => say("may get persistentpodstates in all namespaces", ""),
+        D::LookupForbidden => say(
+            format!(
+                "PolicyServer {server} uses it, but it may not get persistentpodstates in all namespaces: Pods that are \
+                 looked up are refused"
+            ),
+            format!(
+                "kubectl create clusterrolebinding pps-policy-{server} --clusterrole=pps-policy \
+                 --serviceaccount={server_namespace}:{account}"
+            ),
+        ),
+
+        D::PolicyActive { server, mode } => say(format!("active on PolicyServer {server}, mode {mode}"), ""),
+        D::PolicyMissing { is_validation } => say(
+            if *is_validation {
+                "does not exist: nobody checks PersistentPodStates that users write"
+            } else {
+                "does not exist: states are recorded, but no Pod gets its state back"
+            },
+            "apply it (kubectl apply -k, or helm upgrade); to stop the product on purpose, see docs/break-glass.md",
+        ),
+        D::PolicyNotActive { state, server, unmet } => {
+            let reason = match unmet {
+                Some(one) => format!("{} is {}: {}", one.kind, one.status, one.message),
+                None => "Kubewarden's controller has not looked at it yet".to_owned(),
+            };
+            say(
+                format!("is {state} on PolicyServer {server}: {reason}"),
+                format!(
+                    "kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}, and the log of a Pod that \
+                     is not ready"
+                ),
+            )
+        }
+        D::PolicyServersDiffer(servers) => say(
+            format!("the policies run on several PolicyServers: {}", servers.join(", ")),
+            "only one of them is checked here; finish the move that \"Another PolicyServer\" in deploy/README.md describes",
+        ),
+        D::PolicyServerImmutable { from, to } => say(
+            format!("runs on PolicyServer {from}, and would move to {to}, which Kubewarden refuses"),
+            "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md describes",
+        ),
+        D::PolicyMonitors => say(
+            "has the mode monitor: it only logs, and changes and refuses nothing",
+            "set spec.mode to protect",
+        ),
+        D::MatchConditionsChanged(changed) => say(
+            format!("the match condition {} is missing or changed", changed.join(", ")),
+            "apply the policy of this version again: without its conditions, more Pods wait for the PolicyServer",
+        ),
+        D::PolicyDiffers(difference) => of_difference(difference),
+        D::LookupNotGranted => say(
+            "spec.contextAwareResources does not name PersistentPodState: the PolicyServer refuses each lookup",
+            AGAIN,
+        ),
+        D::ModulesDiffer(modules) => say(
+            format!("the policies have different modules: {}", modules.join(", ")),
+            "set spec.module of all to the same reference",
+        ),
+
+        D::WebhookRegistered => say("exists", ""),
+        D::WebhookMissing => say(
+            "does not exist, so the API server does not ask the policy",
+            "Kubewarden's controller makes it once the policy is active",
+        ),
+
+        D::ModuleFound
+        | D::ModuleNotFound(_)
+        | D::RegistryNeedsCredentials(_)
+        | D::RegistryUnreachable { .. }
+        | D::RegistryUntrusted(_)
+        | D::RegistryAnswerUnclear(_)
+        | D::ModuleNotChecked => of_module(facts, finding),
+
+        D::SidecarAvailable { available, wanted } => {
+            say(format!("{available} of {wanted} sidecars are available"), "")
+        }
+        D::SidecarNotAvailable { available, wanted } => {
+            let so = if *available == 0 { ", so nothing is recorded" } else { "" };
+            say(
+                format!("{available} of {wanted} sidecars are available{so}"),
+                format!("kubectl describe pods -n {namespace}; /readyz of a Pod says what it waits for"),
+            )
+        }
+        D::SidecarMissing(None) => say(
+            "does not exist, so nothing is recorded",
+            "apply it (kubectl apply -k, or helm upgrade), or name its namespace with --namespace",
+        ),
+        D::SidecarMissing(Some(holder)) => say(
+            format!(
+                "does not exist, but {holder} renews its Lease: a sidecar outside the cluster, or under another name, \
+                 records"
+            ),
+            "name the sidecar's Deployment with --sidecar and --namespace, if it has one; otherwise make sure that the \
+             process outside the cluster is intended",
+        ),
+        D::SidecarForbidden(rights) => say(
+            format!(
+                "its ServiceAccount may not {}",
+                some_of(&rights.iter().map(ToString::to_string).collect::<Vec<_>>())
+            ),
+            "apply the roles and bindings of this version again (deploy/base/rbac.yaml, chart: rbac.create)",
+        ),
+        D::VersionsDiffer { sidecar, policy } => {
+            say(format!("the sidecar is {sidecar}, the policy {policy}"), "update both to the same version")
+        }
+        D::LeaderActive(pod) => say(format!("{pod} leads"), ""),
+        D::LeaderMissing(why) => {
+            let seen = match why {
+                Leaderless::NoLease => "does not exist".to_owned(),
+                Leaderless::Free => "nobody holds it".to_owned(),
+                Leaderless::Silent(holder) => {
+                    format!("{holder} holds it, but did not renew it for {LEASE_SECONDS} s")
+                }
+            };
+            say(
+                format!("{seen}, so nothing is recorded"),
+                format!("kubectl logs -n {namespace} deployment/{sidecar}"),
+            )
+        }
+        D::SecondInstallation(names) => say(
+            format!("another sidecar runs, which may record the same objects: {}", some_of(names)),
+            "delete one of the two installations",
+        ),
+        D::ConflictingRecorder(manager) => say(
+            format!("OpenKruise's manager {manager} runs and writes the same objects"),
+            "install the overlay openkruise (chart: sidecar.recorder=openkruise), or remove OpenKruise's manager",
+        ),
+        D::RecorderMissing => say(
+            "OpenKruise's manager is to record, but does not renew its Lease: nothing is recorded",
+            "start OpenKruise's manager, or install without the overlay openkruise (chart: sidecar.recorder=self)",
+        ),
+
+        D::ObjectsRecorded { listed, more } => {
+            say(format!("{}, none reports a problem", count(*listed, *more)), "")
+        }
+        D::ObjectsNotRecorded { failed, listed, more } => of_objects(failed, &count(*listed, *more)),
+        D::NamespacesNotCovered(namespaces) if is_before => say(
+            format!(
+                "the installation would leave out namespaces whose Pods get their states back now: {}. At their next \
+                 restart these Pods start without them, on any node",
+                some_of(namespaces)
+            ),
+            if settings.scope == "OptIn" {
+                format!("first label them: kubectl label namespace NAME {INJECTION}=enabled --overwrite")
+            } else {
+                "remove them from the excluded namespaces (chart: policy.excludedNamespaces), if that is not meant"
+                    .to_owned()
+            },
+        ),
+        D::NamespacesNotCovered(namespaces) => say(
+            format!("no policy covers the namespace, so no Pod gets its state back: {}", some_of(namespaces)),
+            format!("if that is not meant, change the namespace's label {INJECTION}"),
+        ),
+        D::WhitelistMalformed(error) => {
+            say(error.as_str(), "correct it; until then the sidecar uses the last list that it could read")
+        }
+        D::CustomKindNotCovered(kinds) => say(
+            format!("the sidecar records {}, but no policy covers their Pods", some_of(kinds)),
+            "add the kind to the policy for custom workloads (chart: workloads)",
+        ),
+
+        D::PermissionMissing(right) => say(
+            format!("may not {right}"),
+            "run it with an account that may, for example with the ClusterRole pps-check of deploy/check.yaml",
+        ),
+        D::RequestFailed(why) => say(
+            format!("cannot be read: {why}"),
+            "run the check again; if it fails again, see why the API server refuses the request",
+        ),
+    }
+}
+
+fn of_difference(difference: &Difference) -> Words {
+    match difference {
+        Difference::NotMutating => say("spec.mutating is false: no Pod gets its state back", AGAIN),
+        Difference::NoNewPods => say(
+            "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its state back",
+            AGAIN,
+        ),
+        Difference::ObjectSelector => say(
+            "spec.objectSelector is not only `statefulset.kubernetes.io/pod-name Exists`: Pods that it leaves out start \
+             without their states",
+            AGAIN,
+        ),
+        Difference::NamespaceSelector(keys) => say(
+            format!(
+                "spec.namespaceSelector has further expressions, for {}: in namespaces that they leave out, Pods start \
+                 without their states",
+                some_of(keys)
+            ),
+            "remove them, if that is not meant (chart: policy.namespaceSelector)",
+        ),
+        Difference::MatchConditions(names) => say(
+            format!(
+                "spec.matchConditions has further conditions: {}. Pods that they leave out start without their states",
+                some_of(names)
+            ),
+            "remove them, if that is not meant (chart: policy.extraMatchConditions)",
+        ),
+    }
+}
+
+fn of_module(facts: &Facts, finding: &Finding) -> Words {
+    let server = &facts.server_name;
+    let host = host_of(finding.subject.trim_start_matches("module "));
+    let later = |failure: &PullFailure| match (failure.is_harmless_now, facts.settings.is_before()) {
+        (true, true) => {
+            " The installed policies name it already, so the installation changes nothing about that."
+        }
+        (true, false) => " The policy runs now, but not after the next start of the PolicyServer.",
+        (false, _) => "",
+    };
+    match &finding.diagnosis {
+        D::ModuleFound => say(format!("{host} has it"), ""),
+        D::ModuleNotFound(failure) => say(
+            format!("{host} does not have it.{}", later(failure)),
+            "correct repository and tag of the module (chart: policy.module), or push it",
+        ),
+        D::RegistryNeedsCredentials(code) => {
+            match facts.server.known().map_or("", |server| server.spec.image_pull_secret.as_str()) {
+                "" => say(
+                    format!("{host} requires a login ({code}), and the PolicyServer has no imagePullSecret"),
+                    format!("set spec.imagePullSecret of PolicyServer {server}, if the repository exists"),
+                ),
+                secret => say(
+                    format!(
+                        "{host} requires a login ({code}); the PolicyServer uses the Secret {secret}, which is not read here"
+                    ),
+                    "check the Secret with `kwctl pull`, or by whether the PolicyServer becomes ready",
+                ),
+            }
+        }
+        D::RegistryUnreachable { failure, may_differ } => {
+            let context = if *may_differ { " from here; the PolicyServer may reach it" } else { "" };
+            let why = why(&failure.answer);
+            say(
+                format!("{host} cannot be reached{context}: {why}.{}", later(failure)),
+                "correct the registry's name, or let Kubewarden's namespace reach it",
+            )
+        }
+        D::RegistryUntrusted(failure) if failure.answer == ModuleAnswer::PlainHttp => say(
+            format!(
+                "{host} does not speak HTTPS, and the PolicyServer does not list it as insecure.{}",
+                later(failure)
+            ),
+            format!("add {host} to spec.insecureSources of PolicyServer {server}, if you trust the network"),
+        ),
+        D::RegistryUntrusted(failure) => say(
+            format!("the certificate of {host} is not trusted: {}.{}", why(&failure.answer), later(failure)),
+            format!("add the authority's certificate to spec.sourceAuthorities of PolicyServer {server}"),
+        ),
+        D::RegistryAnswerUnclear(answer) => {
+            say(format!("{host} answers {answer}"), "try again; ask who runs the registry")
+        }
+        _ => say("the registry was not asked (--skip-registry), or the module is not in an OCI registry", ""),
+    }
+}
+
+fn why(answer: &ModuleAnswer) -> &str {
+    match answer {
+        ModuleAnswer::Unreachable(why) | ModuleAnswer::UnknownAuthority(why) => why,
+        _ => "",
+    }
+}
+
+fn of_objects(failed: &[NotRecorded], all: &str) -> Words {
+    let named = failed.iter().map(|NotRecorded { namespace, name, condition }| {
+        // The messages of many would hide their names.
+        let message = Some(&condition.message).filter(|one| failed.len() <= MAX_EXPLAINED && !one.is_empty());
+        let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+        format!("{namespace}/{name} ({}{message})", condition.reason)
+    });
+    let named: Vec<String> = named.collect();
+    let first = failed.first().map(|first| format!("{} -n {}", first.name, first.namespace));
+    say(
+        format!("{} of {all} are not recorded: {}", failed.len(), some_of(&named)),
+        format!(
+            "correct what the reason names; for all of it: kubectl describe pps {}",
+            first.unwrap_or_default()
+        ),
+    )
+}
+
+fn count(listed: usize, more: u64) -> String {
+    match more {
+        0 => listed.to_string(),
+        more => format!("{listed} (and {more} more that were not read)"),
+    }
+}
+
+/// The first names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether somebody records: the sidecar, its Lease, its rights, and other programs.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::Findings;
+use crate::facts::{Facts, Read, container};
+use crate::finding::{Diagnosis, Finding, Leaderless, Severity};
+use crate::settings::Recorder;
+
+pub(super) fn check(facts: &Facts, findings: &mut Findings) {
+    let settings = &facts.settings;
+    let subject = format!("Deployment {}/{}", settings.namespace, settings.sidecar);
+    if !settings.is_before() && facts.sidecars.items().is_some() {
+        match facts.own_sidecar() {
+            Some(sidecar) => check_deployment(facts, sidecar, &subject, findings),
+            None => check_missing(facts, &subject, findings),
+        }
+    }
+    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an installation.
+    let others = facts.sidecars.items().unwrap_or_default().iter();
+    let others = others.filter(|one| !facts.is_own_sidecar(one) && replicas(one) > 0);
+    let others: Vec<String> = others.map(|one| full_name(&one.metadata)).collect();
+    if !others.is_empty() {
+        findings.warning(subject.as_str(), Diagnosis::SecondInstallation(others));
+    }
+    if !settings.is_before() {
+        if facts.recording.recorder == Recorder::Own {
+            check_lease(facts, findings);
+        }
+        if !facts.sidecar_lacks.is_empty() {
+            findings.error(subject, Diagnosis::SidecarForbidden(facts.sidecar_lacks.clone()));
+        }
+    }
+    check_openkruise(facts, findings);
+}
+
+fn check_deployment(facts: &Facts, sidecar: &Deployment, subject: &str, findings: &mut Findings) {
+    let wanted = replicas(sidecar);
+    let available = sidecar.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+    if available >= wanted.max(1) {
+        findings.ok(subject, Diagnosis::SidecarAvailable { available, wanted });
+    } else {
+        let severity = if available == 0 { Severity::Error } else { Severity::Warning };
+        findings.add(severity, subject, Diagnosis::SidecarNotAvailable { available, wanted });
+    }
+    let image = container(sidecar).and_then(|container| container.image.as_deref());
+    let module = facts.own_policies().next().map(|policy| policy.spec.module.as_str());
+    if let (Some(sidecar), Some(policy)) = (image.and_then(version), module.and_then(version))
+        && sidecar != policy
+    {
+        let (sidecar, policy) = (sidecar.to_owned(), policy.to_owned());
+        findings.info(subject, Diagnosis::VersionsDiffer { sidecar, policy });
+    }
+}
+
+fn replicas(deployment: &Deployment) -> i32 {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
+fn full_name(metadata: &ObjectMeta) -> String {
+    [&metadata.namespace, &metadata.name].map(|part| part.as_deref().unwrap_or_default()).join("/")
+}
+
+/// The tag of a reference, if it looks like a version.
+fn version(reference: &str) -> Option<&str> {
+    let reference = reference.split('@').next()?;
+    let tag = reference.rsplit('/').next()?.split_once(':')?.1;
+    let is_version = tag.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    is_version.then_some(tag)
+}
+
+/// A sidecar may run under another name or outside the cluster: then its Lease is renewed all the same.
+fn check_missing(facts: &Facts, subject: &str, findings: &mut Findings) {
+    let holder = facts.recording.lease.as_ref().and(living_holder(facts)).map(str::to_owned);
+    let severity = if holder.is_some() { Severity::Warning } else { Severity::Error };
+    findings.add(severity, subject, Diagnosis::SidecarMissing(holder));
+}
+
+/// Who holds the sidecar's Lease and renews it.
+pub(super) fn living_holder(facts: &Facts) -> Option<&str> {
+    facts.lease.known().and_then(|reads| reads.living_holder())
+}
+
+/// Why nothing is recorded, if that is because nobody renews the recorder's Lease.
+pub(crate) fn silent_recorder(facts: &Facts) -> Option<Finding> {
+    let mut findings = Findings::default();
+    match facts.recording.recorder {
+        Recorder::Own => check_lease(facts, &mut findings),
+        Recorder::OpenKruise => check_openkruise(facts, &mut findings),
+    }
+    findings.0.into_iter().find(|one| one.severity == Severity::Error)
+}
+
+fn check_lease(facts: &Facts, findings: &mut Findings) {
+    let Some(name) = &facts.recording.lease else { return };
+    let leaderless = match &facts.lease {
+        Read::Unknown => return,
+        Read::Absent => Err(Leaderless::NoLease),
+        Read::Known(reads) => match (reads.living_holder(), reads.holder()) {
+            (Some(holder), _) => Ok(holder),
+            (None, Some(holder)) => Err(Leaderless::Silent(holder.to_owned())),
+            (None, None) => Err(Leaderless::Free),
+        },
+    };
+    let subject = format!("Lease {}/{name}", facts.settings.namespace);
+    match leaderless {
+        // The identity is `<name of the Pod>_<suffix of the process>`.
+        Ok(holder) => {
+            let pod = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
+            findings.ok(subject, Diagnosis::LeaderActive(pod.to_owned()));
+        }
+        Err(why) => findings.error(subject, Diagnosis::LeaderMissing(why)),
+    }
+}
+
+fn check_openkruise(facts: &Facts, findings: &mut Findings) {
+    let subject = format!("Lease {}/kruise-manager", facts.recording.openkruise_namespace);
+    let manager = facts.openkruise_lease.known().and_then(|reads| reads.living_holder());
+    match (facts.recording.recorder, manager) {
+        (Recorder::Own, Some(manager)) => {
+            findings.error(subject, Diagnosis::ConflictingRecorder(manager.to_owned()));
+        }
+        (Recorder::OpenKruise, None) if !matches!(facts.openkruise_lease, Read::Unknown) => {
+            let severity = if facts.settings.is_before() { Severity::Warning } else { Severity::Error };
+            findings.add(severity, subject, Diagnosis::RecorderMissing);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,235 @@
+//! The arguments of each command.
+
+#![allow(missing_docs, reason = "--help prints these texts")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+
+use super::{AllNamespaces, Consent, OutputArgs, TextOutputArgs};
+
+#[derive(Args, Clone, Debug)]
+pub struct Status {
+    /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+    #[command(flatten)]
+    pub all: AllNamespaces,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Explain {
+    /// The Pod.
+    #[arg(value_name = "POD", value_parser = pod)]
+    pub pod: String,
+    #[command(flatten)]
+    pub output: TextOutputArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("question").required(true).multiple(false))]
+pub struct Simulate {
+    /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+    /// This node is deleted. May be repeated.
+    #[arg(long, value_name = "NODE", group = "question", value_parser = name)]
+    pub without_node: Vec<String>,
+    /// This node is drained with kubectl drain. May be repeated.
+    #[arg(long, value_name = "NODE", group = "question", value_parser = name)]
+    pub drain: Vec<String>,
+    /// All nodes of this zone are deleted.
+    #[arg(long, value_name = "ZONE", group = "question")]
+    pub zone_down: Option<String>,
+    /// This StatefulSet or PersistentPodState is applied, and the workload restarted. - is standard input.
+    #[arg(long, value_name = "FILE", group = "question")]
+    pub spec: Option<PathBuf>,
+    #[command(flatten)]
+    pub all: AllNamespaces,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Version {
+    #[command(flatten)]
+    pub output: TextOutputArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("where").multiple(false))]
+#[command(group = ArgGroup::new("which").required(true).multiple(false))]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct Move {
+    /// The Pods. Several are moved one after the other.
+    #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = pod)]
+    pub pods: Vec<String>,
+    /// All Pods that run on this node, or belong there and cannot come back. The node may be gone. Pods that
+    /// no node can take are named, and stay.
+    #[arg(long, value_name = "NODE", group = "which", value_parser = name)]
+    pub node: Option<String>,
+    /// With --node: the Pods of all namespaces.
+    #[arg(short = 'A', long, requires = "node", conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// To this node.
+    #[arg(long, value_name = "NODE", group = "where", value_parser = name)]
+    pub to: Option<String>,
+    /// To any node that the scheduler chooses, also the present one. The Pod keeps its other recorded values,
+    /// such as a required zone.
+    #[arg(long, group = "where")]
+    pub anywhere: bool,
+    /// With --anywhere: to a node with any value of this label, such as zone. Give the whole key if several
+    /// end with it. May be repeated.
+    #[arg(long, value_name = "KEY", requires = "anywhere")]
+    pub any: Vec<String>,
+    /// Do not bring its recorded annotations back, such as a fixed IP address.
+    #[arg(long)]
+    pub drop_annotations: bool,
+    /// Go on although no node can take a Pod now, or other Pods of its workload are not Ready or not
+    /// recorded.
+    #[arg(long)]
+    pub force: bool,
+    /// How long to wait for each new Pod to be Ready and recorded.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("which").required(true).multiple(false))]
+pub struct Forget {
+    /// The Pods.
+    #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = pod)]
+    pub pods: Vec<String>,
+    /// All states that were recorded on this node.
+    #[arg(long, value_name = "NODE", group = "which", value_parser = name)]
+    pub node: Option<String>,
+    #[command(flatten)]
+    pub all: AllNamespaces,
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Export {
+    /// Only these PersistentPodStates.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// File to write instead of standard output. It must not exist, unless you give --overwrite.
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Replace the file.
+    #[arg(long, requires = "file")]
+    pub overwrite: bool,
+    #[command(flatten)]
+    pub all: AllNamespaces,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Import {
+    /// File to read; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Replace states that the cluster has.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Leave out this label or annotation, which means nothing in this cluster. May be repeated.
+    #[arg(long, value_name = "KEY")]
+    pub drop_key: Vec<String>,
+    /// Only objects of this namespace; a file may have those of many.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub from_namespace: Option<String>,
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Completion {
+    /// The shell, for kubectl-pps; or kubectl, version 1.26 or newer, for kubectl pps in any shell.
+    #[arg(value_name = "SHELL", value_parser = ["bash", "zsh", "fish", "powershell", "kubectl"])]
+    pub shell: String,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Complete {
+    /// The words so far; the last one may be incomplete.
+    #[arg(value_name = "WORD", allow_hyphen_values = true, trailing_var_arg = true)]
+    pub words: Vec<String>,
+}
+
+/// The name of a Kubernetes object, such as a Pod or a node.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if pps_core::is_dns_subdomain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("use the name of a Kubernetes object: lowercase letters, digits, - and .".into())
+    }
+}
+
+/// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
+fn pod(text: &str) -> Result<String, String> {
+    name(crate::decide::workload_name::pod_name(text))
+}
+
+/// A duration: `90s`, `2m`, `1h`, or seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "h" => 3600,
+        "m" => 60,
+        _ => 1,
+    };
+    let seconds = number.parse::<u32>().ok().map(|number| u64::from(number) * factor);
+    seconds.map(Duration::from_secs).ok_or_else(|| "use a duration such as 90s, 2m or 1h".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command, Output};
+
+    #[test]
+    fn a_duration_has_a_unit_or_is_in_seconds() {
+        for (text, seconds) in [("90s", 90), ("2m", 120), ("1h", 3600), ("5", 5), ("0", 0)] {
+            assert_eq!(duration(text).unwrap().as_secs(), seconds, "{text}");
+        }
+        for text in ["", "m", "-1s", "1d", "1.5h", "99999999999s", "1 m"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_be_written_as_kubectl_takes_it() {
+        for text in ["db-0", "pod/db-0", "pods/db-0", "po/db-0", "Pod/db-0"] {
+            assert_eq!(pod(text).as_deref(), Ok("db-0"), "{text}");
+        }
+        for text in ["sts/db-0", "pod/", "pod/a/b", "pod"] {
+            assert_eq!(pod(text).is_ok(), text == "pod", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_that_of_an_object() {
+        assert_eq!(name("db-0").as_deref(), Ok("db-0"));
+        for text in ["", "Db", "a/b", "-a", "a b", "ä"] {
+            assert!(name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_no_table_has_no_table_formats() {
+        let explain = |format: &str| Cli::try_parse_from(["kubectl-pps", "explain", "db-0", "-o", format]);
+        let Command::Explain(args) = explain("text").unwrap().command else { panic!() };
+        assert_eq!(args.output.output, Output::Table);
+        assert!(explain("json").is_ok() && explain("wide").is_err());
+    }
+}

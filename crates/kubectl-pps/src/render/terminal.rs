@@ -1,0 +1,178 @@
+//! The terminal, or the pipe, that the program runs in: its colours, its width, and its user.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Effects, Style as Ansi};
+
+use super::printable;
+use crate::Failure;
+use crate::args::{ColorChoice, Consent};
+
+/// What a text means, and so how it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// As it should be.
+    Good,
+    /// Worth a look.
+    Warning,
+    /// Wrong.
+    Bad,
+    /// What counts most.
+    Strong,
+    /// Of little interest.
+    Dim,
+}
+
+impl Role {
+    /// The style in ANSI.
+    pub fn ansi(self) -> Ansi {
+        let colour = |colour: AnsiColor| Ansi::new().fg_color(Some(colour.into()));
+        match self {
+            Self::Good => colour(AnsiColor::Green),
+            Self::Warning => colour(AnsiColor::Yellow),
+            Self::Bad => colour(AnsiColor::Red),
+            Self::Strong => Ansi::new().effects(Effects::BOLD),
+            Self::Dim => Ansi::new().effects(Effects::DIMMED),
+        }
+    }
+}
+
+/// How a text is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether colours are used.
+    pub has_color: bool,
+    /// Columns; none if lines may have any length.
+    pub width: Option<usize>,
+}
+
+impl Style {
+    /// No colours, and lines of any length.
+    pub const PLAIN: Self = Self { has_color: false, width: None };
+
+    /// A text in the colour of its role.
+    pub fn paint(&self, role: Role, text: &str) -> String {
+        if self.has_color && !text.is_empty() {
+            let ansi = role.ansi();
+            format!("{ansi}{text}{ansi:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// An error message.
+    pub fn error(&self, text: &str) -> String {
+        let text = text.lines().map(printable).collect::<Vec<_>>().join("\n");
+        format!("{} {text}", self.paint(Role::Bad, "error:"))
+    }
+
+    /// A note: something that the user should know beside the answer.
+    pub fn note(&self, text: &str) -> String {
+        format!("{} {}", self.paint(Role::Warning, "note:"), printable(text))
+    }
+}
+
+/// The narrowest terminal for which tables are made.
+const MIN_WIDTH: usize = 60;
+
+/// Where the program's output goes, and where answers come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    output: Style,
+    errors: Style,
+    is_interactive: bool,
+}
+
+impl Terminal {
+    /// That of this process.
+    pub fn of_process(color: ColorChoice) -> Self {
+        let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let has_color = |chosen: anstream::ColorChoice| match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => chosen != anstream::ColorChoice::Never,
+        };
+        let width = terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
+        let style = |chosen, is_terminal| Style {
+            has_color: has_color(chosen),
+            width: width.filter(|_| is_terminal),
+        };
+        Self {
+            output: style(AutoStream::choice(&io::stdout()), stdout),
+            errors: style(AutoStream::choice(&io::stderr()), stderr),
+            is_interactive: io::stdin().is_terminal() && stderr,
+        }
+    }
+
+    /// The style of the output.
+    pub fn style(&self) -> Style {
+        self.output
+    }
+
+    /// The style of messages.
+    pub fn style_of_errors(&self) -> Style {
+        self.errors
+    }
+
+    /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written: the disk is full.
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::Unreadable(format!("cannot write the output: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a line that is not part of the answer: progress, or a note.
+    pub fn say(&self, line: &str) {
+        // Nobody is left to be told.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+
+    /// Asks, unless the command line has answered already. False: the user says no.
+    ///
+    /// # Errors
+    ///
+    /// If there is nobody to ask.
+    pub fn ask(&self, question: &str, consent: Consent) -> Result<bool, Failure> {
+        if consent.yes {
+            return Ok(true);
+        }
+        if !self.is_interactive {
+            return Err(Failure::Usage(
+                "there is no terminal to ask on: add --yes to do it, or --dry-run to see it only; nothing was changed"
+                    .into(),
+            ));
+        }
+        let mut stderr = io::stderr();
+        let asked = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+        let mut answer = String::new();
+        let read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
+        Ok(read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_used_only_where_they_are_wanted_and_end_where_the_text_does() {
+        let coloured = Style { has_color: true, width: None };
+        assert_eq!(coloured.paint(Role::Bad, "no"), "\u{1b}[31mno\u{1b}[0m");
+        assert_eq!(coloured.paint(Role::Bad, ""), "");
+        assert_eq!(Style::PLAIN.paint(Role::Bad, "no"), "no");
+    }
+
+    #[test]
+    fn an_error_has_no_control_characters() {
+        assert_eq!(Style::PLAIN.error("a\u{1b}[2J\nb"), "error: a\u{fffd}[2J\nb");
+    }
+}

@@ -1,0 +1,170 @@
+//! Sentences, commands and tables in the width of the terminal.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
+
+use super::{Role, Style, printable, wrap};
+
+/// The width of a line where the terminal does not say how wide it is.
+const WIDTH: usize = 100;
+
+/// Lines that are put together.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    style: Style,
+    width: usize,
+    lines: String,
+}
+
+impl Text {
+    pub(super) fn new(style: Style) -> Self {
+        Self { style, width: style.width.unwrap_or(WIDTH), lines: String::new() }
+    }
+
+    pub(super) fn into_lines(self) -> String {
+        self.lines
+    }
+
+    /// Lines that are made already.
+    pub(super) fn push(&mut self, lines: &str) {
+        self.lines.push_str(lines);
+    }
+
+    /// A sentence. Its lines but the first one are indented below what it begins with.
+    pub(super) fn sentence(&mut self, begin: &str, role: Option<Role>, sentence: &str) {
+        let indent = begin.chars().count();
+        let room = self.width.saturating_sub(indent).max(20);
+        for (index, line) in wrap(&printable(sentence), room).iter().enumerate() {
+            let begin = if index == 0 { begin.to_owned() } else { " ".repeat(indent) };
+            let line = role.map_or_else(|| line.clone(), |role| self.style.paint(role, line));
+            let _ = writeln!(self.lines, "{begin}{line}");
+        }
+    }
+
+    /// A sentence after a word with a colour.
+    pub(super) fn marked(&mut self, role: Role, word: &str, sentence: &str) {
+        let indent = word.chars().count() + 1;
+        let room = self.width.saturating_sub(indent).max(20);
+        for (index, line) in wrap(&printable(sentence), room).iter().enumerate() {
+            let begin = if index == 0 { self.style.paint(role, word) + " " } else { " ".repeat(indent) };
+            let _ = writeln!(self.lines, "{begin}{line}");
+        }
+    }
+
+    /// A sentence with the next command, which is never broken: it may be copied.
+    pub(super) fn command(&mut self, begin: &str, sentence: &str, command: &str) {
+        let (sentence, command) = (printable(sentence), printable(command));
+        let painted = self.style.paint(Role::Strong, &command);
+        let indent = begin.chars().count();
+        if indent + sentence.chars().count() + command.chars().count() + 2 <= self.width {
+            let _ = writeln!(self.lines, "{begin}{sentence}: {painted}");
+            return;
+        }
+        self.sentence(begin, None, &format!("{sentence}:"));
+        let _ = writeln!(self.lines, "{}  {painted}", " ".repeat(indent));
+    }
+
+    /// A title.
+    pub(super) fn title(&mut self, title: &str) {
+        let _ = writeln!(self.lines, "\n{}", self.style.paint(Role::Strong, title));
+    }
+}
+
+/// A heading, and what is done, each with a title.
+pub fn titled(style: Style, heading: &str, lines: &[(&str, String)]) -> String {
+    let mut text = Text::new(style);
+    text.push(&(style.paint(Role::Strong, &printable(heading)) + "\n"));
+    for (title, sentence) in lines {
+        text.sentence(&format!("  {title:<10}"), None, sentence);
+    }
+    text.into_lines()
+}
+
+/// A table without lines, with a header in capitals.
+#[derive(Clone, Debug)]
+pub struct Table {
+    style: Style,
+    inner: comfy_table::Table,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(style: Style, header: &[&str]) -> Self {
+        let mut inner = comfy_table::Table::new();
+        inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        match style.width {
+            // The last column has padding, which is removed.
+            Some(width) => {
+                inner.set_width(u16::try_from(width.max(40)).unwrap_or(u16::MAX).saturating_add(2))
+            }
+            None => inner.set_content_arrangement(ContentArrangement::Disabled),
+        };
+        inner.set_header(header.iter().map(|title| Cell::new(title).set_alignment(CellAlignment::Left)));
+        for column in inner.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        Self { style, inner }
+    }
+
+    /// Adds a row. A text that is empty is shown as `-`.
+    pub fn row(&mut self, cells: &[(&str, Option<Role>)]) {
+        let cell = |(text, role): &(&str, Option<Role>)| {
+            let text = if text.is_empty() { "-".to_owned() } else { printable(text) };
+            Cell::new(match role {
+                Some(role) => self.style.paint(*role, &text),
+                None => text,
+            })
+        };
+        let cells: Vec<Cell> = cells.iter().map(cell).collect();
+        self.inner.add_row(cells);
+    }
+
+    /// Its lines, each with its end.
+    pub fn render(&self) -> String {
+        self.inner.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_texts() {
+        let mut table = Table::new(Style::PLAIN, &["POD", "NODE"]);
+        table.row(&[("db-0", None), ("node-1", Some(Role::Good))]);
+        table.row(&[("a-long-name-0", None), ("", None)]);
+        assert_eq!(table.render(), "POD            NODE\ndb-0           node-1\na-long-name-0  -\n");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_no_text_is_lost() {
+        for has_color in [false, true] {
+            let mut table = Table::new(Style { has_color, width: Some(60) }, &["POD", "ADVICE"]);
+            let advice = "free capacity or bring the node back, or move the Pod to another node with move";
+            table.row(&[("db-0", Some(Role::Bad)), (advice, Some(Role::Warning))]);
+            table.row(&[(&"x".repeat(90), None), ("short", None)]);
+            let text = table.render();
+            for line in text.lines() {
+                let visible =
+                    line.replace("\u{1b}[31m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "");
+                assert!(visible.chars().count() <= 60, "{line:?}");
+            }
+            for word in advice.split(' ') {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let style = Style { has_color: false, width: Some(60) };
+        let becomes = "ip=10.0.0.7, without a node (PersistentPodState db); its node is recorded again once it is Ready";
+        assert_eq!(
+            titled(style, "Move Pod db-0", &[("from", "node-1".into()), ("becomes", becomes.into())]),
+            "Move Pod db-0\n  from      node-1\n  becomes   ip=10.0.0.7, without a node (PersistentPodState\n            \
+             db); its node is recorded again once it is Ready\n"
+        );
+    }
+}

@@ -1,0 +1,374 @@
+//! The objects. They stay JSON: the scheduler, the policy and the recorder take them so, and a Pod is most of a cluster's
+//! memory; the fields that are read are read here.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use pps_core::addresses::read_pod_ips;
+use pps_core::alias::aliased;
+use pps_core::owner::OwnerReference;
+use pps_core::plan::Requirement;
+use pps_core::{
+    INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec, TargetReference,
+    forbids_recording, packed,
+};
+use serde_json::{Map, Value};
+
+/// An object of a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object<K> {
+    value: Arc<Value>,
+    kind: PhantomData<K>,
+}
+
+/// The kinds of [`Object`].
+#[allow(missing_docs, reason = "the types below say what they are")]
+mod kind {
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Pod {}
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Node {}
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Pps {}
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Workload {}
+}
+
+/// A Pod, with what the scheduler, the policy and the sidecar look at.
+pub type Pod = Object<kind::Pod>;
+/// A node, with what the scheduler looks at.
+pub type Node = Object<kind::Node>;
+/// A PersistentPodState.
+pub type Pps = Object<kind::Pps>;
+/// A StatefulSet of Kubernetes or of OpenKruise.
+pub type Workload = Object<kind::Workload>;
+
+#[allow(missing_docs, reason = "the names say what they are")]
+impl<K> Object<K> {
+    /// None without a name, or without a namespace if it has to have one. Managed fields are dropped.
+    fn keep(mut value: Value, is_namespaced: bool) -> Option<Self> {
+        value["metadata"]["name"].as_str()?;
+        if is_namespaced {
+            value["metadata"]["namespace"].as_str()?;
+        }
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+            if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+                annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+            }
+        }
+        Some(Self { value: Arc::new(value), kind: PhantomData })
+    }
+
+    pub fn object(&self) -> &Value {
+        &self.value
+    }
+
+    /// The same, which a simulation shares.
+    pub fn shared(&self) -> &Arc<Value> {
+        &self.value
+    }
+
+    fn text(&self, pointer: &str) -> Option<&str> {
+        self.value.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Value> {
+        self.value["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)
+    }
+
+    pub fn name(&self) -> &str {
+        self.text("/metadata/name").unwrap_or_default()
+    }
+
+    pub fn namespace(&self) -> &str {
+        self.text("/metadata/namespace").unwrap_or_default()
+    }
+
+    pub fn uid(&self) -> &str {
+        self.text("/metadata/uid").unwrap_or_default()
+    }
+
+    /// The version that was read.
+    pub fn resource_version(&self) -> &str {
+        self.text("/metadata/resourceVersion").unwrap_or_default()
+    }
+
+    /// When it was created, in RFC 3339.
+    pub fn created(&self) -> &str {
+        self.text("/metadata/creationTimestamp").unwrap_or_default()
+    }
+
+    /// Whether it is being deleted.
+    pub fn is_terminating(&self) -> bool {
+        self.text("/metadata/deletionTimestamp").is_some()
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.value["metadata"]["labels"][key].as_str()
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.value["metadata"]["annotations"][key].as_str()
+    }
+}
+
+const POD_STATUS: [&str; 8] =
+    ["phase", "reason", "message", "conditions", "podIP", "podIPs", "nominatedNodeName", "startTime"];
+
+#[allow(missing_docs, reason = "the names say what they are")]
+impl Pod {
+    /// Keeps what matters. None if it has no name or namespace.
+    pub fn read(mut value: Value) -> Option<Self> {
+        for field in ["containers", "initContainers"] {
+            let containers = value.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                keep(container, &["name", "image", "ports", "resources", "restartPolicy"]);
+            }
+        }
+        if let Some(status) = value.get_mut("status") {
+            keep(status, &POD_STATUS);
+        }
+        Self::keep(without_nulls(value, 3), true)
+    }
+
+    pub fn node(&self) -> Option<&str> {
+        self.text("/spec/nodeName")
+    }
+
+    pub fn phase(&self) -> &str {
+        self.text("/status/phase").unwrap_or_default()
+    }
+
+    pub fn ips(&self) -> Vec<String> {
+        read_pod_ips(&self.value["status"])
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(|ready| ready["status"] == "True")
+    }
+
+    /// Since when it is Ready, in seconds since 1970.
+    pub fn ready_since(&self) -> Option<i64> {
+        let ready = self.condition("Ready").filter(|ready| ready["status"] == "True")?;
+        seconds(ready["lastTransitionTime"].as_str()?)
+    }
+
+    /// Since when it has waited for the scheduler to look at it, in seconds since 1970; none if the scheduler has.
+    pub fn unscheduled_since(&self) -> Option<i64> {
+        let is_waiting = self.node().is_none() && self.condition("PodScheduled").is_none();
+        is_waiting.then(|| seconds(self.created())).flatten()
+    }
+
+    /// Whether the sidecar leaves its state alone: because of a move, or because a user wants it so.
+    pub fn is_exempt(&self) -> bool {
+        self.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+    }
+
+    /// Whether it has the mark of a move, which may have been killed. Without the exemption it is no mark.
+    pub fn is_marked(&self) -> bool {
+        self.is_exempt() && self.annotation(MOVE_ANNOTATION).is_some()
+    }
+
+    /// When it should have stopped if it is being deleted: in RFC 3339, and in seconds since 1970.
+    pub fn deletion_deadline(&self) -> Option<(&str, i64)> {
+        let text = self.text("/metadata/deletionTimestamp")?;
+        Some((text, seconds(text)?))
+    }
+
+    /// Whether it has ended for good.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// Whether scheduling gates keep the scheduler from looking at it.
+    pub fn is_gated(&self) -> bool {
+        self.value["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+    }
+
+    /// What the scheduler says about it, if it has found no node.
+    pub fn unschedulable(&self) -> Option<&str> {
+        let scheduled = self.condition("PodScheduled").filter(|one| one["status"] == "False")?;
+        Some(scheduled["message"].as_str().unwrap_or_default())
+    }
+
+    /// The PersistentPodState whose state the policy has injected.
+    pub fn injected_from(&self) -> Option<&str> {
+        self.annotation(INJECTED_ANNOTATION)
+    }
+
+    /// Its controller, and the controller's UID.
+    pub fn owner(&self) -> Option<(TargetReference, &str)> {
+        let owners = self.value["metadata"]["ownerReferences"].as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+        let owner: OwnerReference = serde_json::from_value(controller.clone()).ok()?;
+        Some((owner.target(), controller["uid"].as_str().unwrap_or_default()))
+    }
+
+    /// For sorting: Pods of one workload by their ordinals.
+    pub(crate) fn order(&self) -> (&str, &str, u64, &str) {
+        let (base, ordinal) = name_order(self.name());
+        (self.namespace(), base, ordinal, self.name())
+    }
+}
+
+/// What Pods' names are sorted by: `db` and 10 for `db-10`.
+pub(crate) fn name_order(pod: &str) -> (&str, u64) {
+    let (base, ordinal) = pod.rsplit_once('-').unwrap_or((pod, ""));
+    ordinal.parse().map_or((pod, 0), |ordinal| (base, ordinal))
+}
+
+#[allow(missing_docs, reason = "the names say what they are")]
+impl Node {
+    /// Keeps what the scheduler looks at. None if it has no name.
+    pub fn read(mut value: Value) -> Option<Self> {
+        for (part, fields) in [
+            ("metadata", &["name", "uid", "labels", "deletionTimestamp"][..]),
+            ("status", &["allocatable", "capacity", "conditions", "images"]),
+        ] {
+            if let Some(part) = value.get_mut(part) {
+                keep(part, fields);
+            }
+        }
+        Self::keep(without_nulls(value, 3), false)
+    }
+
+    /// Whether it has all these labels.
+    pub fn has(&self, labels: &[Requirement]) -> bool {
+        labels.iter().all(|one| self.label(&one.key) == Some(one.value.as_str()))
+    }
+
+    pub fn zone(&self) -> Option<&str> {
+        self.label("topology.kubernetes.io/zone")
+    }
+
+    pub fn is_cordoned(&self) -> bool {
+        self.value["spec"]["unschedulable"] == true
+    }
+
+    /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler looks at taints only.
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready").is_none_or(|ready| ready["status"] == "True")
+    }
+
+    /// Since when it is not Ready, in RFC 3339; none if it is, or if that is not known.
+    pub fn not_ready_since(&self) -> Option<&str> {
+        self.condition("Ready").filter(|ready| ready["status"] != "True")?["lastTransitionTime"].as_str()
+    }
+}
+
+#[allow(missing_docs, reason = "the names say what they are")]
+impl Pps {
+    /// None if it has no name or namespace.
+    pub fn read(value: Value) -> Option<Self> {
+        Self::keep(value, true)
+    }
+
+    pub fn target(&self) -> TargetReference {
+        TargetReference::read(&self.value["spec"]["targetRef"])
+    }
+
+    /// Whether it only points to another PersistentPodState.
+    pub fn is_alias(&self) -> bool {
+        aliased(&self.target()).is_some()
+    }
+
+    /// # Errors
+    ///
+    /// If it cannot be read: the definition is another one's.
+    pub fn spec(&self) -> Result<Spec, String> {
+        serde_json::from_value(self.value["spec"].clone()).map_err(|error| error.to_string())
+    }
+
+    /// The reason and the message of its condition Recording, and whether it is True.
+    pub fn recording(&self) -> Option<(bool, &str, &str)> {
+        let recording = self.condition(pps_recorder::recording::RECORDING)?;
+        let text = |field: &str| recording[field].as_str().unwrap_or_default();
+        Some((recording["status"] == "True", text("reason"), text("message")))
+    }
+
+    /// The recorded state of one Pod.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored is damaged.
+    pub fn state(&self, pod: &str) -> Result<Option<PodState>, packed::Damaged> {
+        packed::recorded_state(&self.value["status"], pod)
+    }
+
+    /// All recorded states. `podStates` takes precedence.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored is damaged.
+    pub fn states(&self) -> Result<BTreeMap<String, PodState>, packed::Damaged> {
+        let status = &self.value["status"];
+        if status["packed"].is_object() {
+            packed::check_version(status["packed"]["version"].as_i64())?;
+        }
+        let mut states = BTreeMap::new();
+        let mut length = 0;
+        for (name, text) in status["packed"]["buckets"].as_object().into_iter().flatten() {
+            let bucket = packed::parse_bucket(name)?;
+            let text = text.as_str().unwrap_or_default();
+            packed::read_states(bucket, text, &mut length, |pod, state| states.insert(pod, state).is_none())?;
+        }
+        for (pod, state) in status["podStates"].as_object().into_iter().flatten() {
+            states.insert(pod.clone(), serde_json::from_value(state.clone()).unwrap_or_default());
+        }
+        states.retain(|_, state| *state != PodState::default());
+        Ok(states)
+    }
+}
+
+impl Workload {
+    /// None if it has no name or namespace.
+    pub fn read(mut value: Value, api_version: &str) -> Option<Self> {
+        let fields = value.as_object_mut()?;
+        fields.insert("apiVersion".into(), api_version.into());
+        fields.insert("kind".into(), "StatefulSet".into());
+        Self::keep(value, true)
+    }
+
+    /// What a PersistentPodState's `targetRef` says of it.
+    pub fn target(&self) -> TargetReference {
+        let text = |field: &str| self.value[field].as_str().unwrap_or_default().to_owned();
+        TargetReference { api_version: text("apiVersion"), kind: text("kind"), name: self.name().to_owned() }
+    }
+
+    /// How many Pods it wants.
+    pub fn replicas(&self) -> u64 {
+        self.value["spec"]["replicas"].as_u64().unwrap_or(1)
+    }
+
+    /// The selector of its Pods, by which the scheduler spreads them.
+    pub fn selector(&self) -> Option<&Value> {
+        Some(&self.value["spec"]["selector"]).filter(|selector| !selector.is_null())
+    }
+}
+
+fn seconds(time: &str) -> Option<i64> {
+    Some(time.parse::<Timestamp>().ok()?.as_second())
+}
+
+/// Keeps these fields of an object.
+fn keep(object: &mut Value, fields: &[&str]) {
+    if let Some(object) = object.as_object_mut() {
+        object.retain(|field, _| fields.contains(&field.as_str()));
+    }
+}
+
+/// Removes fields without a value from the first levels.
+fn without_nulls(value: Value, levels: u8) -> Value {
+    match value {
+        Value::Object(fields) if levels > 0 => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(field, value)| (field, without_nulls(value, levels - 1)))
+            .collect::<Map<_, _>>()
+            .into(),
+        other => other,
+    }
+}

@@ -1,0 +1,379 @@
+//! The index: facts go in, decisions come out.
+//!
+//! A synchronous state machine without a cluster, a clock or a task, so that tests apply objects and compare
+//! the exact patches. It routes facts to the parts that keep them, and notes which entries are dirty: a Pod
+//! event marks the entry of its name, a node event those of the Pods on it. Decisions are made when a write
+//! is due, from the newest facts, so that any number of events become one write.
+
+mod decisions;
+mod intake;
+mod outcomes;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::Reason;
+
+pub use self::decisions::StatusWrite;
+pub use self::totals::Totals;
+use super::alias::Aliases;
+use super::nodes::Nodes;
+use super::notices::Notices;
+pub use super::placement::Placement;
+use super::pods::Pods;
+use super::pps_objects::PpsObjects;
+pub use super::status::DropCheck;
+use super::status::form::CompactForm;
+use super::tracked_pps::TrackedPps;
+use super::workloads::Workloads;
+use crate::facts::interest::{Interest, NewKeys};
+use crate::facts::interner::Interner;
+use crate::facts::{GroupKind, NamespacedName, Notice, Subject, WorkloadFact, WorkloadKey};
+
+/// Work that has come up since it was last taken.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// PPS objects whose status may have to be written.
+    pub statuses: BTreeSet<NamespacedName>,
+    /// Workloads whose generated PPS may have to be created, changed or deleted.
+    pub generated: BTreeSet<WorkloadKey>,
+    /// Nodes that went missing, or are missing no longer.
+    pub absences: BTreeSet<Arc<str>>,
+    /// Nodes that have appeared. Each is new until [`Index::on_node_settled`].
+    pub new_nodes: BTreeSet<Arc<str>>,
+    /// Pods that may have to be deleted, since they wait for a node that no longer exists.
+    pub evictions: BTreeSet<NamespacedName>,
+    /// How many Pods were bound to a node, by where that is, and by whether they carry the policy's
+    /// annotation.
+    pub bound_pods: BTreeMap<(Placement, bool), u64>,
+    pub notices: Vec<Notice>,
+    /// What has to be listed again, because a PPS names a key whose values were not kept.
+    pub relist: NewKeys,
+    /// The PPS objects have to be listed again, in a list of this revision: their definition has changed.
+    pub relist_objects: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Index {
+    interest: Interest,
+    interner: Interner,
+    pods: Pods,
+    nodes: Nodes,
+    workloads: Workloads,
+    objects: PpsObjects,
+    aliases: Aliases,
+    reported: Notices,
+    /// The size below which an object is kept, in bytes.
+    size_limit: usize,
+    compact_form: CompactForm,
+    work: Work,
+}
+
+impl Index {
+    /// An index that knows nothing yet. StatefulSets are watched; other kinds can be added.
+    pub fn new(interest: Interest) -> Self {
+        Self {
+            interest,
+            interner: Interner::default(),
+            pods: Pods::default(),
+            nodes: Nodes::default(),
+            workloads: Workloads::new(GroupKind::stateful_set()),
+            objects: PpsObjects::default(),
+            aliases: Aliases::default(),
+            reported: Notices::default(),
+            size_limit: pps_core::size::DEFAULT_LIMIT,
+            compact_form: CompactForm::default(),
+            work: Work::default(),
+        }
+    }
+
+    // ---- Settings --------------------------------------------------------------------------------
+
+    pub fn limit_object_size(&mut self, bytes: usize) {
+        self.size_limit = bytes;
+    }
+
+    /// The size below which an object is kept, in bytes. A definition without the compact form is
+    /// `OpenKruise`'s: there each entry has about as many bytes of managed fields, and what the
+    /// `PolicyServer` gets includes them.
+    fn object_limit(&self) -> usize {
+        if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
+    }
+
+    /// Sets whether large objects get the compact form; if not, those that have it lose it.
+    pub fn allow_compact_form(&mut self, is_allowed: bool) {
+        self.set_compact_form(CompactForm { is_off: !is_allowed, ..self.compact_form });
+    }
+
+    /// Sets whether the definition of PersistentPodState keeps the compact form. Until this is known, no
+    /// object gets or loses it.
+    pub fn set_compact_form_kept(&mut self, is_kept: bool) {
+        self.set_compact_form(CompactForm { is_kept: Some(is_kept), ..self.compact_form });
+    }
+
+    /// Sets from how many states on an object gets the compact form, and below how many it loses it.
+    pub fn set_compact_form_limits(&mut self, from: usize, until: usize) {
+        self.set_compact_form(CompactForm { limits: (from, until), ..self.compact_form });
+    }
+
+    fn set_compact_form(&mut self, compact_form: CompactForm) {
+        let before = std::mem::replace(&mut self.compact_form, compact_form);
+        if before == compact_form {
+            return;
+        }
+        let hidden = self.objects.hidden_by_definition();
+        if before.is_kept != compact_form.is_kept && (before.is_kept.is_some() || !hidden.is_empty()) {
+            self.on_definition_changed();
+        }
+        self.reconsider_forms();
+        // The limit may be another one.
+        self.retry_exceeded();
+        for key in hidden {
+            self.report_unreadable(&key);
+        }
+    }
+
+    fn reconsider_forms(&mut self) {
+        for (key, object) in &mut self.objects.tracked {
+            object.reconsider_form();
+            self.work.statuses.insert(key.clone());
+        }
+    }
+
+    /// The definition of PersistentPodState has changed: what was shown of the objects may be less than what
+    /// is stored, until they are listed again. They are not listed at once, because the API server learns of
+    /// the definition as late as the sidecar.
+    pub fn on_definition_changed(&mut self) {
+        self.work.relist_objects = Some(self.objects.on_definition_changed());
+    }
+
+    /// Whether the API server shows all states of an object that has the compact form.
+    fn shows_packed(&self) -> bool {
+        self.compact_form.is_kept == Some(true) && self.objects.is_current()
+    }
+
+    /// What is known of the compact form. That the definition has it says nothing before the API server uses
+    /// it.
+    fn compact_form_in_use(&self) -> CompactForm {
+        let is_kept = self.compact_form.is_kept.filter(|is_kept| !is_kept || self.objects.is_current());
+        CompactForm { is_kept, ..self.compact_form }
+    }
+
+    // ---- Questions -------------------------------------------------------------------------------
+
+    /// Whether complete lists of everything have been seen, apart from the kinds of workloads that were
+    /// added. Before that nothing is decided, because an object that is not listed yet looks like one that is
+    /// gone. Nor is anything decided about a PPS before the kind of its workload is listed.
+    pub fn is_complete(&self) -> bool {
+        self.pods.complete().is_some() && self.nodes.complete().is_some() && self.is_interest_known()
+    }
+
+    /// Whether the PPS objects and the StatefulSets are known, and with them what is of interest in Pods and
+    /// Nodes.
+    pub fn is_interest_known(&self) -> bool {
+        self.workloads.is_listed(&GroupKind::stateful_set()) && self.objects.is_complete()
+    }
+
+    pub fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.work)
+    }
+
+    /// Takes the nodes that the API server has to confirm as gone before their states are dropped.
+    pub fn take_unconfirmed_nodes(&mut self) -> BTreeSet<Arc<str>> {
+        self.nodes.take_unconfirmed()
+    }
+
+    /// Whether a recorded state that can be forgotten names this node, and the node does not exist.
+    pub fn is_missing(&self, node: &str) -> bool {
+        self.nodes.absence(node).is_some()
+    }
+
+    pub fn workload(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
+        self.workloads.get(key)
+    }
+
+    pub fn resource_version(&self, key: &NamespacedName) -> Option<&str> {
+        self.objects.get(key).map(|object| object.fact.resource_version.as_str())
+    }
+
+    pub fn is_status_write_in_flight(&self, key: &NamespacedName) -> bool {
+        self.objects.get(key).is_some_and(TrackedPps::is_write_in_flight)
+    }
+
+    /// Whether this Pod has the policy's annotation and waits for a node.
+    pub fn is_pending(&self, pod: &NamespacedName) -> bool {
+        self.pods.pending.contains(pod)
+    }
+
+    pub fn pending_uid(&self, pod: &NamespacedName) -> Option<&str> {
+        self.pods.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
+    }
+
+    // ---- Retries ---------------------------------------------------------------------------------
+
+    /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a
+    /// standby.
+    pub fn retry_all(&mut self) {
+        if self.is_complete() {
+            let dirty = self.objects.tracked.iter().filter(|(_, object)| !object.dirty.is_clean());
+            self.work.statuses.extend(dirty.map(|(key, _)| key.clone()));
+            let workloads =
+                self.workloads.keys().chain(self.objects.targets()).chain(self.aliases.workloads());
+            self.work.generated.extend(workloads.cloned());
+            self.retry_evictions();
+        }
+    }
+
+    /// Retries every write that the API server refused as too large or did not store completely. It may
+    /// accept it by now.
+    pub fn retry_exceeded(&mut self) {
+        for (key, object) in &mut self.objects.tracked {
+            if object.retry_exceeded() {
+                self.work.statuses.insert(key.clone());
+            }
+        }
+    }
+
+    /// Tries again every drop that the API server has not confirmed.
+    pub fn retry_held_drops(&mut self) {
+        for (key, object) in &mut self.objects.tracked {
+            if object.release_drops() {
+                self.work.statuses.insert(key.clone());
+            }
+        }
+    }
+
+    /// Has the eviction of every Pending Pod examined: a node that could take one may have come or gone.
+    fn retry_evictions(&mut self) {
+        self.work.evictions.extend(self.pods.pending.iter().cloned());
+    }
+
+    /// This process begins to lead. Another one may have recorded states until now.
+    pub fn begin_term(&mut self) {
+        for object in self.objects.tracked.values_mut() {
+            object.renewals.doubt();
+        }
+        self.retry_all();
+    }
+
+    // ---- Reports ---------------------------------------------------------------------------------
+
+    /// Reports to users, once until the workload's annotations change.
+    pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
+        let Some(fact) = self.workloads.get(workload) else { return };
+        if !self.reported.is_news(workload, reason, &message) {
+            return;
+        }
+        let subject = Subject {
+            api_version: fact.api_version.clone(),
+            kind: workload.kind.kind.to_string(),
+            object: workload.object.clone(),
+            uid: fact.uid.to_string(),
+        };
+        self.work.notices.push(Notice { subject, reason, message });
+    }
+
+    fn report_on_target(&mut self, object: &NamespacedName, reason: Reason, message: String) {
+        if let Some(workload) = self.objects.get(object).map(|object| object.workload.clone()) {
+            self.report(&workload, reason, message);
+        }
+    }
+
+    /// Reports an object that cannot be read on its workload, because nothing can be written into the object
+    /// itself.
+    fn report_unreadable(&mut self, key: &NamespacedName) {
+        let Some(fact) = self.objects.get(key).map(|object| &object.fact) else { return };
+        let (is_hidden, name) = (fact.is_hidden_by_definition(), &key.name);
+        let Some(error) = &fact.unreadable else { return };
+        let message = match self.compact_form.is_kept {
+            Some(false) if is_hidden => format!(
+                "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {name}; do not change or delete the object until then, nothing is recorded in it"
+            ),
+            _ if is_hidden => return,
+            _ => format!(
+                "correct PersistentPodState {name}: it cannot be read, so nothing is recorded in it: {error}"
+            ),
+        };
+        self.report_on_target(key, Reason::UnreadableObject, message);
+    }
+
+    // ---- What is dirty ---------------------------------------------------------------------------
+
+    fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut TrackedPps)) {
+        if let Some(object) = self.objects.get_mut(key) {
+            mark(object);
+            self.work.statuses.insert(key.clone());
+        }
+    }
+
+    /// Marks the entry of a Pod in the objects of its owners, past and present, and in all others that have
+    /// an entry of its name: the Pod may be one of theirs after an orphaning delete, or if they targeted its
+    /// workload before.
+    fn mark_pod(&mut self, key: &NamespacedName, owners: &[Option<Arc<str>>]) {
+        let workloads = owners.iter().flatten().filter_map(|uid| self.workloads.key_of(&key.namespace, uid));
+        let claims = workloads.flat_map(|workload| self.objects.claims(workload)).cloned();
+        let concerned: BTreeSet<NamespacedName> = claims.chain(self.objects.with_entry(key)).collect();
+        for object in concerned {
+            self.mark(&object, |object| object.note_entry(&key.name));
+            self.mark_surplus(&object);
+        }
+    }
+
+    /// Marks the entries that have the name of a Pod of this workload, in whichever object: whether the Pod
+    /// is a former one depends on whether its workload exists.
+    fn mark_pods_of(&mut self, workload: &WorkloadKey, uid: &Arc<str>) {
+        let namespace = &workload.object.namespace;
+        let names: Vec<Arc<str>> = self.pods.names_of(namespace, uid).cloned().collect();
+        for name in names {
+            let pod = NamespacedName { namespace: namespace.clone(), name };
+            for object in self.objects.with_entry(&pod) {
+                self.mark(&object, |object| object.note_entry(&pod.name));
+            }
+        }
+    }
+
+    /// Marks the surplus entries, if the workload has all the Pods that it wants by now.
+    fn mark_surplus(&mut self, key: &NamespacedName) {
+        let Some(object) = self.objects.get_mut(key).filter(|object| !object.surplus.is_empty()) else {
+            return;
+        };
+        let is_met = |workload: &WorkloadFact| {
+            workload.demand.is_met_by(self.pods.living(&key.namespace, &workload.uid))
+        };
+        if self.workloads.get(&object.workload).is_some_and(is_met) {
+            object.mark_surplus();
+            self.work.statuses.insert(key.clone());
+        }
+    }
+
+    fn mark_node(&mut self, node: &Arc<str>) {
+        let pods: Vec<NamespacedName> = self.pods.on_node(node).cloned().collect();
+        for pod in pods {
+            let owner = self.pods.get(&pod).and_then(|fact| fact.owner.clone());
+            self.mark_pod(&pod, &[owner]);
+        }
+    }
+
+    fn mark_target(&mut self, workload: &WorkloadKey) {
+        let claims: Vec<NamespacedName> = self.objects.claims(workload).cloned().collect();
+        for object in claims {
+            self.mark(&object, TrackedPps::note_all);
+        }
+    }
+
+    fn mark_kind(&mut self, kind: &GroupKind) {
+        for object in self.objects.claims_of_kind(kind) {
+            self.mark(&object, TrackedPps::note_all);
+        }
+    }
+
+    /// Follows whether a node that recorded states name exists.
+    fn follow_node(&mut self, node: &Arc<str>) {
+        if self.nodes.follow(node) {
+            self.work.absences.insert(node.clone());
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Facts in: what the watches report, and which entries that makes dirty.
+
+use std::sync::Arc;
+
+use pps_core::Spec;
+
+use super::Index;
+use crate::decide::alias::Alias;
+use crate::decide::generated_pps::target_of;
+use crate::decide::placement;
+use crate::decide::tracked_pps::{Source, TrackedPps};
+use crate::facts::store::{Put, Update};
+use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
+use crate::generate;
+
+impl Index {
+    // ---- Pods ------------------------------------------------------------------------------------
+
+    pub fn apply_pods(&mut self, update: Update<NamespacedName, PodFact>) {
+        match update {
+            Update::Begin(revision) => self.pods.begin_list(revision),
+            Update::Apply(key, fact) => self.apply_pod(&key, fact),
+            Update::Delete(key) => self.delete_pod(&key),
+            Update::Done => {
+                for key in self.pods.end_list() {
+                    self.delete_pod(&key);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_pod(&mut self, key: &NamespacedName, mut fact: PodFact) {
+        let key = &self.interner.intern_name(key);
+        fact.annotations.sort_unstable();
+        if self.pods.set_pending(key, fact.pending.is_some()) {
+            self.work.evictions.insert(key.clone());
+        }
+        if self.pods.get(key) != Some(&fact) {
+            for name in [&mut fact.owner, &mut fact.node].into_iter().flatten() {
+                *name = self.interner.intern(name);
+            }
+            self.interner.intern_pairs(&mut fact.annotations);
+        }
+        let (owner, node) = (fact.owner.clone(), fact.node.clone().filter(|_| !fact.terminating));
+        let owner_before = match self.pods.apply(key, fact) {
+            Put::Known => return,
+            Put::New => None,
+            Put::Changed(before) => {
+                if before.node.is_none() {
+                    self.count_bound_pod(key);
+                } else if before.node == node
+                    && let Some(owner) = owner.as_ref().filter(|owner| before.owner.as_ref() != Some(owner))
+                {
+                    // A workload has adopted the Pod, which may be gone before the next decision.
+                    for object in self.objects.with_entry(key) {
+                        let adopted = (key.name.clone(), owner.clone());
+                        self.mark(&object, |object| object.renewals.workloads.extend([adopted]));
+                    }
+                }
+                before.owner
+            }
+        };
+        self.mark_pod(key, &[owner_before, owner]);
+    }
+
+    /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is not Ready
+    /// yet, so its state is that of its predecessor.
+    fn count_bound_pod(&mut self, key: &NamespacedName) {
+        let Some(pod) = self.pods.get(key) else { return };
+        let workload = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(&key.namespace, owner));
+        let governing = workload.and_then(|workload| self.objects.governing(workload));
+        if let Some(node) = &pod.node
+            && let Some((_, pps)) = governing.filter(|(_, pps)| pps.fact.unreadable.is_none())
+            && self.is_complete()
+        {
+            let state = pps.fact.status.pod_states.get(&key.name);
+            let placement = placement::compare(&pps.fact.spec, state.as_ref(), node, self.nodes.get(node));
+            *self.work.bound_pods.entry((placement, pod.injected)).or_default() += 1;
+        }
+    }
+
+    fn delete_pod(&mut self, key: &NamespacedName) {
+        if let Some(before) = self.pods.remove(key) {
+            if self.pods.set_pending(key, false) {
+                self.work.evictions.insert(key.clone());
+            }
+            self.mark_pod(key, &[before.owner]);
+        }
+    }
+
+    // ---- Nodes -----------------------------------------------------------------------------------
+
+    pub fn apply_nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
+        match update {
+            Update::Begin(revision) => self.nodes.begin_list(revision),
+            Update::Apply(name, fact) => self.apply_node(&name, fact),
+            Update::Delete(name) => {
+                if self.nodes.remove(&name) {
+                    self.on_node_changed(&name);
+                }
+            }
+            Update::Done => {
+                for name in self.nodes.end_list() {
+                    self.mark_node(&name);
+                }
+                for node in self.nodes.named() {
+                    self.follow_node(&node);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_node(&mut self, name: &Arc<str>, mut fact: NodeFact) {
+        let name = self.interner.intern(name);
+        fact.labels.sort_unstable();
+        self.interner.intern_pairs(&mut fact.labels);
+        match self.nodes.apply(&name, fact) {
+            Put::Known => return,
+            Put::New => {
+                self.work.new_nodes.insert(name.clone());
+            }
+            Put::Changed(before) => {
+                let now = self.nodes.get(&name);
+                let is_lost = |key: &str| now.is_some_and(|now| now.label(key).is_none());
+                // A label that the node has had was taken away.
+                if before.labels.iter().any(|(key, _)| is_lost(key)) {
+                    self.on_node_settled(&name);
+                }
+            }
+        }
+        self.on_node_changed(&name);
+    }
+
+    /// A node has existed for so long that a label which it lacks is not on its way.
+    pub fn on_node_settled(&mut self, node: &Arc<str>) {
+        if self.nodes.settle(node) {
+            self.mark_node(node);
+        }
+    }
+
+    fn on_node_changed(&mut self, name: &Arc<str>) {
+        self.mark_node(name);
+        self.follow_node(name);
+        self.retry_evictions();
+    }
+
+    // ---- Workloads -------------------------------------------------------------------------------
+
+    /// Starts to accept workloads of this kind. Until they are listed, nothing is decided about the objects
+    /// that name one.
+    pub fn watch_kind(&mut self, kind: GroupKind) {
+        self.workloads.watch(kind);
+    }
+
+    /// Stops accepting workloads of this kind. Their recorded states stay unchanged.
+    pub fn unwatch_kind(&mut self, kind: &GroupKind) {
+        if self.workloads.unwatch(kind) {
+            self.reported.retain(|key| key.kind != *kind);
+            self.mark_kind(kind);
+        }
+    }
+
+    /// Sets whether the API server refuses to list or watch workloads of this kind.
+    pub fn forbid_kind(&mut self, kind: &GroupKind, forbidden: bool) {
+        if self.workloads.set_forbidden(kind, forbidden) {
+            self.mark_kind(kind);
+        }
+    }
+
+    /// Sets whether the watch of this kind fails.
+    pub fn set_kind_failing(&mut self, kind: &GroupKind, failing: bool) {
+        if self.workloads.set_failing(kind, failing) {
+            self.mark_kind(kind);
+        }
+    }
+
+    /// Notes that all kinds that can be watched are known: from now on, the condition of a PPS says if the
+    /// kind that it names is not one of them.
+    pub fn set_kinds_known(&mut self) {
+        if self.workloads.set_kinds_known() {
+            self.retry_all();
+        }
+    }
+
+    /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched any longer.
+    pub fn apply_workloads(&mut self, kind: &GroupKind, update: Update<NamespacedName, WorkloadFact>) {
+        let key = |object| WorkloadKey { object, kind: kind.clone() };
+        match update {
+            Update::Begin(revision) => self.workloads.begin_list(kind, revision),
+            Update::Apply(object, fact) => self.apply_workload(&key(object), fact),
+            Update::Delete(object) => self.delete_workload(&key(object)),
+            Update::Done => {
+                let first = !self.workloads.is_listed(kind);
+                let Some(gone) = self.workloads.end_list(kind) else { return };
+                for object in gone {
+                    self.delete_workload(&key(object));
+                }
+                if first {
+                    self.mark_kind(kind);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_workload(&mut self, key: &WorkloadKey, mut fact: WorkloadFact) {
+        if !self.workloads.is_watched(&key.kind) {
+            return;
+        }
+        let key = self.interner.intern_workload_key(key);
+        fact.uid = self.interner.intern(&fact.uid);
+        let before = self.workloads.get(&key);
+        let uid_before = before.map(|before| before.uid.clone());
+        if before.is_none_or(|before| before.annotations != fact.annotations) {
+            self.reported.forget(&key);
+            let request = generate::read_request(&target_of(&key, &fact), &fact.annotations);
+            if let Ok(Some(request)) = request {
+                self.extend_interest(&request.spec);
+            }
+        }
+        let uid = fact.uid.clone();
+        if self.workloads.apply(&key, fact) {
+            self.mark_target(&key);
+            if uid_before.as_ref() != Some(&uid) {
+                uid_before.into_iter().chain([uid]).for_each(|uid| self.mark_pods_of(&key, &uid));
+            }
+            self.work.generated.insert(key);
+        }
+    }
+
+    fn delete_workload(&mut self, key: &WorkloadKey) {
+        if let Some(before) = self.workloads.remove(key) {
+            self.reported.forget(key);
+            self.mark_target(key);
+            self.mark_pods_of(key, &before.uid);
+        }
+    }
+
+    // ---- PPS objects -----------------------------------------------------------------------------
+
+    pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
+        match update {
+            Update::Begin(revision) => self.objects.begin_list(revision),
+            Update::Apply(key, fact) => {
+                let source = self.objects.note_listed(&key);
+                self.apply_object(&key, *fact, source);
+            }
+            Update::Delete(key) => self.delete_object(&key),
+            Update::Done => {
+                let (gone, shows_definition) = self.objects.end_list();
+                for key in gone {
+                    self.delete_object(&key);
+                }
+                if shows_definition {
+                    self.reconsider_forms();
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    /// Takes what a read of an object has shown; nothing if there is no such object. `known_version` is the
+    /// version that was known when the read began: if an event has brought another one since, the read may be
+    /// older.
+    pub fn on_object_read(&mut self, key: &NamespacedName, known_version: &str, fact: Option<Box<PpsFact>>) {
+        if self.resource_version(key) != Some(known_version) {
+            return;
+        }
+        match fact {
+            Some(fact) => self.apply_object(key, *fact, Source::List),
+            None => self.delete_object(key),
+        }
+    }
+
+    pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact, source: Source) {
+        let key = &self.interner.intern_name(key);
+        self.forget_alias(key);
+        if let Some(alias) = Alias::of(&fact) {
+            self.forget_object(key);
+            self.aliases.insert(key, alias);
+            return self.on_name_changed(key);
+        }
+        self.extend_interest(&fact.spec);
+        fact.status.pod_states.intern(&mut self.interner);
+        let shows_packed = self.shows_packed();
+        self.hide_if_unknown(key, &mut fact, shows_packed);
+        let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
+        let workload = self.interner.intern_workload_key(&workload);
+        let before = self.objects.get(key).map(|object| object.workload.clone());
+        let replaced = if let Some(object) = self.objects.get_mut(key)
+            && object.fact.uid == fact.uid
+        {
+            let Some(replaced) = object.refresh(fact, source, shows_packed) else { return };
+            object.workload = workload.clone();
+            Some(replaced)
+        } else {
+            let object = TrackedPps::new(workload.clone(), fact);
+            self.objects.tracked.insert(key.clone(), object).map(|replaced| replaced.fact)
+        };
+        self.follow_entries(key, replaced.as_ref());
+        if let Some(before) = before.filter(|before| *before != workload) {
+            self.objects.unlink(&before, key);
+            self.on_claims_changed(&before);
+        }
+        self.objects.link(&workload, key);
+        self.on_object_changed(key, &workload);
+        self.report_unreadable(key);
+    }
+
+    /// Marks an object that nobody here has read before as unreadable, if the definition may hide states of
+    /// it.
+    fn hide_if_unknown(&mut self, key: &NamespacedName, fact: &mut PpsFact, shows_packed: bool) {
+        let is_it = |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
+        let is_first_definition = self.objects.is_first_definition();
+        if self.objects.get(key).is_some_and(is_it)
+            || fact.unreadable.is_some()
+            || !fact.status.may_hide_states()
+            || (shows_packed && !is_first_definition)
+        {
+            return;
+        }
+        fact.hide();
+        // Perhaps the API server has begun to use the definition only after the first list.
+        if is_first_definition && shows_packed {
+            self.on_definition_changed();
+        }
+    }
+
+    fn delete_object(&mut self, key: &NamespacedName) {
+        self.objects.note_deleted(key);
+        self.forget_alias(key);
+        self.forget_object(key);
+    }
+
+    fn forget_alias(&mut self, key: &NamespacedName) {
+        if self.aliases.remove(key) {
+            self.on_name_changed(key);
+        }
+    }
+
+    fn forget_object(&mut self, key: &NamespacedName) {
+        if let Some(object) = self.objects.tracked.remove(key) {
+            self.follow_entries(key, Some(&object.fact));
+            self.objects.unlink(&object.workload, key);
+            self.on_object_changed(key, &object.workload);
+        }
+    }
+
+    /// An object was created, changed or deleted: another one may govern the workload now, and a workload may
+    /// need a generated one.
+    fn on_object_changed(&mut self, key: &NamespacedName, workload: &WorkloadKey) {
+        self.mark(key, TrackedPps::note_all);
+        self.on_claims_changed(workload);
+        self.on_name_changed(key);
+    }
+
+    /// The objects that target this workload are others now, or one of them has changed. The rest concerns
+    /// that only if another one governs the workload.
+    fn on_claims_changed(&mut self, workload: &WorkloadKey) {
+        if self.objects.choose_governing(workload) {
+            self.mark_target(workload);
+        }
+        self.work.generated.insert(workload.clone());
+    }
+
+    /// An object of this name, alias or not, was created, changed or deleted: workloads may want the name.
+    fn on_name_changed(&mut self, key: &NamespacedName) {
+        self.work.generated.extend(self.aliases.waiting_for(key).cloned());
+        for kind in self.workloads.kinds() {
+            self.work.generated.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });
+        }
+    }
+
+    /// Follows the entries of an object, and the nodes that they name now, or named before. Only after both
+    /// were taken into account, so that nothing changes for a node that is named as before.
+    fn follow_entries(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
+        self.objects.follow_entries(key, before);
+        let after = self.objects.get(key).map(|object| &object.fact);
+        for node in self.nodes.replace_entries(key, before, after) {
+            self.follow_node(&node);
+        }
+    }
+
+    /// Adds the keys that a spec names to what is kept of Pods and Nodes.
+    fn extend_interest(&mut self, spec: &Spec) {
+        if spec.exceeds_limits().is_some() {
+            return;
+        }
+        let grown = self.interest.add_keys(spec);
+        self.work.relist.labels |= grown.labels;
+        self.work.relist.annotations |= grown.annotations;
+        if self.interest.is_crowded() {
+            let specs = self.objects.tracked.values().flat_map(TrackedPps::specs);
+            self.interest.keep_only(specs.chain([spec]));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Kinds of workloads that are added and removed at run time.
+
+use crate::demand::{Naming, ReplicasPath};
+
+use super::*;
+
+fn database() -> GroupKind {
+    GroupKind { group: "a.io".into(), kind: "Database".into() }
+}
+
+fn database_key(name: &str) -> WorkloadKey {
+    WorkloadKey { object: key(name), kind: database() }
+}
+
+fn spec_of_database() -> Value {
+    let mut spec = spec("w");
+    spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"});
+    spec
+}
+
+fn recorded(names: &[&str]) -> Value {
+    let states: serde_json::Map<_, _> =
+        names.iter().map(|name| ((*name).to_owned(), state("node-1", "a"))).collect();
+    json!({"targetUID": "uid-w", "podStates": states})
+}
+
+impl World {
+    fn apply(&mut self, update: Update<NamespacedName, WorkloadFact>) {
+        self.index.apply_workloads(&database(), update);
+    }
+
+    fn database(&mut self, name: &str, spec: &Value, annotations: &[(&str, &str)]) {
+        let fact = WorkloadFact {
+            api_version: "a.io/v1".into(),
+            uid: format!("uid-{name}").into(),
+            terminating: false,
+            demand: Demand::read(spec, &Naming::Custom(ReplicasPath::default())),
+            annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        };
+        self.apply(Update::Apply(key(name), fact));
+    }
+
+    /// The kind is watched, and has one workload `w` with this spec.
+    fn with_database(spec: &Value) -> Self {
+        let mut world = Self::new();
+        world.index.watch_kind(database());
+        world.apply(Update::Begin(0));
+        world.database("w", spec, &[]);
+        world.apply(Update::Done);
+        world
+    }
+
+    fn reason(&self, object: &str) -> String {
+        let conditions = &self.index.objects.tracked[&key(object)].fact.status.conditions;
+        conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn unlisted_kind_loses_no_states_and_delays_no_other_kind() {
+    let mut world = World::new();
+    world.index.watch_kind(database());
+    world.object("d", &spec_of_database(), &recorded(&["w-0", "w-9"]));
+    assert_eq!(world.patch("d"), None, "the workload may exist");
+    world.apply(Update::Begin(0));
+    assert_eq!(world.patch("d"), None);
+
+    // Another kind is recorded meanwhile.
+    world.workload("v", "uid-v", 1, &[]);
+    world.object("p", &spec("v"), &json!({}));
+    world.pod("v-0", PodFact { owner: Some("uid-v".into()), ..ready_on("node-1") });
+    assert_eq!(world.pod_states("p"), json!({"v-0": state("node-1", "a")}));
+
+    world.database("w", &json!({"replicas": 1}), &[]);
+    world.pod("w-0", ready_on("node-1"));
+    world.index.take_work();
+    world.apply(Update::Done);
+    assert!(world.index.take_work().statuses.contains(&key("d")), "the work comes up again");
+    assert_eq!(world.pod_states("d"), json!({"w-9": null}));
+}
+
+#[test]
+fn reports_no_unwatched_kind_before_all_kinds_are_known() {
+    let mut index = World::new().index;
+    index.workloads.kinds_known = false;
+    let mut world = World { index, version: 100 };
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    assert_eq!(world.patch("d"), None);
+    world.index.take_work();
+    world.index.set_kinds_known();
+    assert!(world.index.take_work().statuses.contains(&key("d")));
+    world.settle("d");
+    assert_eq!(world.reason("d"), "WorkloadKindNotWatched");
+}
+
+#[test]
+fn relist_of_one_kind_deletes_only_its_workloads() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.workload("v", "uid-v", 1, &[]);
+    world.object("p", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"v-0": state("node-1", "a")}}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.settle("p");
+    world.settle("d");
+    world.apply(Update::Begin(0));
+    world.apply(Update::Done);
+    world.settle("p");
+    world.settle("d");
+    assert_eq!((world.states("p"), world.states("d")), (vec!["v-0".to_owned()], vec![]));
+}
+
+#[test]
+fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.settle("d");
+    assert_eq!(world.reason("d"), "AllRecorded");
+
+    world.index.unwatch_kind(&database());
+    assert_eq!(world.index.workloads.keys().count(), 0, "the workloads themselves are forgotten");
+    // Late events of the watch, and Pods, are ignored.
+    world.apply(Update::Delete(key("w")));
+    world.database("w", &json!({"replicas": 0}), ASK);
+    world.pod("w-0", ready_on("node-2"));
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    world.settle("d");
+    assert_eq!(
+        (world.states("d"), world.reason("d")),
+        (vec!["w-0".to_owned()], "WorkloadKindNotWatched".into())
+    );
+    assert_eq!(world.index.objects.tracked[&key("d")].fact.status.desired, Some(1), "the last known number");
+    let write = world.index.generated_pps(&database_key("w"));
+    assert!(
+        matches!(write, Some(GeneratedPps::Create { is_alias: true, .. })),
+        "the policy still looks for it"
+    );
+    world.index.on_generated_pps_written(&database_key("w"), true);
+
+    world.index.watch_kind(database());
+    assert_eq!(world.patch("d"), None);
+    world.apply(Update::Begin(0));
+    world.database("w", &json!({"replicas": 1}), &[]);
+    world.apply(Update::Done);
+    world.settle("d");
+    assert_eq!((world.states("d"), world.reason("d")), (vec!["w-0".to_owned()], "AllRecorded".into()));
+}
+
+#[test]
+fn notices_a_workload_deleted_while_its_kind_was_unwatched() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.settle("d");
+    world.index.unwatch_kind(&database());
+    world.settle("d");
+    world.index.watch_kind(database());
+    world.apply(Update::Begin(0));
+    world.apply(Update::Done);
+    assert!(world.index.take_work().statuses.contains(&key("d")));
+    world.settle("d");
+    assert_eq!((world.states("d"), world.reason("d")), (vec![], "WorkloadNotFound".into()));
+}
+
+#[test]
+fn keeps_states_of_a_forbidden_kind_and_reports_it() {
+    let mut world = World::new();
+    world.index.watch_kind(database());
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.index.forbid_kind(&database(), true);
+    world.settle("d");
+    assert_eq!(
+        (world.states("d"), world.reason("d")),
+        (vec!["w-0".to_owned()], "WorkloadKindForbidden".into())
+    );
+    world.index.forbid_kind(&database(), false);
+    assert_eq!(world.patch("d"), None, "the kind is not listed yet");
+}
+
+#[test]
+fn keeps_surplus_entries_while_pods_are_missing() {
+    let mut world = World::with_database(&json!({"replicas": 2}));
+    world.object("d", &spec_of_database(), &json!({}));
+    for name in ["w-red", "w-blue"] {
+        world.pod(name, ready_on("node-1"));
+    }
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"]);
+
+    // A Pod is replaced by one of the same name, then by one of another name.
+    world.index.apply_pods(Update::Delete(key("w-red")));
+    world.settle("d");
+    world.pod("w-red", ready_on("node-2"));
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"]);
+    world.index.apply_pods(Update::Delete(key("w-red")));
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"]);
+    world.pod("w-green", PodFact { ready: false, ..ready_on("node-1") });
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue"], "no Pod is missing any longer");
+
+    // Fewer are wanted: the Pod that terminates decides which entry is dropped.
+    world.pod("w-green", ready_on("node-1"));
+    world.settle("d");
+    world.database("w", &json!({"replicas": 1}), &[]);
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-green"]);
+    world.pod("w-blue", PodFact { terminating: true, ..ready_on("node-1") });
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-green"]);
+    world.index.apply_pods(Update::Delete(key("w-blue")));
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-green"]);
+}
+
+#[test]
+fn drops_nothing_while_replicas_are_unknown() {
+    let mut world = World::with_database(&json!({"shards": 2}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0", "w-7"]));
+    let status = world.patch("d").unwrap();
+    assert_eq!((&status["podStates"], &status["desired"]), (&Value::Null, &Value::Null));
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains("does not say how many"), "{message}");
+    world.accept("d");
+    world.apply(Update::Delete(key("w")));
+    world.settle("d");
+    assert_eq!(world.states("d"), Vec::<String>::new());
+}
+
+#[test]
+fn generates_for_a_custom_kind_beside_a_stateful_set_of_its_name() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    let (metadata, spec) = generated("w", "uid-1");
+    world.object_with("w", &metadata, &spec, &json!({}));
+    world.database("w", &json!({"replicas": 1}), ASK);
+    let Some(GeneratedPps::Create { key: object, body, .. }) = world.index.generated_pps(&database_key("w"))
+    else {
+        panic!()
+    };
+    assert!(object.name.starts_with("w-"), "{object}");
+    assert_eq!(body["spec"]["targetRef"], json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"}));
+    let owner = json!([{"apiVersion": "a.io/v1", "kind": "Database", "name": "w", "uid": "uid-w", "controller": true}]);
+    assert_eq!(body["metadata"]["ownerReferences"], owner);
+}
+
+#[test]
+fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.object("p", &spec_of_database(), &recorded(&["w-red", "w-blue"]));
+    world.pod("w-red", ready_on("node-1"));
+    let check = world.index.status_write(&key("p"), NOW).unwrap().drops.unwrap();
+    assert_eq!(check.counted().map(|workload| &*workload.uid), Some("uid-w"));
+    assert_eq!(check.unwanted().count(), 0, "other Pods have replaced them; nobody has scaled the workload");
+    // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`.
+    for unmet in [Some(0), None] {
+        let refuted = check.refuted_by_count(unmet);
+        assert_eq!(refuted.iter().map(|pod| &**pod).collect::<Vec<_>>(), ["w-blue"]);
+    }
+    assert!(check.refuted_by_count(Some(1)).is_empty());
+}

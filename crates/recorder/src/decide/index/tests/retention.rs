@@ -1,0 +1,109 @@
+//! Which entries are dropped when a workload is scaled, deleted or created again.
+
+use super::*;
+
+#[test]
+fn drops_a_scaled_down_entry_once_the_pod_is_gone() {
+    let mut world = World::with_workload();
+    for name in ["w-0", "w-1", "w-2"] {
+        world.pod(name, ready_on("node-1"));
+    }
+    world.settle("p");
+    world.workload("w", "uid-w", 0, &[]);
+    assert_eq!(world.patch("p").unwrap(), json!({"desired": 0}), "the Pods still run");
+    world.accept("p");
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    assert_eq!(world.patch("p").unwrap(), json!({"podStates": {"w-2": null}, "recorded": 2}));
+}
+
+#[test]
+fn drops_states_of_a_deleted_workload_as_its_pods_terminate() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.pod("w-1", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1"]);
+    world.pod("w-0", PodFact { terminating: true, ..ready_on("node-1") });
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-1"]);
+}
+
+#[test]
+fn drops_an_entry_once_the_foreign_pod_of_its_name_is_gone() {
+    let mut world = World::with_workload();
+    world.workload("v", "uid-v", 3, &[]);
+    world.object("q", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"w-0": state("node-1", "a")}}));
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.settle("q");
+    assert_eq!((world.states("p"), world.states("q")), (vec!["w-0".to_owned()], vec!["w-0".to_owned()]));
+    world.index.take_work();
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    assert!(world.index.take_work().statuses.contains(&key("q")));
+    world.settle("q");
+    assert!(world.states("q").is_empty());
+}
+
+/// The policy refuses such a change, but it may have been made while the policy was not asked.
+#[test]
+fn a_pod_of_a_workload_that_exists_holds_up_no_other_workload() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.workload("v", "uid-v", 3, &[]);
+    let status = json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-1", "a")}});
+    world.object("p", &spec("v"), &status);
+    assert_eq!(world.patch("p").unwrap()["targetUID"], "uid-v");
+}
+
+#[test]
+fn decides_again_once_the_workload_of_a_former_pod_is_known() {
+    let mut world = World::new();
+    world.workload("v", "uid-v", 3, &[]);
+    world.pod("w-0", ready_on("node-1"));
+    let status = json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-1", "a")}});
+    world.object("p", &spec("v"), &status);
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0"], "it may be a former Pod of v");
+    world.index.take_work();
+    world.workload("w", "uid-w", 3, &[]);
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(world.patch("p").unwrap()["targetUID"], "uid-v");
+}
+
+#[test]
+fn keeps_states_through_an_orphaning_delete_and_adoption() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world.pod("w-0", PodFact { owner: None, ..ready_on("node-1") });
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0"]);
+
+    world.workload("w", "uid-new", 3, &[]);
+    assert_eq!(world.patch("p").unwrap()["targetUID"], "uid-new");
+    world.accept("p");
+    world.pod("w-0", PodFact { owner: Some("uid-new".into()), ..ready_on("node-1") });
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0"]);
+}
+
+#[test]
+fn clears_states_of_a_workload_recreated_while_unwatched() {
+    for (policy, kept) in [("WhenScaled", false), ("WhenDeleted", false), ("Retain", true)] {
+        let mut world = World::new();
+        world.workload("w", "uid-new", 3, &[]);
+        let mut spec = spec("w");
+        spec["persistentPodStateRetentionPolicy"] = policy.into();
+        world.object(
+            "p",
+            &spec,
+            &json!({"targetUID": "uid-old", "podStates": {"w-0": state("node-1", "a")}}),
+        );
+        world.settle("p");
+        assert_eq!(world.states("p") == ["w-0"], kept, "{policy}");
+    }
+}

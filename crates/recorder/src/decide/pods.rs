@@ -1,0 +1,127 @@
+//! Pods, by key, by owner and by node.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::facts::store::{Put, Store};
+use crate::facts::{NamespacedName, PodFact};
+
+#[derive(Debug, Default)]
+pub(crate) struct Pods {
+    facts: Store<NamespacedName, PodFact>,
+    /// By namespace and UID of the owner: anybody can write the UID of a workload of another namespace into a
+    /// Pod.
+    by_owner: HashMap<(Arc<str>, Arc<str>), OwnedPods>,
+    by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
+    /// Pods with the policy's annotation that have no node yet.
+    pub(super) pending: BTreeSet<NamespacedName>,
+    /// How many Pods have the policy's annotation.
+    pub(super) injected: usize,
+}
+
+#[derive(Debug, Default)]
+struct OwnedPods {
+    names: BTreeSet<Arc<str>>,
+    living: usize,
+}
+
+impl Pods {
+    pub(crate) fn get(&self, key: &NamespacedName) -> Option<&PodFact> {
+        self.facts.get(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.facts.count()
+    }
+
+    /// The revision of the interest with which the newest complete list was read.
+    pub(crate) fn complete(&self) -> Option<u64> {
+        self.facts.complete()
+    }
+
+    pub(crate) fn begin_list(&mut self, revision: u64) {
+        self.facts.begin(revision);
+    }
+
+    /// Ends a list; returns the Pods that it did not contain, which are still here.
+    pub(crate) fn end_list(&mut self) -> Vec<NamespacedName> {
+        self.facts.done()
+    }
+
+    pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
+        let (owner, node) = (fact.owner.clone(), fact.node.clone());
+        let (terminating, injected) = (fact.terminating, fact.injected);
+        let put = self.facts.put(key, fact);
+        match &put {
+            Put::Known => return put,
+            Put::New => {}
+            Put::Changed(before) => self.unlink(key, before),
+        }
+        self.injected += usize::from(injected);
+        if let Some(owner) = owner {
+            let owned = self.by_owner.entry((key.namespace.clone(), owner)).or_default();
+            owned.names.insert(key.name.clone());
+            owned.living += usize::from(!terminating);
+        }
+        if let Some(node) = node {
+            self.by_node.entry(node).or_default().insert(key.clone());
+        }
+        put
+    }
+
+    pub(crate) fn remove(&mut self, key: &NamespacedName) -> Option<PodFact> {
+        let before = self.facts.remove(key)?;
+        self.unlink(key, &before);
+        Some(before)
+    }
+
+    fn unlink(&mut self, key: &NamespacedName, fact: &PodFact) {
+        self.injected -= usize::from(fact.injected);
+        if let Some(owner) = &fact.owner
+            && let Entry::Occupied(mut entry) = self.by_owner.entry((key.namespace.clone(), owner.clone()))
+        {
+            let owned = entry.get_mut();
+            owned.names.remove(&key.name);
+            owned.living -= usize::from(!fact.terminating);
+            if owned.names.is_empty() {
+                entry.remove();
+            }
+        }
+        if let Some(node) = &fact.node
+            && let Some(keys) = self.by_node.get_mut(node)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_node.remove(node);
+            }
+        }
+    }
+
+    /// The names of the Pods of an owner in this namespace, given its UID.
+    pub(crate) fn names_of(&self, namespace: &Arc<str>, owner: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
+        self.owned(namespace, owner).into_iter().flat_map(|owned| &owned.names)
+    }
+
+    /// How many Pods of an owner in this namespace are not terminating.
+    pub(crate) fn living(&self, namespace: &Arc<str>, owner: &Arc<str>) -> usize {
+        self.owned(namespace, owner).map_or(0, |owned| owned.living)
+    }
+
+    fn owned(&self, namespace: &Arc<str>, owner: &Arc<str>) -> Option<&OwnedPods> {
+        self.by_owner.get(&(namespace.clone(), owner.clone()))
+    }
+
+    pub(crate) fn on_node(&self, node: &Arc<str>) -> impl Iterator<Item = &NamespacedName> {
+        self.by_node.get(node).into_iter().flatten()
+    }
+
+    /// Notes whether a Pod waits for a node with the policy's annotation. Returns whether its eviction has to
+    /// be examined.
+    pub(crate) fn set_pending(&mut self, key: &NamespacedName, pending: bool) -> bool {
+        if pending {
+            self.pending.insert(key.clone());
+        }
+        pending || self.pending.remove(key)
+    }
+}

@@ -1,0 +1,217 @@
+//! All PPS objects: by name, by their entries and by the workload that they target, and how far their lists
+//! are.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use pps_core::alias::{Candidate, governing};
+
+use super::tracked_pps::{Source, TrackedPps};
+use crate::facts::states::States;
+use crate::facts::store::Store;
+use crate::facts::{GroupKind, NamespacedName, PpsFact, WorkloadKey};
+
+#[derive(Debug, Default)]
+pub(crate) struct PpsObjects {
+    pub(super) tracked: BTreeMap<NamespacedName, TrackedPps>,
+    entries: EntryIndex,
+    by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
+    governing: HashMap<WorkloadKey, NamespacedName>,
+    /// Follows the lists, which also have aliases.
+    listed: Store<NamespacedName, ()>,
+    is_listing: bool,
+    revision: u64,
+    /// The first revision whose lists show the objects as the present definition does; earlier ones may hide
+    /// states. It is 0 until a list was asked for because of a definition.
+    definition_revision: u64,
+}
+
+impl PpsObjects {
+    pub(crate) fn get(&self, key: &NamespacedName) -> Option<&TrackedPps> {
+        self.tracked.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &NamespacedName) -> Option<&mut TrackedPps> {
+        self.tracked.get_mut(key)
+    }
+
+    pub(crate) fn claims(&self, workload: &WorkloadKey) -> impl Iterator<Item = &NamespacedName> {
+        self.by_target.get(workload).into_iter().flatten()
+    }
+
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &WorkloadKey> {
+        self.by_target.keys()
+    }
+
+    pub(crate) fn claims_of_kind(&self, kind: &GroupKind) -> Vec<NamespacedName> {
+        let claims = self.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
+        claims.flat_map(|(_, objects)| objects).cloned().collect()
+    }
+
+    pub(crate) fn governing(&self, workload: &WorkloadKey) -> Option<(&NamespacedName, &TrackedPps)> {
+        let key = self.governing.get(workload)?;
+        Some((key, self.tracked.get(key)?))
+    }
+
+    pub(crate) fn governed(&self) -> impl Iterator<Item = (&WorkloadKey, &TrackedPps)> {
+        self.governing.iter().filter_map(|(workload, key)| Some((workload, self.tracked.get(key)?)))
+    }
+
+    /// Chooses again which object governs a workload. Returns whether another one governs it now.
+    pub(crate) fn choose_governing(&mut self, workload: &WorkloadKey) -> bool {
+        let candidates = self.claims(workload).filter_map(|key| {
+            let PpsFact { created, terminating, spec, .. } = &self.tracked.get(key)?.fact;
+            let (target, is_terminating) = (&spec.target_ref, *terminating);
+            Some((Candidate { name: &key.name, target, created, is_terminating }, key))
+        });
+        let chosen = governing(&workload.target(), candidates).cloned();
+        let before = match &chosen {
+            Some(chosen) => self.governing.insert(workload.clone(), chosen.clone()),
+            None => self.governing.remove(workload),
+        };
+        before != chosen
+    }
+
+    pub(crate) fn link(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
+        self.by_target.entry(workload.clone()).or_default().insert(object.clone());
+    }
+
+    pub(crate) fn unlink(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
+        if let Some(claims) = self.by_target.get_mut(workload) {
+            claims.remove(object);
+            if claims.is_empty() {
+                self.by_target.remove(workload);
+            }
+        }
+    }
+
+    pub(crate) fn with_entry(&self, pod: &NamespacedName) -> Vec<NamespacedName> {
+        let has_entry = |key: &NamespacedName| self.get(key).is_some_and(|pps| pps.has_entry(&pod.name));
+        self.entries.candidates(pod).filter(has_entry).collect()
+    }
+
+    /// An object has the entries that it has now in place of those that it had.
+    pub(crate) fn follow_entries(&mut self, object: &NamespacedName, before: Option<&PpsFact>) {
+        let after = self.tracked.get(object).map(|pps| &pps.fact.status.pod_states);
+        let before = before.map(|fact| &fact.status.pod_states);
+        if before != after {
+            before.into_iter().flat_map(States::nodes).for_each(|(pod, _)| self.entries.remove(object, pod));
+            after.into_iter().flat_map(States::nodes).for_each(|(pod, _)| self.entries.add(object, pod));
+        }
+    }
+
+    pub(crate) fn follow_entry(&mut self, object: &NamespacedName, pod: &str, had: bool, has: bool) {
+        match (had, has) {
+            (false, true) => self.entries.add(object, pod),
+            (true, false) => self.entries.remove(object, pod),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn begin_list(&mut self, revision: u64) {
+        self.is_listing = true;
+        self.revision = revision;
+        self.listed.begin(revision);
+    }
+
+    /// A watch has reported an object, or an alias.
+    pub(crate) fn note_listed(&mut self, key: &NamespacedName) -> Source {
+        self.listed.put(key, ());
+        if self.is_listing { Source::List } else { Source::Event }
+    }
+
+    pub(crate) fn note_deleted(&mut self, key: &NamespacedName) {
+        self.listed.remove(key);
+    }
+
+    /// Ends a list. Returns the objects that it did not contain, and whether it is the first one that shows
+    /// the objects as the present definition does.
+    pub(crate) fn end_list(&mut self) -> (Vec<NamespacedName>, bool) {
+        self.is_listing = false;
+        let was_outdated = self.listed.complete().is_some_and(|of| of < self.definition_revision);
+        (self.listed.done(), was_outdated && self.is_current())
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.listed.complete().is_some()
+    }
+
+    /// Whether the objects are known as the present definition shows them.
+    pub(crate) fn is_current(&self) -> bool {
+        self.revision >= self.definition_revision
+    }
+
+    pub(crate) fn is_first_definition(&self) -> bool {
+        self.definition_revision == 0
+    }
+
+    /// The definition has changed. Returns the revision of the list that shows the objects as it does.
+    pub(crate) fn on_definition_changed(&mut self) -> u64 {
+        self.definition_revision += 1;
+        self.definition_revision
+    }
+
+    pub(crate) fn hidden_by_definition(&self) -> Vec<NamespacedName> {
+        let hidden = self.tracked.iter().filter(|(_, pps)| pps.fact.is_hidden_by_definition());
+        hidden.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// How many entries an object has, by their stem and the name of the object. The entries of an object mostly
+/// have one stem, the name of its workload: one item for each stem takes less memory than one for each entry.
+#[derive(Debug, Default)]
+struct EntryIndex(BTreeMap<(NamespacedName, Arc<str>), usize>);
+
+fn stem(namespace: &Arc<str>, pod: &str) -> NamespacedName {
+    let numbered =
+        pod.rsplit_once('-').filter(|(_, ordinal)| ordinal.bytes().all(|byte| byte.is_ascii_digit()));
+    NamespacedName { namespace: namespace.clone(), name: numbered.map_or(pod, |(stem, _)| stem).into() }
+}
+
+impl EntryIndex {
+    fn candidates(&self, pod: &NamespacedName) -> impl Iterator<Item = NamespacedName> {
+        let stem = stem(&pod.namespace, &pod.name);
+        let objects = self.0.range((stem.clone(), "".into())..).map(|(key, _)| key);
+        let objects = objects.take_while(move |(of, _)| *of == stem);
+        objects.map(|(_, name)| NamespacedName { name: name.clone(), ..pod.clone() })
+    }
+
+    fn add(&mut self, object: &NamespacedName, pod: &str) {
+        *self.0.entry((stem(&object.namespace, pod), object.name.clone())).or_default() += 1;
+    }
+
+    fn remove(&mut self, object: &NamespacedName, pod: &str) {
+        let key = (stem(&object.namespace, pod), object.name.clone());
+        if let Entry::Occupied(mut entries) = self.0.entry(key) {
+            *entries.get_mut() -= 1;
+            if *entries.get() == 0 {
+                entries.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_looks_at_no_object_without_an_entry_of_its_pods_stem() {
+        let mut index = EntryIndex::default();
+        for number in 0..1000 {
+            index.add(&NamespacedName::new("n", format!("p{number}")), &format!("w{number}-0"));
+        }
+        let looked_at = |index: &EntryIndex, namespace: &str, pod: &str| {
+            index.candidates(&NamespacedName::new(namespace, pod)).map(|key| key.name.to_string()).collect()
+        };
+        let candidates = |index: &EntryIndex, pod| -> Vec<String> { looked_at(index, "n", pod) };
+        assert_eq!(candidates(&index, "foreign-0"), [""; 0]);
+        assert_eq!(candidates(&index, "w7-3"), ["p7"], "the other Pods of a stem are not told apart");
+        assert_eq!(candidates(&index, "w7"), ["p7"]);
+        assert_eq!(looked_at(&index, "m", "w7-0"), Vec::<String>::new());
+        index.add(&NamespacedName::new("n", "p8"), "w7-1");
+        index.remove(&NamespacedName::new("n", "p7"), "w7-0");
+        assert_eq!(candidates(&index, "w7-0"), ["p8"]);
+    }
+}

@@ -1,0 +1,402 @@
+//! When a write is due. Pure: times go in, keys come out.
+//!
+//! The API server rewrites the whole object at each status write, so the cost of a write grows with the
+//! number of states in the object. An object without recent writes is written at once. After a write, changes
+//! are batched for a window that grows with the object, or until they pause.
+//!
+//! A failed write is retried later. Keys whose last write failed wait in a queue of their own: a write may
+//! take long to fail, and many of those must not hold up the others.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use super::deadlines::Deadlines;
+use crate::facts::StoredForm;
+
+const BASE: Duration = Duration::from_millis(250);
+const PER_ENTRY: Duration = Duration::from_micros(400);
+/// What a write of a compact object costs at least, unless it has fewer entries.
+const COMPACT_COST: usize = 1_000;
+/// How many times less an entry costs in the compact form.
+const COMPACT_DIVISOR: usize = 5;
+const LONGEST: Duration = Duration::from_secs(5);
+/// A pause of this part of the window ends it. A smaller part would end most windows early where Pods become
+/// Ready one after another: on a busy machine their changes do not arrive evenly.
+const PAUSE_PART: u32 = 4;
+/// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// A write in flight for longer no longer counts for the age of its change. Only checks of many objects that
+/// the API server is slow to answer take so long: each request is given up before.
+const LONGEST_WRITE: Duration = Duration::from_mins(1);
+/// Conflicts count as at most this many failures, so that the wait stays at a second.
+const MAX_CONFLICT_FAILURES: u32 = 2;
+
+/// What a write of an object with this many entries costs, as a number of entries in `podStates`. In the
+/// compact form the API server hardly notices how many there are; but each write has all entries of the
+/// buckets that it changes, so that it pays to collect some.
+pub fn write_cost(entries: usize, form: StoredForm) -> usize {
+    match form {
+        StoredForm::Plain => entries,
+        StoredForm::Compact => entries.min(COMPACT_COST) + entries / COMPACT_DIVISOR,
+    }
+}
+
+/// How long changes to an object are batched, by the [cost](write_cost) of a write.
+pub fn window(entries: usize) -> Duration {
+    let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+    BASE.saturating_add(PER_ENTRY.saturating_mul(entries)).min(LONGEST)
+}
+
+/// How long to wait after a failure that this many failures preceded.
+pub fn backoff(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(1 << failures.min(16)).min(LAST_RETRY)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidates {
+    All,
+    /// Only keys whose last write did not fail.
+    NotFailing,
+}
+
+/// Keys with the times at which they are due. Contains each key once, however often it is marked.
+#[derive(Debug)]
+pub struct Batch<K> {
+    due: Deadlines<K>,
+    /// Marked keys whose last write failed.
+    failing: Deadlines<K>,
+    keys: HashMap<K, Pending>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pending {
+    /// When the oldest change since the last taken one was marked.
+    marked_at: Option<Instant>,
+    /// What was taken last. It counts as marked again if its write fails.
+    taken: Option<Taken>,
+    not_before: Option<Instant>,
+    /// The end of the window that the last write began.
+    window_end: Option<Instant>,
+    window: Duration,
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    marked_at: Instant,
+    taken_at: Instant,
+}
+
+impl<K> Default for Batch<K> {
+    fn default() -> Self {
+        Self { due: Deadlines::default(), failing: Deadlines::default(), keys: HashMap::new() }
+    }
+}
+
+impl<K: Clone + Ord + Hash> Batch<K> {
+    /// Schedules a write of this key after a change.
+    pub fn mark(&mut self, key: &K, now: Instant) {
+        let timing = self.keys.entry(key.clone()).or_default();
+        let mut due = match timing.window_end {
+            Some(end) if end > now => end.min(now + timing.window / PAUSE_PART),
+            _ => now,
+        };
+        if let Some(not_before) = timing.not_before {
+            due = due.max(not_before);
+        }
+        timing.marked_at.get_or_insert(now);
+        let is_failing = timing.failures > 0;
+        self.unmark(key);
+        if is_failing { &mut self.failing } else { &mut self.due }.set(key, due);
+    }
+
+    /// Removes a key from both queues: its last write may have failed or succeeded since it was marked.
+    fn unmark(&mut self, key: &K) {
+        self.due.cancel(key);
+        self.failing.cancel(key);
+    }
+
+    pub fn len(&self) -> usize {
+        self.due.len() + self.failing.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the oldest change that still waits for a write was marked; failed writes do not reset it. Looks
+    /// at all keys, so call it now and then, not for each event.
+    pub fn oldest(&self) -> Option<Instant> {
+        let is_marked = |key: &K| self.due.contains(key) || self.failing.contains(key);
+        let marked = self.keys.iter().filter(|(key, _)| is_marked(key));
+        marked.filter_map(|(_, timing)| timing.marked_at).min()
+    }
+
+    pub fn next(&self, candidates: Candidates) -> Option<Instant> {
+        let failing = self.failing.next().filter(|_| candidates == Candidates::All);
+        self.due.next().into_iter().chain(failing).min()
+    }
+
+    /// Takes a key that is due. Also returns whether its last write failed.
+    pub fn take(&mut self, candidates: Candidates, now: Instant) -> Option<(K, bool)> {
+        let next = self.next(candidates)?;
+        let queue = if self.due.next() == Some(next) { &mut self.due } else { &mut self.failing };
+        let key = queue.take_due(now)?;
+        let mut is_retry = false;
+        if let Some(timing) = self.keys.get_mut(&key) {
+            // A write of an earlier change may still be in flight.
+            let earlier = timing.taken.filter(|taken| taken.is_in_flight(now)).map(|taken| taken.marked_at);
+            let marked_at = earlier.into_iter().chain(timing.marked_at.take()).min();
+            timing.taken = marked_at.map(|marked_at| Taken { marked_at, taken_at: now });
+            is_retry = timing.failures > 0;
+        }
+        Some((key, is_retry))
+    }
+
+    pub fn take_all(&mut self) -> Vec<K> {
+        self.keys.clear();
+        self.due.take_all().chain(self.failing.take_all()).collect()
+    }
+
+    /// A write of this key succeeded, and the object now has this many entries.
+    pub fn written(&mut self, key: &K, entries: usize, now: Instant) {
+        let timing = self.keys.entry(key.clone()).or_default();
+        timing.window = window(entries);
+        timing.window_end = Some(now + timing.window);
+        timing.taken = None;
+        timing.failures = 0;
+        timing.not_before = None;
+    }
+
+    /// A write of this key failed. The next one waits, twice as long after each failure, but at least as long
+    /// as the API server asks for.
+    pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
+        let timing = self.keys.entry(key.clone()).or_default();
+        let wait = backoff(timing.failures);
+        timing.failures += 1;
+        timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
+        if let Some(Taken { marked_at, .. }) = timing.taken.take() {
+            timing.marked_at = Some(timing.marked_at.map_or(marked_at, |later| later.min(marked_at)));
+        }
+    }
+
+    pub fn failures(&self, key: &K) -> u32 {
+        self.keys.get(key).map_or(0, |timing| timing.failures)
+    }
+
+    /// A write of this key met another writer's. The API server is healthy, so the wait stays short. A longer
+    /// one would lose to a frequent writer each time.
+    pub fn conflicted(&mut self, key: &K, now: Instant) {
+        let timing = self.keys.entry(key.clone()).or_default();
+        timing.failures = timing.failures.min(MAX_CONFLICT_FAILURES);
+        self.failed(key, None, now);
+    }
+
+    /// A write of this key was not sent, because it rests on what has changed since. Like a failing key it
+    /// gives way to others, but it waits only from the second time in a row on, as after a conflict.
+    pub fn not_sent(&mut self, key: &K, now: Instant) {
+        let is_first = self.failures(key) == 0;
+        self.conflicted(key, now);
+        if let Some(timing) = self.keys.get_mut(key).filter(|_| is_first) {
+            timing.not_before = None;
+        }
+    }
+
+    pub fn forget(&mut self, key: &K) {
+        self.keys.remove(key);
+        self.unmark(key);
+    }
+
+    /// Removes the timing of keys without recent writes. Otherwise the timing of every object ever written
+    /// would stay in memory.
+    pub fn sweep(&mut self, now: Instant) {
+        let (due, failing) = (&self.due, &self.failing);
+        self.keys.retain(|key, timing| {
+            let is_marked = due.contains(key) || failing.contains(key);
+            let is_in_flight = timing.taken.is_some_and(|taken| taken.is_in_flight(now));
+            let is_backing_off = timing.not_before.is_some_and(|time| time + LAST_RETRY > now);
+            let is_in_window = timing.window_end.is_some_and(|end| end > now);
+            is_marked || is_in_flight || is_backing_off || is_in_window
+        });
+    }
+}
+
+impl Taken {
+    /// Whether a write may still be in flight. None follows if nothing had to change after all.
+    fn is_in_flight(self, now: Instant) -> bool {
+        self.taken_at + LONGEST_WRITE > now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn take(batch: &mut Batch<&'static str>, now: Instant) -> Option<&'static str> {
+        batch.take(Candidates::All, now).map(|(key, _)| key)
+    }
+
+    #[test]
+    fn a_key_without_recent_writes_is_due_at_once() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        batch.mark(&"a", now);
+        batch.mark(&"a", now);
+        assert_eq!((take(&mut batch, now), take(&mut batch, now)), (Some("a"), None));
+    }
+
+    #[test]
+    fn batches_changes_after_a_write_until_the_window_ends() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        batch.written(&"a", 1000, now);
+        let end = now + window(1000);
+        assert_eq!(window(1000), 650 * MS);
+        // Changes without a pause wait for the end of the window.
+        let mut at = now;
+        while at < end {
+            batch.mark(&"a", at);
+            assert!(batch.next(Candidates::All).unwrap() <= end);
+            assert_eq!(take(&mut batch, at), None);
+            at += 20 * MS;
+        }
+        assert_eq!(take(&mut batch, end), Some("a"));
+    }
+
+    #[test]
+    fn a_pause_ends_the_window_early() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        batch.written(&"a", 1000, now);
+        batch.mark(&"a", now + 10 * MS);
+        assert_eq!(batch.next(Candidates::All), Some(now + 10 * MS + window(1000) / PAUSE_PART));
+    }
+
+    #[test]
+    fn backs_off_after_failures_until_a_write_succeeds() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        for wait in [250_u32, 500, 1000] {
+            batch.failed(&"a", None, now);
+            batch.mark(&"a", now);
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
+        }
+        batch.failed(&"a", Some(60_000 * MS), now);
+        batch.mark(&"a", now);
+        assert_eq!(
+            batch.next(Candidates::All),
+            Some(now + 60_000 * MS),
+            "as long as the API server asks for"
+        );
+        assert_eq!(batch.failures(&"a"), 4);
+        batch.written(&"a", 0, now);
+        assert_eq!(batch.failures(&"a"), 0);
+        batch.mark(&"a", now + LONGEST);
+        assert_eq!(take(&mut batch, now + LONGEST), Some("a"));
+    }
+
+    #[test]
+    fn waits_at_most_a_second_after_conflicts() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        for wait in [250_u32, 500, 1000, 1000, 1000] {
+            batch.conflicted(&"a", now);
+            batch.mark(&"a", now);
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
+        }
+    }
+
+    #[test]
+    fn what_is_not_sent_waits_from_the_second_time_in_a_row_on() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        for wait in [0_u32, 500, 1000, 1000] {
+            batch.not_sent(&"a", now);
+            batch.mark(&"a", now);
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
+        }
+        batch.written(&"a", 0, now);
+        batch.not_sent(&"a", now + LONGEST);
+        batch.mark(&"a", now + LONGEST);
+        assert_eq!(batch.next(Candidates::All), Some(now + LONGEST));
+    }
+
+    #[test]
+    fn failing_keys_do_not_hold_up_others() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        let later = now + FIRST_RETRY;
+        // Marked before it fails, because something changed during the write.
+        batch.mark(&"bad", now);
+        batch.failed(&"bad", None, now);
+        batch.mark(&"bad", now);
+        batch.mark(&"good", later);
+        assert_eq!(batch.len(), 2);
+        assert_eq!(batch.next(Candidates::NotFailing), Some(later));
+        assert_eq!(batch.take(Candidates::NotFailing, later), Some(("good", false)));
+        assert_eq!(
+            (batch.next(Candidates::NotFailing), batch.take(Candidates::NotFailing, later)),
+            (None, None)
+        );
+        assert_eq!(batch.take(Candidates::All, later), Some(("bad", true)));
+        assert!(batch.is_empty());
+
+        // The write succeeded in the meantime.
+        batch.mark(&"bad", later);
+        batch.written(&"bad", 0, later);
+        batch.mark(&"bad", later + LONGEST);
+        assert_eq!(batch.take(Candidates::NotFailing, later + LONGEST), Some(("bad", false)));
+        batch.failed(&"bad", None, later);
+        batch.mark(&"bad", later);
+        batch.forget(&"bad");
+        assert!(batch.is_empty());
+        batch.failed(&"bad", None, later);
+        batch.mark(&"bad", later);
+        assert_eq!(batch.take_all(), ["bad"]);
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn sweeps_keys_without_recent_writes() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        batch.written(&"a", 0, now);
+        batch.sweep(now);
+        assert_eq!(batch.keys.len(), 1);
+        batch.sweep(now + BASE);
+        assert_eq!(batch.keys.len(), 0);
+        batch.failed(&"gone", None, now);
+        batch.sweep(now + BASE);
+        assert_eq!(batch.keys.len(), 1);
+        batch.sweep(now + 2 * LAST_RETRY);
+        assert_eq!(batch.keys.len(), 0);
+    }
+    #[test]
+    fn the_oldest_change_keeps_its_age_until_its_write_succeeds() {
+        let (mut batch, start) = (Batch::default(), Instant::now());
+        let at = |seconds: u32| start + seconds * 1000 * MS;
+        assert_eq!(batch.oldest(), None);
+        batch.mark(&"a", at(0));
+        batch.mark(&"b", at(1));
+        batch.mark(&"a", at(2));
+        assert_eq!(batch.oldest(), Some(at(0)), "marking again does not reset the age");
+        assert_eq!(take(&mut batch, at(2)), Some("b"));
+        assert_eq!(take(&mut batch, at(2)), Some("a"));
+        assert_eq!(batch.oldest(), None, "both writes are in flight");
+
+        // Another change comes while the write is in flight. One that takes long survives a sweep.
+        batch.mark(&"a", at(20));
+        batch.sweep(at(20));
+        batch.failed(&"a", None, at(30));
+        batch.mark(&"a", at(30));
+        batch.failed(&"b", None, at(30));
+        assert_eq!(batch.oldest(), Some(at(0)));
+        batch.mark(&"b", at(30));
+        assert_eq!(take(&mut batch, at(31)), Some("a"));
+        assert_eq!(batch.oldest(), Some(at(1)));
+        batch.written(&"a", 0, at(31));
+        batch.mark(&"a", at(32));
+        assert_eq!(take(&mut batch, at(33)), Some("b"));
+        batch.written(&"b", 0, at(33));
+        assert_eq!(batch.oldest(), Some(at(32)));
+        assert_eq!(take(&mut batch, at(33)), Some("a"));
+        batch.sweep(at(200));
+        assert!(batch.keys.is_empty(), "no write followed");
+    }
+}

@@ -1,0 +1,160 @@
+//! What the condition of type Recording says, and why.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pps_core::limits::MAX_MESSAGES;
+use pps_core::size::nearly_full;
+use pps_core::{PodState, Reason, Spec, successor_of};
+
+use super::view::View;
+use crate::decide::capacity::{FittedChanges, OBJECT_OVERHEAD};
+use crate::decide::changed_states::EntryChange;
+use crate::decide::tracked_pps::TrackedPps;
+use crate::decide::workloads::KindCoverage;
+use crate::record::missing_keys;
+use crate::recording::{RECORDING, Recording};
+
+const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop states earlier (persistentPodStateRetentionPolicy: WhenScaled)";
+
+/// What keeps a PPS from recording, if anything does.
+pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
+    let target = &view.pps.fact.spec.target_ref;
+    let (kind, group_version) = (&target.kind, &target.api_version);
+    let (reason, message) = match (view.coverage, view.superseded_by, &view.pps.exceeded_limit) {
+        (KindCoverage::NotWatched, ..) => (
+            Reason::WorkloadKindNotWatched,
+            format!(
+                "install the CRD of {kind} ({group_version}) and list the kind in ConfigMap kruise-configuration, key PPS_Watch_Custom_Workload_WhiteList; until then nothing is recorded or dropped"
+            ),
+        ),
+        (KindCoverage::Forbidden, ..) => (
+            Reason::WorkloadKindForbidden,
+            format!(
+                "grant the sidecar list and watch on {kind} ({group_version}); until then nothing is recorded or dropped"
+            ),
+        ),
+        (KindCoverage::Unavailable, ..) => (
+            Reason::WorkloadKindUnavailable,
+            format!(
+                "{kind} ({group_version}) cannot be listed, and the sidecar retries: its log and the metric persistentpodstate_watch_errors_total say why; until then nothing is recorded or dropped"
+            ),
+        ),
+        (_, Some(other), _) => (
+            Reason::Superseded,
+            format!(
+                "PersistentPodState {} names the same workload and takes precedence; delete one of the two",
+                other.name
+            ),
+        ),
+        (_, None, Some(excess)) => {
+            (Reason::LimitExceeded, format!("{excess}; until then nothing is recorded or dropped"))
+        }
+        (_, None, None) if view.living_workload().is_none() => {
+            (Reason::WorkloadNotFound, format!("{kind} {} does not exist in this namespace", target.name))
+        }
+        _ => return None,
+    };
+    Some(Recording::not(reason, message))
+}
+
+pub(super) fn capacity(
+    pps: &TrackedPps,
+    fitted: &FittedChanges,
+    recorded: usize,
+    stays_compact: bool,
+    size_limit: usize,
+) -> Option<Recording> {
+    if !fitted.deferred.is_empty() {
+        let message = format!(
+            "{CAPACITY_ADVICE}: the object has no capacity for more than these {recorded} states, and other Pods are not recorded"
+        );
+        return Some(Recording::not(Reason::CapacityExceeded, message));
+    }
+    let kib = size_limit / 1024;
+    let message = if stays_compact {
+        format!(
+            "{CAPACITY_ADVICE}: the object keeps the compact form, since in podStates its {recorded} states would take more than the {kib} KiB that an object can have"
+        )
+    } else {
+        let mut conditions = pps.fact.status.conditions.iter();
+        let was_near = conditions.any(|condition| {
+            condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
+        });
+        let percent = nearly_full(fitted.sizes.stored + OBJECT_OVERHEAD, size_limit, was_near)?;
+        format!(
+            "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {kib} KiB that an object can have"
+        )
+    };
+    Some(Recording { ok: true, reason: Reason::NearCapacity, message })
+}
+
+/// What the condition says: the most severe problem, or how far recording has come.
+pub(super) fn recording(
+    view: &View<'_>,
+    obstacle: Option<Recording>,
+    missing_label: impl FnOnce() -> Option<Recording>,
+    capacity: Option<Recording>,
+    recorded: usize,
+) -> Recording {
+    let is_exceeded = capacity.as_ref().is_some_and(|capacity| !capacity.ok);
+    let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
+    // The policy cannot find the PPS, so that what is recorded is not injected.
+    let hidden = || view.pps.hidden.clone().map(|advice| Recording::not(Reason::NameConflict, advice));
+    obstacle
+        .or(exceeded)
+        .or_else(hidden)
+        .or_else(|| not_evicted(view))
+        .or_else(missing_label)
+        .or(near)
+        .unwrap_or_else(|| progress(view, recorded))
+}
+
+fn progress(view: &View<'_>, recorded: usize) -> Recording {
+    let (reason, message) = match view.workload.and_then(|workload| workload.demand.replicas()) {
+        None => (
+            Reason::ReplicasUnknown,
+            "the workload does not say how many Pods it wants, so no state is dropped before it is deleted",
+        ),
+        Some(desired) if (recorded as u64) < desired => {
+            (Reason::WaitingForPods, "Pods are recorded as they become Ready")
+        }
+        Some(_) => (Reason::AllRecorded, "at least as many states are recorded as the workload wants Pods"),
+    };
+    Recording { ok: true, reason, message: message.into() }
+}
+
+/// The first Pod that waits for a node that does not exist, and is not evicted.
+fn not_evicted(view: &View<'_>) -> Option<Recording> {
+    let uid = |pod| Some(&view.pod(pod)?.pending.as_ref()?.uid);
+    let (_, (_, advice)) = view.pps.not_evicted.iter().find(|(pod, (of, _))| uid(pod) == Some(of))?;
+    Some(Recording::not(Reason::PodNotEvicted, advice.as_str()))
+}
+
+/// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing is kept of
+/// them.
+pub(super) fn missing_label(
+    view: &View<'_>,
+    missing_labels: &BTreeSet<Arc<str>>,
+    changes: &[EntryChange],
+) -> Option<Recording> {
+    let pod = missing_labels.first()?;
+    let changed = changes.iter().find(|change| change.pod == *pod);
+    let known = || view.pps.fact.status.pod_states.get(pod);
+    let state = changed.map_or_else(known, |change| change.after.clone())?;
+    describe_missing_label(&view.pps.fact.spec, pod, &state)
+}
+
+fn describe_missing_label(spec: &Spec, pod: &str, state: &PodState) -> Option<Recording> {
+    let keys = missing_keys(spec, |key| state.node_topology_labels.contains_key(key));
+    let replace_deprecated = |key: &&str| Some(format!("use {} instead of {key}", successor_of(key)?));
+    let advice = keys
+        .iter()
+        .find_map(replace_deprecated)
+        .unwrap_or_else(|| "label the node, or remove the key from the spec".into());
+    let more = keys.len().saturating_sub(MAX_MESSAGES);
+    let listed = keys[..keys.len() - more].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!("node {} of Pod {pod} has no label {listed}{more}: {advice}", state.node_name);
+    (!keys.is_empty()).then(|| Recording::not(Reason::TopologyKeyMissing, message))
+}

@@ -1,0 +1,219 @@
+//! The last check before entries are dropped, or recorded values are replaced. What the watches have shown
+//! may be late, and a state that was dropped or overwritten is lost. So the shell reads the workload, and the
+//! Pods and nodes of these entries, from the API server, and the same rules decide again from what it
+//! answers.
+//!
+//! What is recorded for the first time needs no read: a new entry, and an annotation that a network plugin
+//! writes later. Nor does what the spec no longer names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::record::record_facts;
+use crate::workload::{WorkloadPresence, retains_state};
+use pps_core::Spec;
+use pps_core::pps::PodState;
+
+use super::view::{View, is_forgettable, ownership};
+use crate::facts::interest::Interest;
+use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
+
+/// What has to be true of the workload and of Pods for a write that drops entries or replaces values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropCheck {
+    pub workload: WorkloadKey,
+    /// The workload from which the drops were decided.
+    decided_from: Option<WorkloadFact>,
+    former_uid: Option<String>,
+    spec: Spec,
+    drops: Vec<DroppedEntry>,
+    replaced: Vec<ReplacedValues>,
+}
+
+/// An entry in which recorded values give way to others.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReplacedValues {
+    pod: Arc<str>,
+    before: PodState,
+    after: PodState,
+    is_node_new: bool,
+}
+
+impl ReplacedValues {
+    /// What these states of a Pod have different; none if nothing that is recorded is replaced.
+    pub(crate) fn new(view: &View<'_>, pod: &Arc<str>, before: &PodState, after: &PodState) -> Option<Self> {
+        let is_named = |label: &str| view.pps.fact.spec.topology_keys().any(|key| key == label);
+        let is_replaced = |before: &BTreeMap<String, String>, after: &BTreeMap<String, String>| {
+            let gives_way = |key: &str, value: &String| match after.get(key) {
+                Some(after) => after != value,
+                None => is_named(key),
+            };
+            before.iter().any(|(key, value)| gives_way(key, value))
+        };
+        let is_any = before.node_name != after.node_name
+            || is_replaced(&before.node_topology_labels, &after.node_topology_labels)
+            || is_replaced(&before.annotations, &after.annotations);
+        is_any.then(|| Self {
+            pod: pod.clone(),
+            before: before.clone(),
+            after: after.clone(),
+            is_node_new: view.nodes.is_new(&after.node_name),
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DroppedEntry {
+    pub(crate) pod: Arc<str>,
+    pub(crate) node: String,
+    pub(crate) cause: DropCause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DropCause {
+    /// The retention policy does not keep it; says whether the workload may want the Pod, and whether it is
+    /// the workload for which the entry was recorded. `is_counted` says whether the name is unwanted only
+    /// because the workload has all the Pods that it wants.
+    NotRetained {
+        wanted: bool,
+        presence: WorkloadPresence,
+        is_counted: bool,
+    },
+    NodeGone,
+}
+
+impl DroppedEntry {
+    fn is_counted(&self) -> bool {
+        matches!(self.cause, DropCause::NotRetained { is_counted: true, .. })
+    }
+}
+
+impl DropCheck {
+    pub(crate) fn new(
+        view: &View<'_>,
+        drops: Vec<DroppedEntry>,
+        replaced: Vec<ReplacedValues>,
+    ) -> Option<Self> {
+        (!drops.is_empty() || !replaced.is_empty()).then(|| Self {
+            workload: view.pps.workload.clone(),
+            decided_from: view.workload.cloned(),
+            former_uid: view.former_uid.map(str::to_owned),
+            spec: view.pps.fact.spec.clone(),
+            drops,
+            replaced,
+        })
+    }
+
+    /// Whether entries are dropped: only then does the workload have to be read.
+    pub fn has_drops(&self) -> bool {
+        !self.drops.is_empty()
+    }
+
+    /// Which labels and annotations have to be read.
+    pub fn interest(&self) -> Interest {
+        let interest = Interest::default();
+        interest.add_keys(&self.spec);
+        interest
+    }
+
+    /// The entries that are dropped because their node is gone: node and Pod.
+    pub fn forgotten(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
+        let drops = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
+        drops.map(|drop| (drop.node.as_str(), &drop.pod))
+    }
+
+    /// The Pods whose entries are dropped because the workload no longer wants them; without those that other
+    /// Pods have replaced.
+    pub fn unwanted(&self) -> impl Iterator<Item = &Arc<str>> {
+        let is_unwanted = |drop: &&DroppedEntry| {
+            let present = WorkloadPresence::Present;
+            matches!(drop.cause, DropCause::NotRetained { presence, is_counted: false, .. } if presence == present)
+        };
+        self.drops.iter().filter(is_unwanted).map(|drop| &drop.pod)
+    }
+
+    pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
+        let namespace = &self.workload.object.namespace;
+        self.names().map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() })
+    }
+
+    /// The names of the Pods whose entries are dropped, or have other values than before.
+    pub fn all(&self) -> BTreeSet<Arc<str>> {
+        self.names().cloned().collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.drops.iter().map(|drop| &drop.pod).chain(self.replaced.iter().map(|replaced| &replaced.pod))
+    }
+
+    /// The nodes that have to be read, each with the Pod whose entry depends on it.
+    fn nodes_of_pods(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
+        let replaced = self.replaced.iter();
+        self.forgotten().chain(replaced.map(|replaced| (&*replaced.after.node_name, &replaced.pod)))
+    }
+
+    pub fn nodes(&self) -> BTreeSet<Arc<str>> {
+        self.nodes_of_pods().map(|(node, _)| node.into()).collect()
+    }
+
+    /// The entries that depend on one of these nodes.
+    pub fn on_nodes(&self, nodes: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        self.nodes_of_pods().filter(|(node, _)| nodes.contains(*node)).map(|(_, pod)| pod.clone()).collect()
+    }
+
+    /// The workload whose living Pods have to be counted, if a drop depends on their number.
+    pub fn counted(&self) -> Option<&WorkloadFact> {
+        self.decided_from.as_ref().filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
+    }
+
+    /// The entries that must stay if the workload has so many living Pods; nothing if they could not be
+    /// counted.
+    pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
+        let is_met = |workload: &WorkloadFact| living.is_some_and(|living| workload.demand.is_met_by(living));
+        if self.counted().is_none_or(is_met) {
+            return BTreeSet::new();
+        }
+        self.drops.iter().filter(|drop| drop.is_counted()).map(|drop| drop.pod.clone()).collect()
+    }
+
+    /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
+    pub fn refuted(
+        &self,
+        workload: Option<&WorkloadFact>,
+        pods: &BTreeMap<Arc<str>, PodFact>,
+        nodes: &BTreeMap<Arc<str>, NodeFact>,
+    ) -> BTreeSet<Arc<str>> {
+        let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
+        let is_refuted = |replaced: &&ReplacedValues| {
+            let name = &*replaced.after.node_name;
+            let (Some(pod), Some(node)) = (pods.get(&replaced.pod), nodes.get(name)) else { return true };
+            let place = (name, node, replaced.is_node_new);
+            let state = record_facts(&self.spec, pod, place, Some(&replaced.before));
+            pod.terminating
+                || !pod.ready
+                || pod.exempt
+                || pod.node.as_deref() != Some(name)
+                || pod.owner.as_ref() != owner
+                || state != replaced.after
+        };
+        let refuted_values = self.replaced.iter().filter(is_refuted).map(|replaced| replaced.pod.clone());
+        if self.has_drops() && self.decided_from.as_ref() != workload {
+            return refuted_values.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
+        }
+        let must_stay = |drop: &&DroppedEntry| {
+            let pod = pods.get(&drop.pod);
+            let ownership = ownership(pod, workload, self.former_uid.as_deref());
+            match drop.cause {
+                DropCause::NotRetained { wanted, presence, .. } => {
+                    retains_state(self.spec.retention(), presence, wanted, ownership)
+                }
+                DropCause::NodeGone => {
+                    nodes.contains_key(drop.node.as_str())
+                        || !is_forgettable(self.spec.node_deletion(), ownership, pod, &drop.node)
+                }
+            }
+        };
+        let refuted_drops = self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone());
+        refuted_values.chain(refuted_drops).collect()
+    }
+}

@@ -1,0 +1,283 @@
+//! What becomes of each dirty entry: recorded, kept or dropped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::demand::Wanted;
+use crate::record::record_facts;
+use crate::workload::{PodOwnership, WorkloadPresence, retains_state};
+use pps_core::Spec;
+use pps_core::pps::{PodState, RetentionPolicy};
+use pps_core::status::entry_patch;
+
+use super::drop_check::{DropCause, DroppedEntry, ReplacedValues};
+use super::view::View;
+use crate::decide::changed_states::EntryChange;
+use crate::decide::nodes::Absence;
+
+/// Of how many entries a write may drop or replace something: each costs a read. The others come next.
+const MAX_CHECKED: usize = 100;
+
+/// The entries that belong to the workload that exists now, while the status still names the one before it:
+/// it has one `targetUID` for all entries, which moves on only when no Pod of the former workload is left.
+/// Until then Pods of the new workload are recorded beside the former ones.
+///
+/// Entries that were recorded, or found to be right, from a Pod of the living workload while the status named
+/// another, and entries whose Pods a workload has adopted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Renewals {
+    /// Whether none is missing. A process that has just begun to lead does not know what was recorded before.
+    is_complete: bool,
+    /// The UID of the workload to which each of these entries belongs. A Pod may show its new owner before a
+    /// watch shows that workload.
+    pub workloads: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// What a decision adds to the [`Renewals`].
+#[derive(Debug)]
+pub(crate) enum Renewal {
+    /// All entries belong to the living workload.
+    All(Arc<str>),
+    /// The status names another workload; these entries belong to the living one.
+    Some(Arc<str>, Vec<Arc<str>>),
+}
+
+impl Renewals {
+    /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not known.
+    pub(crate) fn is_renewed(&self, workload: &str, pod: &str) -> Option<bool> {
+        let is_known = self.workloads.get(pod).is_some_and(|owner| **owner == *workload);
+        (is_known || self.is_complete).then_some(is_known)
+    }
+
+    pub(crate) fn follow(&mut self, renewal: Renewal) {
+        match renewal {
+            Renewal::All(workload) => {
+                self.is_complete = true;
+                self.workloads.retain(|_, owner| *owner != workload);
+            }
+            Renewal::Some(workload, pods) => {
+                self.workloads.extend(pods.into_iter().map(|pod| (pod, workload.clone())));
+            }
+        }
+    }
+
+    /// Another process may have recorded entries.
+    pub(crate) fn doubt(&mut self) {
+        self.is_complete = false;
+    }
+}
+
+/// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
+#[derive(Default)]
+pub(crate) struct EntryDecisions {
+    pub(crate) changes: Vec<EntryChange>,
+    pub(crate) missing_labels: BTreeSet<Arc<str>>,
+    pub(crate) surplus: BTreeSet<Arc<str>>,
+    pub(crate) deferred: BTreeSet<Arc<str>>,
+    pub(crate) unconfirmed_nodes: BTreeSet<String>,
+    pub(crate) drops: Vec<DroppedEntry>,
+    pub(crate) replaced: Vec<ReplacedValues>,
+    /// Entries that wait for the next write.
+    pub(crate) postponed: Vec<Arc<str>>,
+    pub(crate) awaited_labels: BTreeSet<Arc<str>>,
+    /// Entries of running Pods of the living workload.
+    pub(crate) renewed: Vec<Arc<str>>,
+    pub(crate) renewal: Option<Renewal>,
+    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded:
+    /// until then the status names that workload.
+    pub(crate) keeps_target: bool,
+}
+
+enum EntryDecision {
+    Keep,
+    /// Kept while the workload has fewer Pods than it wants.
+    KeepAsSurplus,
+    Record(PodState),
+    Drop(DropCause),
+}
+
+impl EntryDecisions {
+    pub(crate) fn unchanged(view: &View<'_>) -> Self {
+        let pps = view.pps;
+        let mut missing_labels = pps.missing_labels.clone();
+        if pps.dirty.all {
+            // The spec may name other keys now, and another writer may have removed entries.
+            let states = &pps.fact.status.pod_states;
+            missing_labels
+                .retain(|pod| states.get(pod).is_some_and(|state| lacks_key(&pps.fact.spec, &state)));
+        }
+        Self {
+            missing_labels,
+            surplus: pps.surplus.clone(),
+            deferred: pps.capacity.deferred.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+pub(crate) fn decide(view: &View<'_>) -> EntryDecisions {
+    let mut decisions = EntryDecisions::unchanged(view);
+    if view.pps.dirty.all {
+        decisions.deferred.clear();
+    }
+    let dirty = dirty_pods(view);
+    let is_replaced = view.presence() == WorkloadPresence::Replaced;
+    let is_former = |pod: &Arc<str>| view.pps.has_entry(pod) && view.ownership(pod) == PodOwnership::Former;
+    let waits_for_former = is_replaced && dirty.iter().any(is_former);
+    for pod in dirty {
+        decide_entry(view, pod, waits_for_former, &mut decisions);
+    }
+    decisions.renewal = match (view.presence(), view.living_workload()) {
+        (WorkloadPresence::Present, Some(workload)) => Some(Renewal::All(workload.uid.clone())),
+        (WorkloadPresence::Replaced, Some(workload)) => {
+            Some(Renewal::Some(workload.uid.clone(), std::mem::take(&mut decisions.renewed)))
+        }
+        _ => None,
+    };
+    decisions
+}
+
+fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
+    let dirty = &view.pps.dirty;
+    if !dirty.all && view.presence() != WorkloadPresence::Replaced {
+        return dirty.entries.iter().cloned().collect();
+    }
+    let recorded = view.pps.fact.status.pod_states.nodes().map(|(pod, _)| pod);
+    let namespace = &view.pps.workload.object.namespace;
+    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(namespace, &workload.uid));
+    let pods: BTreeSet<Arc<str>> = recorded.chain(owned).cloned().collect();
+    pods.into_iter().collect()
+}
+
+fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decisions: &mut EntryDecisions) {
+    let before = view.pps.fact.status.pod_states.get(&pod);
+    let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
+    decisions.surplus.remove(&pod);
+    decisions.deferred.remove(&pod);
+    let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
+    let drops = matches!(decision, EntryDecision::Drop(_));
+    let replaced = match (&decision, &before) {
+        (EntryDecision::Record(after), Some(before)) => ReplacedValues::new(view, &pod, before, after),
+        _ => None,
+    };
+    let is_checked = drops || replaced.is_some();
+    let is_held = is_checked && view.pps.is_drop_held(&pod);
+    let is_postponed =
+        is_checked && !is_held && decisions.drops.len() + decisions.replaced.len() >= MAX_CHECKED;
+    if is_postponed {
+        decisions.postponed.push(pod.clone());
+    }
+    if is_held || is_postponed {
+        decision = EntryDecision::Keep;
+    }
+    if view.presence() == WorkloadPresence::Replaced
+        && view.pps.fact.spec.retention() != RetentionPolicy::Retain
+        && before.is_some()
+        && (((is_held || is_postponed) && drops) || view.ownership(&pod) == PodOwnership::Former)
+    {
+        decisions.keeps_target = true;
+    }
+    let after = match decision {
+        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus) => {
+            if let Some(before) = before.as_ref().filter(|_| absence == Some(Absence::Overdue)) {
+                decisions.unconfirmed_nodes.insert(before.node_name.clone());
+            }
+            // A write that was not stored may have noted keys that the entry has after all.
+            if before.as_ref().is_none_or(|state| !lacks_key(&view.pps.fact.spec, state)) {
+                decisions.missing_labels.remove(&pod);
+            }
+            if matches!(keep, EntryDecision::KeepAsSurplus) {
+                decisions.surplus.insert(pod);
+            }
+            return;
+        }
+        EntryDecision::Record(state) => {
+            if view.presence() == WorkloadPresence::Replaced {
+                decisions.renewed.push(pod.clone());
+            }
+            decisions.replaced.extend(replaced);
+            if let Some(node) = node_without_label_of(view, &pod, &state) {
+                decisions.awaited_labels.insert(node);
+            }
+            Some(state)
+        }
+        EntryDecision::Drop(cause) => {
+            let node = before.as_ref().map(|before| before.node_name.clone()).unwrap_or_default();
+            decisions.drops.push(DroppedEntry { pod: pod.clone(), node, cause });
+            None
+        }
+    };
+    decisions.missing_labels.remove(&pod);
+    if after.as_ref().is_some_and(|state| lacks_key(&view.pps.fact.spec, state)) {
+        decisions.missing_labels.insert(pod.clone());
+    }
+    if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
+        let node_before = before.as_ref().map(|before| &before.node_name);
+        let is_new = after.as_ref().is_some_and(|after| Some(&after.node_name) != node_before);
+        let ready_since = if is_new { view.pod(&pod).and_then(|pod| pod.ready_since) } else { None };
+        decisions.changes.push(EntryChange { pod, after, patch, ready_since });
+    }
+}
+
+fn decide_one(
+    view: &View<'_>,
+    name: &Arc<str>,
+    before: Option<&PodState>,
+    absence: Option<Absence>,
+    waits_for_former: bool,
+) -> EntryDecision {
+    let ownership = view.ownership(name);
+    if view.living_workload().is_some()
+        && ownership == PodOwnership::Owned
+        && let Some(pod) = view.pod(name).filter(|pod| pod.ready && !pod.exempt)
+        && let Some(node_name) = &pod.node
+    {
+        // Until the node is known, so are none of its labels.
+        let Some(node) = view.nodes.get(node_name) else { return EntryDecision::Keep };
+        let place = (&**node_name, node, view.nodes.is_new(node_name));
+        return EntryDecision::Record(record_facts(&view.pps.fact.spec, pod, place, before));
+    }
+    if before.is_none() {
+        return EntryDecision::Keep;
+    }
+    if absence == Some(Absence::Confirmed) {
+        return EntryDecision::Drop(DropCause::NodeGone);
+    }
+    let wanted = view.living_workload().map_or(Wanted::No, |workload| {
+        let living = view.pods.living(&view.pps.workload.object.namespace, &workload.uid);
+        workload.demand.wants(&view.pps.workload.object.name, name, living)
+    });
+    // With fewer living Pods than the workload wants.
+    let may_be_wanted = || {
+        let wanted = view
+            .living_workload()
+            .map(|workload| workload.demand.wants(&view.pps.workload.object.name, name, 0));
+        wanted == Some(Wanted::Maybe)
+    };
+    let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
+    let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), presence(wanted), wanted, ownership);
+    match wanted {
+        Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
+        _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
+        wanted => {
+            let wanted = wanted != Wanted::No;
+            EntryDecision::Drop(DropCause::NotRetained {
+                wanted,
+                presence: presence(wanted),
+                is_counted: !wanted && may_be_wanted(),
+            })
+        }
+    }
+}
+
+/// The new node of a Pod, if the state has a label that the node does not have yet.
+fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
+    let name = view.pod(pod)?.node.as_ref().filter(|name| view.nodes.is_new(name))?;
+    let node = view.nodes.get(name)?;
+    state.node_topology_labels.keys().any(|key| node.label(key).is_none()).then(|| name.clone())
+}
+
+/// Whether a state lacks a topology key that the spec names.
+fn lacks_key(spec: &Spec, state: &PodState) -> bool {
+    spec.topology_keys().any(|key| !state.node_topology_labels.contains_key(key))
+}

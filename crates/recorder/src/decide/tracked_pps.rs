@@ -1,0 +1,397 @@
+//! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::Spec;
+use pps_core::pps::{Condition, RetentionPolicy};
+
+use super::capacity::{Capacity, Sizes, overlay_size};
+use super::changed_states::EntryChange;
+use super::status::entries::{EntryDecisions, Renewals};
+use super::status::form::{Compaction, Extent};
+use crate::facts::interner::Interner;
+use crate::facts::{Form, PpsFact, PpsStatus, WorkloadKey};
+
+#[derive(Debug)]
+pub(crate) struct TrackedPps {
+    pub workload: WorkloadKey,
+    /// The object as the API server has it, as far as is known.
+    pub fact: PpsFact,
+    /// What is larger in its spec than the limits, if something is.
+    pub exceeded_limit: Option<String>,
+    pub dirty: Dirty,
+    /// Pods on a node without some of the topology keys.
+    pub missing_labels: BTreeSet<Arc<str>>,
+    /// Entries that are kept only while the workload has fewer Pods than it wants: their names do not say
+    /// whether it wants them.
+    pub surplus: BTreeSet<Arc<str>>,
+    pub capacity: Capacity,
+    pub compaction: Compaction,
+    /// What to do so that the policy finds the object, if it does not.
+    pub hidden: Option<String>,
+    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and with what to
+    /// do.
+    pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
+    /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or
+    /// until the next retry.
+    held_drops: BTreeSet<Arc<str>>,
+    /// Entries of the writes that were refuted since the last one was stored. They stay, whatever is heard of
+    /// them, until the others are written: values that keep changing must not hold those up.
+    refuted: BTreeSet<Arc<str>>,
+    pub renewals: Renewals,
+    pub(super) in_flight: Option<InFlight>,
+    /// What a watch reported while a write was on its way, perhaps because of that very write.
+    pub(super) superseding: Option<(PpsFact, Source)>,
+}
+
+/// What has to be examined when the next status is decided. An event marks only the entries that it concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dirty {
+    pub(super) all: bool,
+    header: bool,
+    /// None if everything is marked.
+    pub(super) entries: BTreeSet<Arc<str>>,
+}
+
+impl Dirty {
+    pub(crate) fn all() -> Self {
+        Self { all: true, header: true, entries: BTreeSet::new() }
+    }
+
+    pub(crate) fn mark_entry(&mut self, pod: &Arc<str>) {
+        if !self.all {
+            self.entries.insert(pod.clone());
+        }
+    }
+
+    pub(crate) fn mark_entries<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<str>>) {
+        pods.into_iter().for_each(|pod| self.mark_entry(pod));
+    }
+
+    pub(crate) fn mark_all(&mut self) {
+        *self = Self::all();
+    }
+
+    pub(crate) fn mark_header(&mut self) {
+        self.header = true;
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.all && !self.header && self.entries.is_empty()
+    }
+}
+
+/// Where a version of an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A single event: it may be late, so an older version than the known one is no news.
+    Event,
+    /// A complete list, or a read that began after all that is known: what it says is right, even if its
+    /// version is older. After etcd was restored from a backup, all versions are.
+    List,
+}
+
+/// The part of a status that is not about single Pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Header {
+    pub observed_generation: Option<i64>,
+    pub target_uid: Option<String>,
+    pub recorded: Option<i32>,
+    pub desired: Option<i32>,
+    /// All conditions; none if they stay unchanged.
+    pub conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub changes: Vec<EntryChange>,
+    pub sizes: Sizes,
+    pub form: Form,
+    pub header: Header,
+}
+
+/// An entry that a write has changed, with the node that it named and the one that it names now.
+pub(crate) struct MovedEntry {
+    pub pod: Arc<str>,
+    pub before: Option<Arc<str>>,
+    pub after: Option<Arc<str>>,
+}
+
+impl TrackedPps {
+    pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
+        let capacity = Capacity::of(&fact.status);
+        let exceeded_limit = fact.spec.exceeds_limits();
+        Self {
+            workload,
+            fact,
+            exceeded_limit,
+            dirty: Dirty::all(),
+            missing_labels: BTreeSet::new(),
+            surplus: BTreeSet::new(),
+            capacity,
+            compaction: Compaction::default(),
+            hidden: None,
+            not_evicted: BTreeMap::new(),
+            held_drops: BTreeSet::new(),
+            refuted: BTreeSet::new(),
+            renewals: Renewals::default(),
+            in_flight: None,
+            superseding: None,
+        }
+    }
+
+    pub(crate) fn recorded(&self) -> usize {
+        self.fact.status.pod_states.len()
+    }
+
+    pub(crate) fn has_entry(&self, pod: &str) -> bool {
+        self.fact.status.pod_states.contains(pod)
+    }
+
+    pub(crate) fn is_write_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// The spec, and the newer one that waits for the answer to the write in flight; without those that are
+    /// larger than the limits.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
+        let known = self.exceeded_limit.is_none().then_some(&self.fact);
+        let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
+        let superseding = superseding.filter(|fact| fact.spec.exceeds_limits().is_none());
+        [known, superseding].into_iter().flatten().map(|fact| &fact.spec)
+    }
+
+    pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
+        self.held_drops.remove(pod);
+        self.dirty.mark_entry(pod);
+    }
+
+    pub(crate) fn note_all(&mut self) {
+        self.held_drops.clear();
+        self.dirty.mark_all();
+    }
+
+    /// Whether this entry must not be dropped for now.
+    pub(crate) fn is_drop_held(&self, pod: &Arc<str>) -> bool {
+        self.held_drops.contains(pod) || self.refuted.contains(pod)
+    }
+
+    /// The write in flight was not sent: the API server does not confirm that these entries can be dropped.
+    /// Returns whether there was one. What has been heard of an entry in the meantime is decided right after
+    /// the others.
+    pub(crate) fn hold_drops(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
+        if self.in_flight.is_none() {
+            return false;
+        }
+        let heard_of = |pod: &Arc<str>| self.dirty.all || self.dirty.entries.contains(pod);
+        self.held_drops.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
+        self.refuted.extend(pods.iter().cloned());
+        self.abandon_write()
+    }
+
+    /// Every other entry is written: marks the refuted entries with news since then. Returns whether there
+    /// are any.
+    pub(crate) fn release_refuted(&mut self) -> bool {
+        let mut heard_of = std::mem::take(&mut self.refuted);
+        heard_of.retain(|pod| !self.held_drops.contains(pod));
+        self.dirty.mark_entries(&heard_of);
+        !heard_of.is_empty()
+    }
+
+    /// Marks the entries that stay because of a check, so that it is made again. Returns whether there are
+    /// any.
+    pub(crate) fn release_drops(&mut self) -> bool {
+        let mut held = std::mem::take(&mut self.held_drops);
+        held.append(&mut self.refuted);
+        self.dirty.mark_entries(&held);
+        !held.is_empty()
+    }
+
+    pub(crate) fn mark_surplus(&mut self) {
+        self.dirty.mark_entries(&self.surplus);
+    }
+
+    /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is
+    /// no news: an older version, or the one that our own last write made. While a write is in flight, the
+    /// object waits. States of which the definition may hide that they exist are kept, unless it
+    /// `shows_packed`.
+    pub(crate) fn refresh(
+        &mut self,
+        mut fact: PpsFact,
+        source: Source,
+        shows_packed: bool,
+    ) -> Option<PpsFact> {
+        if self.in_flight.is_some() {
+            // An event after a list is newer than the list, and as much to be trusted.
+            let before = self.superseding.take().map(|(_, source)| source);
+            let source = if before == Some(Source::List) { Source::List } else { source };
+            self.superseding = Some((fact, source));
+            return None;
+        }
+        fact.status.restore(&self.fact.status, shows_packed);
+        let is_known = match source {
+            Source::List => fact == self.fact,
+            Source::Event => {
+                fact.resource_version == self.fact.resource_version
+                    || is_older(&fact.resource_version, &self.fact.resource_version)
+            }
+        };
+        if is_known {
+            return None;
+        }
+        self.capacity.measure(&self.fact.status, &fact.status);
+        self.exceeded_limit = fact.spec.exceeds_limits();
+        Some(std::mem::replace(&mut self.fact, fact))
+    }
+
+    pub(crate) fn follow_decision(&mut self, entries: EntryDecisions, compact_saves_nothing: Option<Extent>) {
+        self.dirty = Dirty { entries: entries.postponed.into_iter().collect(), ..Dirty::default() };
+        self.missing_labels = entries.missing_labels;
+        self.surplus = entries.surplus;
+        self.capacity.deferred = entries.deferred;
+        if let Some(renewal) = entries.renewal {
+            self.renewals.follow(renewal);
+        }
+        // Whether or not there is something to write: the next decision must not examine all states again.
+        if compact_saves_nothing.is_some() {
+            self.compaction.saved_nothing_at = compact_saves_nothing;
+        }
+    }
+
+    /// The API server may accept by now what it has refused as too large, or has not stored. Returns whether
+    /// there is such.
+    pub(crate) fn retry_exceeded(&mut self) -> bool {
+        let is_refused = self.compaction.is_refused();
+        if is_refused {
+            self.reconsider_form();
+        }
+        let Some(deferred) = self.capacity.reset() else { return is_refused };
+        self.dirty.mark_header();
+        self.dirty.mark_entries(&deferred);
+        true
+    }
+
+    /// The API server has stored the write in flight under this resource version. Returns the entries that it
+    /// changed.
+    pub(crate) fn finish_write(
+        &mut self,
+        resource_version: &str,
+        interner: &mut Interner,
+    ) -> Option<Vec<MovedEntry>> {
+        let write = self.in_flight.take()?;
+        self.release_refuted();
+        let states = &mut self.fact.status.pod_states;
+        let moved = write.changes.into_iter().map(|EntryChange { pod, after, .. }| {
+            let before = if let Some(state) = &after {
+                states.insert(&pod, state, interner)
+            } else {
+                self.renewals.workloads.remove(&pod);
+                states.remove(&pod)
+            };
+            MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
+        });
+        let moved = moved.collect();
+        self.fact.status.follow_form(write.form);
+        let target_before = self.fact.status.target_uid.clone();
+        write.header.store(&mut self.fact.status);
+        let names_another = target_before.is_some() && target_before != self.fact.status.target_uid;
+        if names_another && self.fact.spec.retention() == RetentionPolicy::Retain {
+            // A living Pod of the workload that the status named before does not hold this up, and is now a
+            // stranger.
+            self.dirty.mark_all();
+        }
+        resource_version.clone_into(&mut self.fact.resource_version);
+        // What makes the compact form larger than the plain one is only measured now. And what did not fit
+        // may fit in it.
+        let compact = write.sizes.stored.saturating_sub(overlay_size(&self.fact.status));
+        let is_compact = self.fact.status.form.is_compact();
+        if if is_compact { compact > write.sizes.plain } else { self.capacity.is_exceeded() } {
+            self.dirty.mark_header();
+        }
+        let (retry, header) = self.capacity.on_written(write.sizes);
+        self.dirty.mark_entries(&retry);
+        if header {
+            self.dirty.mark_header();
+        }
+        Some(moved)
+    }
+
+    /// The write in flight was not stored, or its outcome is unknown: its changes are decided again. Returns
+    /// whether there was one.
+    pub(crate) fn abandon_write(&mut self) -> bool {
+        let Some(write) = self.in_flight.take() else { return false };
+        self.dirty.mark_header();
+        self.dirty.mark_entries(write.changes.iter().map(|change| &change.pod));
+        true
+    }
+
+    /// The API server has refused the write in flight as too large.
+    pub(crate) fn on_too_large(&mut self, limit: usize) {
+        let Some(write) = &self.in_flight else { return };
+        match (&self.fact.status.form, &write.form) {
+            (Form::Plain, Form::Plain) | (Form::Compact(_), Form::Compact(_)) => {
+                self.capacity.on_refused(write.sizes.stored, limit);
+            }
+            (_, Form::Plain) => self.compaction.refused_plain_size = Some(write.sizes.plain),
+            _ => self.compaction.is_held = true,
+        }
+    }
+
+    /// The API server does not store the compact form that was sent. With a resource version it has stored
+    /// the rest, so that the states are nowhere but in memory. Returns the entries that the write has
+    /// changed, if it was stored.
+    pub(crate) fn on_compact_form_dropped(
+        &mut self,
+        resource_version: Option<&str>,
+        interner: &mut Interner,
+    ) -> Option<Vec<MovedEntry>> {
+        self.compaction.is_held = true;
+        let Some(resource_version) = resource_version else {
+            self.abandon_write();
+            return None;
+        };
+        let moved = self.finish_write(resource_version, interner)?;
+        self.fact.status.form = Form::Pruned(BTreeSet::new());
+        self.dirty.mark_header();
+        Some(moved)
+    }
+
+    /// The form of the object may have to change: it is decided again, whatever spoke against it.
+    pub(crate) fn reconsider_form(&mut self) {
+        self.compaction = Compaction::default();
+        self.dirty.mark_header();
+    }
+}
+
+impl Header {
+    /// The header that a status has now.
+    pub(crate) fn of(status: &PpsStatus) -> Self {
+        Self {
+            observed_generation: status.observed_generation,
+            target_uid: None,
+            recorded: status.recorded,
+            desired: status.desired,
+            conditions: None,
+        }
+    }
+
+    fn store(self, status: &mut PpsStatus) {
+        status.target_uid = self.target_uid.or(status.target_uid.take());
+        status.observed_generation = self.observed_generation;
+        status.recorded = self.recorded;
+        status.desired = self.desired;
+        if let Some(conditions) = self.conditions {
+            status.conditions = conditions;
+        }
+    }
+}
+
+/// Whether one resource version is older than another. They are growing numbers; if a server makes them
+/// otherwise, none is older.
+fn is_older(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version < than,
+        _ => false,
+    }
+}

@@ -1,0 +1,158 @@
+//! Workloads by kind. Kinds are added and removed at run time; what is known of one says nothing about
+//! another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::facts::store::{Put, Store};
+use crate::facts::{GroupKind, NamespacedName, WorkloadFact, WorkloadKey};
+
+/// How much is known of a kind of workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KindCoverage {
+    /// All its workloads.
+    Listed,
+    /// Perhaps not all of them: the first list is not complete.
+    Unlisted,
+    /// Nothing that can be relied on: the API server refuses to list or watch it, perhaps after it was
+    /// listed.
+    Forbidden,
+    /// Nothing: its first list has failed, and is retried.
+    Unavailable,
+    /// Nothing: it is not watched.
+    NotWatched,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Workloads {
+    kinds: BTreeMap<GroupKind, Kind>,
+    by_uid: HashMap<Arc<str>, WorkloadKey>,
+    /// Whether it is known which kinds can be watched at all.
+    pub(super) kinds_known: bool,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    facts: Store<NamespacedName, WorkloadFact>,
+    forbidden: bool,
+    failing: bool,
+}
+
+impl Workloads {
+    pub(crate) fn new(kind: GroupKind) -> Self {
+        Self { kinds: [(kind, Kind::default())].into(), ..Self::default() }
+    }
+
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &GroupKind> {
+        self.kinds.keys()
+    }
+
+    /// Returns whether that is new.
+    pub(crate) fn set_kinds_known(&mut self) -> bool {
+        !std::mem::replace(&mut self.kinds_known, true)
+    }
+
+    /// Whether objects that target workloads of this kind can be decided.
+    pub(crate) fn is_decidable(&self, kind: &GroupKind) -> bool {
+        match self.coverage(kind) {
+            KindCoverage::Listed | KindCoverage::Forbidden | KindCoverage::Unavailable => true,
+            KindCoverage::Unlisted => false,
+            KindCoverage::NotWatched => self.kinds_known,
+        }
+    }
+
+    pub(crate) fn coverage(&self, kind: &GroupKind) -> KindCoverage {
+        match self.kinds.get(kind) {
+            None => KindCoverage::NotWatched,
+            Some(Kind { forbidden: true, .. }) => KindCoverage::Forbidden,
+            Some(kind) if kind.facts.complete().is_some() => KindCoverage::Listed,
+            Some(Kind { failing: true, .. }) => KindCoverage::Unavailable,
+            Some(_) => KindCoverage::Unlisted,
+        }
+    }
+
+    pub(crate) fn is_listed(&self, kind: &GroupKind) -> bool {
+        self.kinds.get(kind).is_some_and(|kind| kind.facts.complete().is_some())
+    }
+
+    pub(crate) fn get(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
+        self.kinds.get(&key.kind)?.facts.get(&key.object)
+    }
+
+    /// The workload of this namespace with this UID.
+    pub(crate) fn key_of(&self, namespace: &str, uid: &str) -> Option<&WorkloadKey> {
+        self.by_uid.get(uid).filter(|key| *key.object.namespace == *namespace)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &WorkloadKey> {
+        self.by_uid.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.kinds.values().map(|kind| kind.facts.count()).sum()
+    }
+
+    pub(crate) fn is_watched(&self, kind: &GroupKind) -> bool {
+        self.kinds.contains_key(kind)
+    }
+
+    pub(crate) fn watch(&mut self, kind: GroupKind) {
+        self.kinds.entry(kind).or_default();
+    }
+
+    /// Forgets a kind and its workloads. Returns whether it was watched.
+    pub(crate) fn unwatch(&mut self, kind: &GroupKind) -> bool {
+        let watched = self.kinds.remove(kind).is_some();
+        if watched {
+            self.by_uid.retain(|_, key| key.kind != *kind);
+        }
+        watched
+    }
+
+    /// Returns whether that changes anything.
+    pub(crate) fn set_forbidden(&mut self, kind: &GroupKind, forbidden: bool) -> bool {
+        let Some(known) = self.kinds.get_mut(kind) else { return false };
+        std::mem::replace(&mut known.forbidden, forbidden) != forbidden
+    }
+
+    /// Returns whether that changes anything.
+    pub(crate) fn set_failing(&mut self, kind: &GroupKind, failing: bool) -> bool {
+        let before = self.coverage(kind);
+        if let Some(known) = self.kinds.get_mut(kind) {
+            known.failing = failing;
+        }
+        self.coverage(kind) != before
+    }
+
+    pub(crate) fn begin_list(&mut self, kind: &GroupKind, revision: u64) {
+        if let Some(known) = self.kinds.get_mut(kind) {
+            known.facts.begin(revision);
+        }
+    }
+
+    /// Ends a list; returns the workloads that it did not contain, which are still here. Nothing if the kind
+    /// is not watched.
+    pub(crate) fn end_list(&mut self, kind: &GroupKind) -> Option<Vec<NamespacedName>> {
+        self.kinds.get_mut(kind).map(|known| known.facts.done())
+    }
+
+    pub(crate) fn apply(&mut self, key: &WorkloadKey, fact: WorkloadFact) -> bool {
+        let Some(kind) = self.kinds.get_mut(&key.kind) else { return false };
+        let uid = fact.uid.clone();
+        let put = kind.facts.put(&key.object, fact);
+        if let Put::Changed(before) = &put {
+            self.by_uid.remove(&before.uid);
+        }
+        if put == Put::Known {
+            return false;
+        }
+        self.by_uid.insert(uid, key.clone());
+        true
+    }
+
+    pub(crate) fn remove(&mut self, key: &WorkloadKey) -> Option<WorkloadFact> {
+        let before = self.kinds.get_mut(&key.kind)?.facts.remove(&key.object)?;
+        self.by_uid.remove(&before.uid);
+        Some(before)
+    }
+}

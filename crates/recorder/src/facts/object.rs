@@ -1,0 +1,140 @@
+//! A PersistentPodState as the API server shows it, and its fact.
+
+use std::collections::BTreeMap;
+
+use pps_core::pps::null_as_default;
+use pps_core::{PersistentPodState, Spec};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::{OwnedFields, Owner, PackedClaim, PpsFact, PpsStatus};
+use crate::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
+
+/// The metadata that a fact is made from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PpsMetadata {
+    pub uid: String,
+    pub resource_version: String,
+    pub generation: Option<i64>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub creation_timestamp: String,
+    pub deletion_timestamp: Option<IgnoredAny>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub owner_references: Vec<Owner>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub managed_fields: Vec<ManagedFields>,
+}
+
+/// The fields that one client has written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ManagedFields {
+    pub manager: String,
+    #[serde(rename = "fieldsV1")]
+    pub fields: Value,
+}
+
+/// The fact of an object in JSON.
+pub fn read_pps(object: &Value) -> serde_json::Result<PpsFact> {
+    PersistentPodState::<PpsMetadata, PpsStatus>::deserialize(object).map(pps_fact)
+}
+
+pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
+    let PersistentPodState { metadata, mut spec, mut status } = object;
+    let is_labelled = metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|value| value == FIELD_MANAGER);
+    let owned = owned_fields(&metadata.managed_fields);
+    let mut unreadable = None;
+    if let Some(damaged) = status.damaged.take() {
+        spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
+        unreadable = Some(damaged.to_string());
+    } else {
+        status.packed_claim = packed_claim(&metadata.managed_fields);
+    }
+    PpsFact {
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        generation: metadata.generation,
+        created: metadata.creation_timestamp,
+        terminating: metadata.deletion_timestamp.is_some(),
+        generated: is_labelled && owned.is_some(),
+        owned: owned.unwrap_or_default(),
+        owners: metadata.owner_references,
+        spec,
+        status,
+        unreadable,
+    }
+}
+
+/// Whether some client has written the compact form, and none has removed it.
+fn packed_claim(entries: &[ManagedFields]) -> PackedClaim {
+    let statuses = entries.iter().filter_map(|entry| entry.fields.get("f:status"));
+    statuses.fold(PackedClaim::Unknown, |claim, status| match claim {
+        PackedClaim::Yes => PackedClaim::Yes,
+        _ if status.get("f:packed").is_some() => PackedClaim::Yes,
+        _ => PackedClaim::No,
+    })
+}
+
+/// The fields of the spec that the sidecar owns; none if it owns no part of the spec. It owns a part of every
+/// status that it writes, also of objects that users made.
+fn owned_fields(entries: &[ManagedFields]) -> Option<OwnedFields> {
+    let own = entries.iter().filter(|entry| entry.manager == FIELD_MANAGER);
+    own.filter_map(|entry| entry.fields.get("f:spec")).fold(None, |owned, spec| {
+        let owned = owned.unwrap_or_default();
+        let has = |field: &str| spec.get(field).is_some();
+        Some(OwnedFields {
+            required_topology: owned.required_topology || has("f:requiredPersistentTopology"),
+            preferred_topology: owned.preferred_topology || has("f:preferredPersistentTopology"),
+            annotations: owned.annotations || has("f:persistentPodAnnotations"),
+        })
+    })
+}
+
+/// The same for Kubernetes' own metadata type, which clients need.
+#[cfg(feature = "k8s")]
+mod k8s {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::{
+        IgnoredAny, ManagedFields, Owner, PersistentPodState, PpsFact, PpsMetadata, PpsStatus, pps_fact,
+    };
+
+    pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
+
+    pub fn object_fact(object: PpsObject) -> PpsFact {
+        let metadata = object.metadata;
+        let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| Owner {
+            api_version: owner.api_version,
+            kind: owner.kind,
+            name: owner.name,
+            uid: owner.uid,
+            controller: owner.controller,
+            block_owner_deletion: owner.block_owner_deletion,
+        });
+        let managed = metadata.managed_fields.unwrap_or_default().into_iter().map(|entry| ManagedFields {
+            manager: entry.manager.unwrap_or_default(),
+            fields: entry.fields_v1.map(|fields| fields.0).unwrap_or_default(),
+        });
+        let metadata = PpsMetadata {
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            generation: metadata.generation,
+            creation_timestamp: metadata
+                .creation_timestamp
+                .map(|time| time.0.to_string())
+                .unwrap_or_default(),
+            deletion_timestamp: metadata.deletion_timestamp.map(|_| IgnoredAny),
+            labels: metadata.labels.unwrap_or_default(),
+            owner_references: owners.collect(),
+            managed_fields: managed.collect(),
+        };
+        pps_fact(PersistentPodState { metadata, spec: object.spec, status: object.status })
+    }
+}
+
+#[cfg(feature = "k8s")]
+pub use self::k8s::{PpsObject, object_fact};

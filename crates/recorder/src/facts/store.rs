@@ -1,0 +1,135 @@
+//! The facts of one kind by key, kept in sync with a watch. Knows which keys a relist no longer contains.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update<K, F> {
+    /// A complete list begins. The number is the revision of the interest with which it is read.
+    Begin(u64),
+    Apply(K, F),
+    Delete(K),
+    /// The list is complete. Objects that it did not contain no longer exist.
+    Done,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put<F> {
+    Known,
+    New,
+    Changed(F),
+}
+
+#[derive(Debug)]
+pub struct Store<K, F> {
+    facts: HashMap<K, F>,
+    listing: Option<(u64, HashSet<K>)>,
+    complete: Option<u64>,
+}
+
+impl<K, F> Default for Store<K, F> {
+    fn default() -> Self {
+        Self { facts: HashMap::new(), listing: None, complete: None }
+    }
+}
+
+impl<K: Clone + Eq + Hash, F> Store<K, F> {
+    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&F>
+    where
+        K: Borrow<Q>,
+    {
+        self.facts.get(key)
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &F> {
+        self.facts.values()
+    }
+
+    /// Applies an update, for callers that do not need to know what changed.
+    pub fn apply(&mut self, update: Update<K, F>)
+    where
+        F: PartialEq,
+    {
+        match update {
+            Update::Begin(revision) => self.begin(revision),
+            Update::Apply(key, fact) => {
+                self.put(&key, fact);
+            }
+            Update::Delete(key) => {
+                self.remove(&key);
+            }
+            Update::Done => {
+                for key in self.done() {
+                    self.remove(&key);
+                }
+            }
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// The revision of the interest with which the newest complete list was read; `None` before the first
+    /// one.
+    pub fn complete(&self) -> Option<u64> {
+        self.complete
+    }
+
+    pub fn begin(&mut self, revision: u64) {
+        self.listing = Some((revision, HashSet::new()));
+    }
+
+    pub fn put(&mut self, key: &K, fact: F) -> Put<F>
+    where
+        F: PartialEq,
+    {
+        if let Some((_, listed)) = &mut self.listing {
+            listed.insert(key.clone());
+        }
+        match self.facts.get_mut(key) {
+            Some(known) if *known == fact => Put::Known,
+            Some(known) => Put::Changed(std::mem::replace(known, fact)),
+            None => {
+                self.facts.insert(key.clone(), fact);
+                Put::New
+            }
+        }
+    }
+
+    pub fn remove(&mut self, key: &K) -> Option<F> {
+        if let Some((_, listed)) = &mut self.listing {
+            listed.remove(key);
+        }
+        self.facts.remove(key)
+    }
+
+    /// Ends a list. Returns the keys that it did not contain; the caller removes them.
+    pub fn done(&mut self) -> Vec<K> {
+        let Some((revision, listed)) = self.listing.take() else { return Vec::new() };
+        self.complete = Some(revision);
+        self.facts.keys().filter(|key| !listed.contains(*key)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn done_returns_the_keys_that_a_relist_does_not_contain() {
+        let mut store = Store::default();
+        store.begin(1);
+        store.put(&"a", 1);
+        store.put(&"b", 1);
+        assert_eq!((store.complete(), store.done(), store.complete()), (None, vec![], Some(1)));
+
+        store.begin(2);
+        assert_eq!(store.put(&"b", 2), Put::Changed(1));
+        assert_eq!(store.get("a"), Some(&1), "facts stay until the list is complete");
+        assert_eq!(store.done(), ["a"]);
+        assert_eq!(store.complete(), Some(2));
+        assert_eq!(store.remove(&"a"), Some(1));
+    }
+}

@@ -1,0 +1,155 @@
+//! What a Pod requires and prefers of Nodes: `spec.nodeName`, `spec.nodeSelector` and the node affinity.
+
+use serde_json::Value;
+
+use super::fields::{list, text};
+use super::read::Node;
+use super::reason::{Exclusion, RequiredBy};
+use super::selector::meets;
+
+/// The only field of a Node that `matchFields` may name.
+const NAME_FIELD: &str = "metadata.name";
+
+/// Whether a Node has what `nodeSelector` and the required node affinity ask for.
+pub(super) fn matches(spec: &Value, node: &Node) -> bool {
+    selector_mismatches(spec, node).next().is_none() && matches_affinity(spec, node)
+}
+
+/// Why a Node does not match. `before` is the Pod's spec before the policy injected something.
+pub(super) fn mismatches(spec: &Value, before: Option<&Value>, node: &Node) -> Vec<Exclusion> {
+    let mut mismatches: Vec<Exclusion> = selector_mismatches(spec, node)
+        .map(|(key, value)| Exclusion::Label {
+            by: RequiredBy::NodeSelector,
+            key: key.to_owned(),
+            operator: "In".to_owned(),
+            wanted: vec![value.to_owned()],
+            found: node.labels.get(key).cloned(),
+        })
+        .collect();
+    if !matches_affinity(spec, node) {
+        mismatches.extend(affinity_mismatches(spec, before, node));
+    }
+    mismatches
+}
+
+fn selector_mismatches<'a>(spec: &'a Value, node: &Node) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let wanted = spec["nodeSelector"].as_object().into_iter().flatten();
+    wanted
+        .map(|(key, value)| (key.as_str(), text(value)))
+        .filter(|(key, value)| node.labels.get(*key).is_none_or(|found| found != value))
+}
+
+fn terms(spec: &Value) -> Option<Vec<&Value>> {
+    terms_of(&spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"])
+}
+
+fn terms_of(required: &Value) -> Option<Vec<&Value>> {
+    required.is_object().then(|| list(&required["nodeSelectorTerms"]).collect())
+}
+
+/// Why a Node does not match a node selector: that of a volume.
+pub(super) fn selector_exclusions(required: &Value, node: &Node, by: &RequiredBy) -> Vec<Exclusion> {
+    let Some(terms) = terms_of(required) else { return Vec::new() };
+    if terms.iter().any(|term| matches_term(term, node)) {
+        return Vec::new();
+    }
+    let unmet = terms.iter().flat_map(|term| requirements(term)).filter(|one| !one.is_met_by(node));
+    deduplicated(unmet.map(|requirement| requirement.exclusion(node, by.clone())), by)
+}
+
+/// Each exclusion once. Terms without any match no node.
+fn deduplicated(exclusions: impl Iterator<Item = Exclusion>, by: &RequiredBy) -> Vec<Exclusion> {
+    let mut unique = Vec::new();
+    for exclusion in exclusions {
+        if !unique.contains(&exclusion) {
+            unique.push(exclusion);
+        }
+    }
+    if unique.is_empty() {
+        unique.push(Exclusion::Impossible { by: by.clone() });
+    }
+    unique
+}
+
+/// A term is one that must hold; several are alternatives. None matches nothing.
+fn matches_affinity(spec: &Value, node: &Node) -> bool {
+    terms(spec).is_none_or(|terms| terms.into_iter().any(|term| matches_term(term, node)))
+}
+
+/// An empty term matches nothing.
+fn matches_term(term: &Value, node: &Node) -> bool {
+    requirements(term).next().is_some() && requirements(term).all(|requirement| requirement.is_met_by(node))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Requirement<'a> {
+    Label(&'a Value),
+    Field(&'a Value),
+}
+
+fn requirements(term: &Value) -> impl Iterator<Item = Requirement<'_>> {
+    let labels = list(&term["matchExpressions"]).map(Requirement::Label);
+    labels.chain(list(&term["matchFields"]).map(Requirement::Field))
+}
+
+impl Requirement<'_> {
+    fn is_met_by(self, node: &Node) -> bool {
+        match self {
+            Self::Label(requirement) => meets(requirement, &node.labels),
+            Self::Field(requirement) => {
+                let mut values = list(&requirement["values"]).map(text);
+                let (Some(value), None) = (values.next(), values.next()) else { return false };
+                let is_name = requirement["key"] == NAME_FIELD && value == node.name;
+                match text(&requirement["operator"]) {
+                    "In" => is_name,
+                    "NotIn" => requirement["key"] == NAME_FIELD && !is_name,
+                    _ => false,
+                }
+            }
+        }
+    }
+
+    fn exclusion(self, node: &Node, by: RequiredBy) -> Exclusion {
+        let (requirement, found) = match self {
+            Self::Label(requirement) => (requirement, node.labels.get(text(&requirement["key"])).cloned()),
+            Self::Field(requirement) => (requirement, Some(node.name.clone())),
+        };
+        Exclusion::Label {
+            by,
+            key: text(&requirement["key"]).to_owned(),
+            operator: text(&requirement["operator"]).to_owned(),
+            wanted: list(&requirement["values"]).map(|value| text(value).to_owned()).collect(),
+            found,
+        }
+    }
+}
+
+fn affinity_mismatches(spec: &Value, before: Option<&Value>, node: &Node) -> Vec<Exclusion> {
+    let own: Vec<&Value> = before.and_then(terms).unwrap_or_default();
+    let has_before = before.is_some();
+    let terms = terms(spec).unwrap_or_default();
+    // The policy adds to each term, or makes one if there is none.
+    let is_injected = |index: usize, requirement: Requirement| {
+        has_before && own.get(index).is_none_or(|own| requirements(own).all(|one| one != requirement))
+    };
+    let matched_before = before.is_some_and(|before| matches_affinity(before, node));
+    // An alternative that did not lead here before, either, does not count.
+    let counts = |index: usize| !matched_before || own.get(index).is_none_or(|own| matches_term(own, node));
+    let counted = terms.iter().enumerate().filter(|(index, _)| counts(*index));
+    let unmet = counted.flat_map(|(index, term)| {
+        requirements(term).filter(|requirement| !requirement.is_met_by(node)).map(move |one| (index, one))
+    });
+    let exclusions = unmet.map(|(index, requirement)| {
+        let injected = is_injected(index, requirement);
+        requirement.exclusion(node, if injected { RequiredBy::RecordedState } else { RequiredBy::Affinity })
+    });
+    deduplicated(exclusions, &RequiredBy::Affinity)
+}
+
+pub(super) fn preference(spec: &Value, node: &Node) -> i64 {
+    let preferred = &spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+    list(preferred)
+        .filter(|term| matches_term(&term["preference"], node))
+        .filter_map(|term| term["weight"].as_i64())
+        .fold(0, i64::saturating_add)
+}

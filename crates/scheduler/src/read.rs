@@ -1,0 +1,125 @@
+//! Reads what the scheduler needs of Nodes and Pods. What has another type than Kubernetes allows counts as absent.
+//!
+//! What is read owns its texts, so that a simulation reads each object once and not once for each Pod that it places.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::amounts::{Allocatable, Requests};
+use super::fields::{list, text};
+use super::selector::Labels;
+
+pub(super) fn labels(object: &Value) -> Labels {
+    let labels = object["metadata"]["labels"].as_object();
+    labels.into_iter().flatten().map(|(key, value)| (key.clone(), text(value).to_owned())).collect()
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub(super) name: String,
+    pub(super) labels: Labels,
+    pub(super) unschedulable: bool,
+    pub(super) taints: Vec<Taint>,
+    pub(super) allocatable: Allocatable,
+    pub(super) requested: Requests,
+    pub(super) requested_non_zero: Requests,
+    pub(super) pods: Vec<Pod>,
+    pub(super) images: BTreeMap<String, i64>,
+}
+
+impl Node {
+    pub fn of<'a>(node: &Value, pods: impl IntoIterator<Item = &'a Value>) -> Self {
+        let images = list(&node["status"]["images"]).flat_map(|image| {
+            let size = image["sizeBytes"].as_i64().unwrap_or_default();
+            list(&image["names"]).map(move |name| (text(name).to_owned(), size))
+        });
+        let mut node = Self {
+            name: text(&node["metadata"]["name"]).to_owned(),
+            labels: labels(node),
+            unschedulable: node["spec"]["unschedulable"] == true,
+            taints: list(&node["spec"]["taints"]).map(Taint::of).collect(),
+            allocatable: Allocatable::of(node),
+            requested: Requests::default(),
+            requested_non_zero: Requests::default(),
+            pods: Vec::new(),
+            images: images.collect(),
+        };
+        node.set_pods(pods);
+        node
+    }
+
+    /// Replaces its Pods. Those that have ended take no room.
+    pub fn set_pods<'a>(&mut self, pods: impl IntoIterator<Item = &'a Value>) {
+        let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
+        self.pods = pods.into_iter().filter(is_there).map(Pod::of).collect();
+        self.requested = Requests::default();
+        self.requested_non_zero = Requests::default();
+        for pod in &self.pods {
+            self.requested.add(&pod.requests);
+            self.requested_non_zero.add(&pod.requests_non_zero);
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Taint {
+    pub(super) key: Cow<'static, str>,
+    pub(super) value: Cow<'static, str>,
+    pub(super) effect: Cow<'static, str>,
+}
+
+impl Taint {
+    pub(super) fn of(taint: &Value) -> Self {
+        let [key, value, effect] =
+            ["key", "value", "effect"].map(|field| Cow::Owned(text(&taint[field]).to_owned()));
+        Self { key, value, effect }
+    }
+}
+
+pub(super) struct Candidate<'a> {
+    pub(super) spec: &'a Value,
+    pub(super) pod: Pod,
+}
+
+impl<'a> Candidate<'a> {
+    pub(super) fn of(pod: &'a Value) -> Self {
+        Self { spec: &pod["spec"], pod: Pod::of(pod) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pod {
+    pub(super) namespace: String,
+    pub(super) labels: Labels,
+    pub(super) terminating: bool,
+    pub(super) requests: Requests,
+    /// With a default for each container that requests no CPU or no memory: scores count with these.
+    pub(super) requests_non_zero: Requests,
+    /// `podAffinity` and `podAntiAffinity`; null if it has neither.
+    pub(super) affinity: Value,
+}
+
+impl Pod {
+    pub(super) fn of(pod: &Value) -> Self {
+        let metadata = &pod["metadata"];
+        let affinity = pod["spec"]["affinity"].as_object().into_iter().flatten();
+        let between: Map<String, Value> = affinity
+            .filter(|(kind, _)| matches!(kind.as_str(), "podAffinity" | "podAntiAffinity"))
+            .map(|(kind, terms)| (kind.clone(), terms.clone()))
+            .collect();
+        Self {
+            namespace: metadata["namespace"].as_str().unwrap_or("default").to_owned(),
+            labels: labels(pod),
+            terminating: metadata["deletionTimestamp"].is_string(),
+            requests: Requests::of(&pod["spec"], false),
+            requests_non_zero: Requests::of(&pod["spec"], true),
+            affinity: if between.is_empty() { Value::Null } else { between.into() },
+        }
+    }
+}

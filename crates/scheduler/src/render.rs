@@ -1,0 +1,181 @@
+//! Exclusions and caveats in English.
+
+use std::fmt;
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::amounts::{CPU, MEMORY};
+use super::reason::{Caveat, Exclusion, RequiredBy, UnknownVolume};
+
+/// Without the node's name: `topology.kubernetes.io/zone is b, the Pod requires a`.
+impl fmt::Display for Exclusion {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::NodeName { wanted } => write!(f, "the Pod's spec.nodeName is {wanted}"),
+            Self::Label { by, key, operator, wanted, found } => {
+                match found {
+                    Some(found) => write!(f, "{key} is {}", quoted_if_empty(found))?,
+                    None => write!(f, "the label {key} is missing")?,
+                }
+                write!(f, ", {by} requires {}", required(operator, wanted))
+            }
+            Self::Impossible { by } => write!(f, "{by} requires a node that cannot exist"),
+            Self::Taint { key, value, effect } => {
+                let equals = if value.is_empty() { "" } else { "=" };
+                write!(f, "the Pod does not tolerate the taint {key}{equals}{value}:{effect}")
+            }
+            Self::Cordon => f.write_str("cordoned"),
+            Self::Insufficient { resource, requested, free, limit } => {
+                let [requested, free, limit] = [requested, free, limit].map(|one| amount(resource, *one));
+                write!(f, "{free} of {limit} {resource} is free, the Pod requests {requested}")
+            }
+            Self::TooManyPods { running, limit } => {
+                let pods = if *running == 1 { "Pod runs" } else { "Pods run" };
+                write!(f, "{running} {pods} there, and it takes {limit}")
+            }
+            Self::PodAffinity { key, domain: Some(domain) } => {
+                write!(f, "no Pod runs at {key} {domain} that the Pod requires to be near")
+            }
+            Self::PodAffinity { key, domain: None } => {
+                write!(f, "the label {key} is missing, which the Pod's required Pod affinity names")
+            }
+            Self::PodAntiAffinity { key, domain, of_running } => {
+                let rule = if *of_running {
+                    "that must not be near this Pod"
+                } else {
+                    "that the Pod must not be near"
+                };
+                write!(f, "a Pod runs at {key} {domain} {rule}")
+            }
+            Self::TopologySpread { key, skew: Some(skew) } => write!(
+                f,
+                "with this Pod {key} {} would have {} Pods where another has {}, and maxSkew is {}",
+                skew.domain, skew.pods, skew.least, skew.max
+            ),
+            Self::TopologySpread { key, skew: None } => {
+                write!(f, "the label {key} is missing, which a topology spread constraint names")
+            }
+        }
+    }
+}
+
+impl Exclusion {
+    /// Without what differs from node to node: `the Pod's recorded state requires topology.kubernetes.io/zone a`.
+    pub fn in_general(&self) -> String {
+        match self {
+            Self::Label { by, key, operator, .. } if operator == "Exists" => {
+                format!("{by} requires the label {key}")
+            }
+            Self::Label { by, key, operator, wanted, .. } => {
+                format!("{by} requires {key} {}", required(operator, wanted))
+            }
+            Self::Insufficient { resource, requested, .. } => {
+                format!("too little {resource} is free, the Pod requests {}", amount(resource, *requested))
+            }
+            Self::TooManyPods { .. } => "no room for one more Pod".to_owned(),
+            Self::PodAffinity { key, .. } => {
+                format!("no Pod runs in the same {key} that the Pod requires to be near")
+            }
+            Self::PodAntiAffinity { key, .. } => {
+                format!("a Pod runs in the same {key} that keeps the Pod away")
+            }
+            Self::TopologySpread { key, .. } => format!("a topology spread constraint over {key}"),
+            same => same.to_string(),
+        }
+    }
+}
+
+/// What a result of a simulation shows.
+impl Serialize for Exclusion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Exclusion", 3)?;
+        fields.serialize_field("what", &self.kind())?;
+        fields.serialize_field("text", &self.to_string())?;
+        fields.serialize_field("fromPps", &self.from_pps())?;
+        fields.end()
+    }
+}
+
+impl fmt::Display for RequiredBy {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Affinity => f.write_str("the Pod"),
+            Self::RecordedState => f.write_str("the Pod's recorded state"),
+            Self::FormerState => f.write_str("the Pod's former recorded state"),
+            Self::NodeSelector => f.write_str("the Pod's nodeSelector"),
+            Self::Claim(claim) => write!(f, "the volume of the Pod's claim {claim}"),
+        }
+    }
+}
+
+/// In words that follow the Pod's name.
+impl fmt::Display for Caveat {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let words = match self {
+            Self::OtherScheduler => "it names another scheduler, whose rules are not known here",
+            Self::Volumes => {
+                "where its volumes are is not simulated: a persistent volume may keep it on a node or in a zone"
+            }
+            Self::Claim { name, unknown } => {
+                write!(f, "where the volume of its claim {name} is or will be is not simulated: ")?;
+                match unknown {
+                    UnknownVolume::NoClaim => "no such claim is known",
+                    UnknownVolume::NotBound => "it is not bound yet",
+                    UnknownVolume::NoVolume(volume) => return write!(f, "its volume {volume} is not known"),
+                }
+            }
+            Self::HostPorts => "its host ports are not simulated",
+            Self::PodAffinityFields => {
+                "namespaceSelector, matchLabelKeys and mismatchLabelKeys of its Pod affinity are not simulated"
+            }
+            Self::ResourceClaims => "its resource claims are not simulated",
+            Self::PodResources => "resources of the whole Pod are not simulated",
+            Self::Overhead => "its overhead is not simulated",
+            Self::RuntimeClass => "its RuntimeClass is not simulated",
+            Self::SchedulingGates => {
+                "its scheduling gates are not simulated: it stays Pending until they are removed"
+            }
+            Self::Preemption => "Pods of lower priority may be evicted for it, which is not simulated",
+        };
+        f.write_str(words)
+    }
+}
+
+/// What a requirement asks for, in words that follow "requires".
+fn required(operator: &str, wanted: &[String]) -> String {
+    match (operator, wanted) {
+        ("In", [value]) => quoted_if_empty(value).to_owned(),
+        ("In", _) => format!("one of {}", wanted.join(", ")),
+        ("NotIn", [value]) => format!("another value than {}", quoted_if_empty(value)),
+        ("NotIn", _) => format!("none of {}", wanted.join(", ")),
+        ("Exists", _) => "this label".to_owned(),
+        ("DoesNotExist", _) => "that it is absent".to_owned(),
+        ("Gt", [value]) => format!("more than {value}"),
+        ("Lt", [value]) => format!("less than {value}"),
+        _ => format!("{operator} {}", wanted.join(", ")),
+    }
+}
+
+/// An empty value would be invisible in a sentence.
+fn quoted_if_empty(value: &str) -> &str {
+    if value.is_empty() { "\"\"" } else { value }
+}
+
+fn amount(resource: &str, amount: i64) -> String {
+    match resource {
+        CPU if amount % 1000 == 0 => (amount / 1000).to_string(),
+        CPU => format!("{amount}m"),
+        MEMORY | "ephemeral-storage" => {
+            let units = [(1_i64 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
+            let unit = units.into_iter().find(|(size, _)| amount != 0 && amount % size == 0);
+            unit.map_or_else(|| amount.to_string(), |(size, unit)| format!("{}{unit}", amount / size))
+        }
+        _ => amount.to_string(),
+    }
+}
+
+impl Serialize for Caveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,101 @@
+use serde_json::{Value, json};
+
+use super::super::{Caveat, ExclusionKind, Placement, Selection, UnknownVolume, Volumes, select};
+use super::{HOSTNAME, ZONE, empty, node, pod, texts, views};
+
+fn claim(name: &str, volume: Option<&str>) -> Value {
+    json!({"kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"volumeName": volume}, "status": {"phase": if volume.is_some() { "Bound" } else { "Pending" }}})
+}
+
+fn volume(name: &str, labels: &Value, terms: &Value) -> Value {
+    let affinity = json!({"required": {"nodeSelectorTerms": terms}});
+    json!({"kind": "PersistentVolume", "metadata": {"name": name, "labels": labels},
+        "spec": {"nodeAffinity": if terms.is_null() { Value::Null } else { affinity }}})
+}
+
+fn only_in(key: &str, values: &[&str]) -> Value {
+    json!([{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}])
+}
+
+/// A Pod with the claim `data-db-0` on nodes in the zones a, b and none.
+fn placed(objects: &[Value]) -> Selection {
+    let nodes = empty(vec![
+        node("n1", &json!({HOSTNAME: "n1", ZONE: "a"})),
+        node("n2", &json!({HOSTNAME: "n2", ZONE: "b"})),
+        node("n3", &json!({HOSTNAME: "n3"})),
+    ]);
+    let new =
+        pod(&json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]}));
+    let volumes = Volumes::of(objects);
+    select(&Placement { pod: &new, before: None, selector: None, volumes: Some(&volumes) }, &views(&nodes))
+}
+
+#[test]
+fn a_volume_keeps_its_pod_on_the_nodes_that_it_requires() {
+    let found =
+        placed(&[claim("data-db-0", Some("pv")), volume("pv", &json!({}), &only_in(HOSTNAME, &["n2"]))]);
+    assert_eq!(found.may_land_on, ["n2"]);
+    assert!(found.caveats.is_empty());
+    assert!(
+        found.verdicts[0].exclusions.iter().all(|one| one.kind() == ExclusionKind::Volume && !one.from_pps())
+    );
+    assert_eq!(
+        texts(&found),
+        [
+            "n1: kubernetes.io/hostname is n1, the volume of the Pod's claim data-db-0 requires n2",
+            "n3: kubernetes.io/hostname is n3, the volume of the Pod's claim data-db-0 requires n2"
+        ]
+    );
+    let nowhere = placed(&[claim("data-db-0", Some("pv")), volume("pv", &json!({}), &json!([]))]);
+    assert_eq!(nowhere.may_land_on, [""; 0]);
+}
+
+#[test]
+fn labels_of_an_old_volume_keep_its_pod_in_their_zones() {
+    let in_zones = |labels: Value| {
+        let found = placed(&[claim("data-db-0", Some("pv")), volume("pv", &labels, &Value::Null)]);
+        assert!(found.caveats.is_empty());
+        found.may_land_on
+    };
+    // As in Kubernetes, a node without any such label can have each volume.
+    assert_eq!(in_zones(json!({"failure-domain.beta.kubernetes.io/zone": "b"})), ["n2", "n3"]);
+    assert_eq!(in_zones(json!({ZONE: "b__c"})), ["n2", "n3"]);
+    assert_eq!(in_zones(json!({ZONE: "a__b"})), ["n1", "n2", "n3"]);
+    assert_eq!(in_zones(json!({"topology.kubernetes.io/region": "r"})), ["n3"]);
+    assert_eq!(in_zones(json!({})), ["n1", "n2", "n3"]);
+}
+
+#[test]
+fn a_claim_that_is_not_bound_or_not_known_is_named() {
+    let bound = claim("data-db-0", Some("pv"));
+    let lost = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "default"},
+        "spec": {"volumeName": "pv"}, "status": {"phase": "Lost"}});
+    let elsewhere =
+        json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "x"}});
+    for (objects, expected) in [
+        (vec![claim("data-db-0", None)], UnknownVolume::NotBound),
+        (vec![lost], UnknownVolume::NotBound),
+        (vec![elsewhere], UnknownVolume::NoClaim),
+        (vec![bound], UnknownVolume::NoVolume("pv".into())),
+    ] {
+        let found = placed(&objects);
+        assert_eq!(found.may_land_on, ["n1", "n2", "n3"]);
+        assert_eq!(found.caveats, [Caveat::Claim { name: "data-db-0".into(), unknown: expected }]);
+    }
+}
+
+#[test]
+fn pods_that_have_ended_take_no_room() {
+    let full = |phase: &str| {
+        let mut other = pod(&json!({}));
+        other["status"] = json!({"phase": phase});
+        let one = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "1"}}});
+        let nodes = vec![(one, vec![other])];
+        let new = pod(&json!({}));
+        select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes)).chosen
+    };
+    assert_eq!(full("Running"), None);
+    assert_eq!(full("Succeeded").as_deref(), Some("n"));
+    assert_eq!(full("Failed").as_deref(), Some("n"));
+}

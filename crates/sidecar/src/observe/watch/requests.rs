@@ -1,0 +1,213 @@
+//! The requests of one resource that is followed: the pages of its list, and its watch, each with its own
+//! retries.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+use super::answer::WatchError;
+use super::retry::Retry;
+use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
+
+/// How long one page may fail before the list begins again. The API server forgets tokens after five to ten
+/// minutes, and what is kept to merge the list with events grows as long as the list takes.
+const LONGEST_PAGE_RETRY: Duration = Duration::from_mins(5);
+/// A watch that ends earlier is not opened again at once.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
+/// Reads a list page by page.
+pub(super) struct Lister {
+    source: Source,
+    /// Bounds the pages in memory, of all lists together.
+    pages: Arc<Semaphore>,
+    size: PageSize,
+    /// What the page that is awaited, or tried again, continues; nothing for the first one.
+    token: Option<String>,
+    request: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+    /// When the page before it arrived.
+    page_arrived: Instant,
+    retry: Retry,
+}
+
+impl Lister {
+    pub(super) fn new(source: Source, pages: Arc<Semaphore>) -> Self {
+        let (now, size) = (Instant::now(), source.page_size());
+        Self { source, pages, size, token: None, request: None, page_arrived: now, retry: Retry::new(now) }
+    }
+
+    /// Whether the next page is the first one.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.token.is_none()
+    }
+
+    pub(super) fn restart(&mut self) {
+        (self.token, self.request) = (None, None);
+    }
+
+    /// Waits for the next page. Nothing is lost if the wait is given up.
+    pub(super) async fn page(&mut self) -> Result<RawPage, WatchError> {
+        loop {
+            if self.request.is_none() {
+                sleep_until(self.retry.from).await;
+            }
+            let (source, token, objects) = (&self.source, &self.token, self.size.objects());
+            let new = || source.clone().page_in_turn(token.clone(), objects, self.pages.clone()).boxed();
+            let page = self.request.get_or_insert_with(new).await;
+            self.request = None;
+            match page {
+                // A few large objects, of one user maybe, must not keep all others from being listed.
+                Err(WatchError::TooLarge(_)) if self.size.shrink() => {}
+                Err(error) => {
+                    self.on_failure(&error);
+                    return Err(error);
+                }
+                page => return page,
+            }
+        }
+    }
+
+    /// A page of this many bytes was read. Returns whether it is the last one.
+    pub(super) fn advance(&mut self, bytes: usize, token: Option<&str>) -> bool {
+        self.size.arrived(bytes);
+        self.retry.reset();
+        self.page_arrived = Instant::now();
+        self.token = token.map(str::to_owned);
+        self.token.is_none()
+    }
+
+    /// The page that failed is tried again. What came before it is listed again only if its token is no
+    /// longer valid.
+    pub(super) fn on_failure(&mut self, error: &WatchError) {
+        self.retry.back_off(error.retry_after());
+        if error.is_expired() || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
+            self.token = None;
+        }
+    }
+}
+
+/// Keeps a watch open.
+pub(super) struct Watcher {
+    source: Source,
+    state: WatchState,
+    /// Where the watch continues; nothing before the first list, and after the API server has forgotten the
+    /// place.
+    position: Option<String>,
+    opened: Instant,
+    /// Whether the watch has shown that the API server has what it had before.
+    has_shown_events: bool,
+    /// Whether that has to be asked for before the next watch: after etcd was restored from a backup, the API
+    /// server accepts a watch from a later version, and shows nothing until that version is reached again,
+    /// maybe hours later. A watch that ends in time and has shown an event or a bookmark, as most do, needs
+    /// no such question.
+    needs_version: bool,
+    retry: Retry,
+}
+
+enum WatchState {
+    Closed,
+    /// The API server is asked for its version.
+    Asking(BoxFuture<'static, Result<String, WatchError>>),
+    Open(BoxStream<'static, Result<WatchEvent, WatchError>>),
+}
+
+impl Watcher {
+    pub(super) fn new(source: Source) -> Self {
+        let now = Instant::now();
+        Self {
+            source,
+            state: WatchState::Closed,
+            position: None,
+            opened: now,
+            has_shown_events: false,
+            needs_version: false,
+            retry: Retry::new(now),
+        }
+    }
+
+    /// Whether there is a place to watch from.
+    pub(super) fn has_position(&self) -> bool {
+        self.position.is_some()
+    }
+
+    /// A list of this version is complete: the watch begins there, if it has no place of its own.
+    pub(super) fn begin_at(&mut self, version: Option<String>) {
+        self.position = self.position.take().or(version);
+    }
+
+    /// Waits for the next event; `None` if the API server has answered something else. Nothing is lost if the
+    /// wait is given up.
+    pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {
+        loop {
+            let result = match &mut self.state {
+                WatchState::Closed => {
+                    let Some(position) = self.position.clone() else { return pending().await };
+                    sleep_until(self.retry.from).await;
+                    let source = self.source.clone();
+                    self.state = if std::mem::take(&mut self.needs_version) {
+                        WatchState::Asking(source.version().boxed())
+                    } else {
+                        (self.opened, self.has_shown_events) = (Instant::now(), false);
+                        WatchState::Open(source.watch(position))
+                    };
+                    continue;
+                }
+                WatchState::Asking(version) => {
+                    let version = version.await;
+                    self.state = WatchState::Closed;
+                    version.and_then(|version| self.expect_not_earlier(&version)).map(|()| None)
+                }
+                WatchState::Open(events) => {
+                    let event = events.next().await;
+                    if event.is_none() {
+                        self.on_end();
+                    }
+                    event.transpose()
+                }
+            };
+            return result.inspect_err(|error| self.on_failure(error));
+        }
+    }
+
+    /// An event or a bookmark of this version was read.
+    pub(super) fn advance(&mut self, version: &str) -> Result<(), WatchError> {
+        self.expect_not_earlier(version).inspect_err(|error| self.on_failure(error))?;
+        self.has_shown_events = true;
+        if !version.is_empty() {
+            self.position = Some(version.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The API server ends each watch from time to time.
+    fn on_end(&mut self) {
+        self.state = WatchState::Closed;
+        self.needs_version = !self.has_shown_events || self.opened.elapsed() < WATCH_TIME;
+        if self.opened.elapsed() < SHORTEST_WATCH {
+            self.retry.back_off(Duration::ZERO);
+        }
+    }
+
+    pub(super) fn on_failure(&mut self, error: &WatchError) {
+        self.state = WatchState::Closed;
+        self.retry.back_off(error.retry_after());
+        self.needs_version = !error.needs_list();
+        if error.needs_list() {
+            self.position = None;
+        }
+    }
+
+    /// Fails if a version is earlier than the place of the watch, as after etcd was restored from a backup.
+    fn expect_not_earlier(&self, version: &str) -> Result<(), WatchError> {
+        let position = self.position.as_ref().and_then(|position| position.parse::<u64>().ok());
+        match (version.parse::<u64>(), position) {
+            (Ok(version), Some(position)) if version < position => Err(WatchError::WentBack),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Writes of generated objects and aliases: begins them, and handles what comes of them.
+
+use std::time::Instant;
+
+use pps_core::Reason;
+use tracing::{debug, warn};
+
+use super::worker::Worker;
+use crate::telemetry::metrics::GENERATED;
+use crate::write::{ApplyResult, Failure};
+use pps_recorder::decide::GeneratedPps;
+use pps_recorder::facts::WorkloadKey;
+
+/// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in
+/// which a watch would have shown it.
+const UNREADABLE_AFTER: u32 = 6;
+
+impl Worker {
+    pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
+        let Some(generated) = self.index.generated_pps(&workload) else {
+            return self.writes.refusals.forget(&workload);
+        };
+        if self.writes.refusals.holds_back(&workload, &generated, Instant::now()) {
+            return self.index.on_generated_pps_written(&workload, true);
+        }
+        let writer = self.writer.clone();
+        if generated.depends_on_workload() {
+            let decided_from = self.index.workload(&workload).cloned();
+            let source = self.watching.source_of(&workload.kind);
+            let write = writer.write_current_generated_pps(workload, generated, decided_from, source);
+            self.writes.begin(is_retry, write);
+        } else {
+            self.writes.begin(is_retry, writer.write_generated_pps(workload, generated));
+        }
+    }
+
+    pub(super) fn on_generated(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: GeneratedPps,
+        result: Result<ApplyResult, Failure>,
+    ) {
+        let now = Instant::now();
+        self.metrics.count_write(GENERATED, result.as_ref().err().map_or("success", Failure::result));
+        // A refused write is not decided again until it is due, or the workload changes.
+        let is_settled = match result {
+            Ok(applied) => {
+                self.writes.generated.written(workload, 0, now);
+                self.report_generated_pps(workload, &generated, applied);
+                if applied == ApplyResult::WithoutSources {
+                    self.writes.refusals.refused(workload, generated, now);
+                } else {
+                    self.writes.refusals.forget(workload);
+                }
+                true
+            }
+            Err(Failure::Refused(message)) => {
+                warn!(%workload, object = %generated.key(), error = message, "a write of a generated PersistentPodState was refused");
+                self.writes.generated.written(workload, 0, now);
+                let refusal = refusal(workload, &generated, &message);
+                if let GeneratedPps::Create { key, is_alias: true, .. } = &generated {
+                    self.index.on_alias_refused(key, workload, refusal.clone());
+                }
+                self.index.report(workload, Reason::WriteRefused, refusal);
+                self.writes.refusals.refused(workload, generated, now);
+                true
+            }
+            Err(failure) => {
+                if !failure.is_expected() {
+                    warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
+                }
+                self.writes.generated.failed(workload, failure.retry_after(), now);
+                self.report_unreadable_object(workload, &generated, &failure);
+                false
+            }
+        };
+        self.index.on_generated_pps_written(workload, is_settled);
+    }
+
+    /// The API server says again and again that an object exists, and no watch shows it: the sidecar cannot
+    /// read it.
+    fn report_unreadable_object(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: &GeneratedPps,
+        failure: &Failure,
+    ) {
+        if let (GeneratedPps::Create { key, .. }, Failure::Conflict) = (generated, failure)
+            && self.writes.generated.failures(workload) >= UNREADABLE_AFTER
+        {
+            let message = format!(
+                "correct or delete PersistentPodState {}: it has a name that the sidecar needs, and the sidecar cannot read it",
+                key.name
+            );
+            self.index.report(workload, Reason::NameConflict, message);
+        }
+    }
+
+    fn report_generated_pps(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: &GeneratedPps,
+        applied: ApplyResult,
+    ) {
+        let name = &generated.key().name;
+        let (reason, message) = match generated {
+            _ if applied == ApplyResult::WithoutSources => (
+                Reason::InvalidAnnotation,
+                format!(
+                    "PersistentPodState {name} lacks the sources PodIPsJSON and PodIPsCSV: the cluster's definition of PersistentPodState has no field for them; install this product's definition"
+                ),
+            ),
+            GeneratedPps::Create { is_alias: true, .. } | GeneratedPps::Delete { is_alias: true, .. } => {
+                return debug!(%workload, object = %generated.key(), "alias written");
+            }
+            GeneratedPps::Create { .. } => (Reason::Generated, format!("created PersistentPodState {name}")),
+            GeneratedPps::Update { .. } => return,
+            GeneratedPps::Delete { .. } => (
+                Reason::Deleted,
+                format!("deleted PersistentPodState {name}: the annotations no longer request it"),
+            ),
+        };
+        self.index.report(workload, reason, message);
+    }
+}
+
+/// What users have to know about a refused write.
+fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> String {
+    let name = &generated.key().name;
+    let (verb, advice) = match generated {
+        GeneratedPps::Create { is_alias: true, .. } => (
+            "create",
+            format!(
+                "allow it, or name your PersistentPodState {}, like the workload: without it the policy does not find yours",
+                workload.object.name
+            ),
+        ),
+        GeneratedPps::Create { .. } => ("create", "correct the annotations, or allow it".to_owned()),
+        GeneratedPps::Update { .. } => ("change", "correct the annotations, or allow it".to_owned()),
+        GeneratedPps::Delete { .. } => {
+            ("delete", "remove its protection, or delete it yourself if it is not needed".to_owned())
+        }
+    };
+    format!("cannot {verb} PersistentPodState {name}; {advice}: {message}")
+}

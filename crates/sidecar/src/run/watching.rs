@@ -1,0 +1,188 @@
+//! The tasks that watch. None of them ends by itself: one that does, or that panics, ends the program, so
+//! that what it did is not missing unnoticed.
+
+use std::collections::HashMap;
+
+use pps_recorder::kinds;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::info;
+
+use super::worker::Worker;
+use crate::observe::discovery::{WatchAction, WatchId};
+use crate::observe::watch::{Watches, resource_name};
+use crate::write::reads::WorkloadSource;
+use pps_recorder::decide::index::Work;
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact};
+
+pub(super) struct Watching {
+    watches: Watches,
+    interest: Interest,
+    /// Each returns its name when it ends.
+    tasks: JoinSet<String>,
+    /// The task that watches each kind, and how objects of the kind are read.
+    kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
+    relist_objects: watch::Sender<u64>,
+    relist_pods: watch::Sender<u64>,
+    relist_nodes: watch::Sender<u64>,
+    /// Whether Pods and Nodes are watched. They are watched later than the rest, so that they need not be
+    /// listed twice.
+    pub(super) has_pods: bool,
+}
+
+impl Watching {
+    pub(super) fn new(watches: Watches, interest: Interest) -> Self {
+        Self {
+            watches,
+            interest,
+            tasks: JoinSet::new(),
+            kinds: HashMap::new(),
+            relist_objects: watch::Sender::new(0),
+            relist_pods: watch::Sender::new(0),
+            relist_nodes: watch::Sender::new(0),
+            has_pods: false,
+        }
+    }
+
+    /// Starts a task. It may be aborted.
+    pub(super) fn spawn(
+        &mut self,
+        name: impl Into<String>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortHandle {
+        let name = name.into();
+        self.tasks.spawn(async move {
+            task.await;
+            name
+        })
+    }
+
+    /// Waits until a task ends that was not aborted, and says which and how.
+    pub(super) async fn first_failure(&mut self) -> anyhow::Error {
+        loop {
+            match self.tasks.join_next().await {
+                None => std::future::pending().await,
+                Some(Ok(name)) => return anyhow::anyhow!("the task {name} has ended"),
+                Some(Err(error)) if error.is_cancelled() => {}
+                Some(Err(error)) => return error.into(),
+            }
+        }
+    }
+
+    /// Starts the watches from which the interest follows.
+    pub(super) fn start_first(&mut self, config_namespace: String) {
+        let watches = self.watches.clone();
+        let relist = self.relist_objects.subscribe();
+        self.spawn("watch of persistentpodstates", watches.clone().watch_persistent_pod_states(relist));
+        self.spawn("watch of statefulsets", watches.clone().watch_stateful_sets());
+        self.spawn("watch of customresourcedefinitions", watches.clone().watch_definitions());
+        self.spawn("watch of configmaps", watches.watch_config(config_namespace));
+    }
+
+    pub(super) fn start_pods_and_nodes(&mut self) {
+        self.has_pods = true;
+        self.relist_pods.send_replace(self.interest.annotations().revision());
+        self.relist_nodes.send_replace(self.interest.labels().revision());
+        let (pods, nodes) = (self.relist_pods.subscribe(), self.relist_nodes.subscribe());
+        self.spawn("watch of pods", self.watches.clone().watch_pods(pods));
+        self.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
+    }
+
+    /// Asks for the lists that the index needs.
+    pub(super) fn relist(&self, work: &Work) {
+        if let Some(revision) = work.relist_objects {
+            self.relist_objects.send_replace(revision);
+        }
+        if self.has_pods && work.relist.annotations {
+            self.relist_pods.send_replace(self.interest.annotations().revision());
+        }
+        if self.has_pods && work.relist.labels {
+            self.relist_nodes.send_replace(self.interest.labels().revision());
+        }
+    }
+
+    fn start_kind(&mut self, id: WatchId, resource: kinds::Resource) {
+        info!(kind = %id.kind, version = resource.version, "watching this workload kind");
+        let (kind, name) = (id.kind.clone(), format!("watch of {}", resource_name(&resource)));
+        let task = self.spawn(name, self.watches.clone().watch_kind(id, resource.clone()));
+        if let Some((before, _)) = self.kinds.insert(kind, (task, resource)) {
+            before.abort();
+        }
+    }
+
+    fn stop_kind(&mut self, kind: &GroupKind) -> Option<kinds::Resource> {
+        info!(%kind, "no longer watching this workload kind");
+        let (task, resource) = self.kinds.remove(kind)?;
+        task.abort();
+        Some(resource)
+    }
+
+    /// How workloads of this kind are read.
+    pub(super) fn source_of(&self, kind: &GroupKind) -> WorkloadSource {
+        match self.kinds.get(kind) {
+            _ if *kind == GroupKind::stateful_set() => WorkloadSource::StatefulSet,
+            Some((_, resource)) => WorkloadSource::Custom(resource.clone()),
+            None => WorkloadSource::Unknown,
+        }
+    }
+}
+
+/// The watches of workload kinds that come and go: does what the discovery decides.
+impl Worker {
+    pub(super) fn apply_workloads(&mut self, id: &WatchId, update: Update<NamespacedName, WorkloadFact>) {
+        let is_listed = update == Update::Done;
+        if id.kind == GroupKind::stateful_set() {
+            self.index.apply_workloads(&id.kind, update);
+        } else if self.discovery.is_current(id) {
+            self.index.apply_workloads(&id.kind, update);
+            if is_listed {
+                self.on_kind_up(id, true);
+            }
+        }
+    }
+
+    pub(super) fn on_kind_up(&mut self, id: &WatchId, is_listed: bool) {
+        if self.discovery.is_current(id) {
+            self.index.set_kind_failing(&id.kind, false);
+            self.discovery.mark_up(id, is_listed);
+            self.follow_discovery();
+        }
+    }
+
+    pub(super) fn on_kind_down(&mut self, id: &WatchId, is_forbidden: bool) {
+        if self.discovery.is_current(id) {
+            self.index.set_kind_failing(&id.kind, true);
+            self.discovery.mark_down(id, is_forbidden);
+            self.follow_discovery();
+        }
+    }
+
+    pub(super) fn follow_discovery(&mut self) {
+        for action in self.discovery.take_actions() {
+            match action {
+                WatchAction::Start(id, resource) => {
+                    self.index.watch_kind(id.kind.clone());
+                    self.watching.start_kind(id, resource);
+                }
+                WatchAction::Stop(kind) => {
+                    if let Some(resource) = self.watching.stop_kind(&kind) {
+                        self.metrics.remove_watch(&resource_name(&resource));
+                    }
+                    self.index.unwatch_kind(&kind);
+                }
+                WatchAction::SetForbidden(kind, is_forbidden) => self.index.forbid_kind(&kind, is_forbidden),
+                WatchAction::Publish(notice) => self.term.publish(notice),
+                WatchAction::RelistObjects => self.index.on_definition_changed(),
+            }
+        }
+        // Beside OpenKruise's manager no object gets the compact form.
+        if let Some(is_kept) = self.discovery.keeps_packed().filter(|_| self.manager.is_known()) {
+            self.index.set_compact_form_kept(is_kept);
+        }
+        if self.discovery.is_known() {
+            self.index.set_kinds_known();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The writes in flight, and the schedules of the writes to come. The reads before a write, and lookups of
+//! nodes, count as writes.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinError, JoinSet};
+
+use crate::write::WriteResult;
+use pps_recorder::decide::conflicts::Conflicts;
+use pps_recorder::decide::refusals::Refusals;
+use pps_recorder::decide::schedule::{Batch, Candidates};
+use pps_recorder::facts::{NamespacedName, WorkloadKey};
+
+pub(super) struct Writes {
+    pub(super) statuses: Batch<NamespacedName>,
+    pub(super) generated: Batch<WorkloadKey>,
+    pub(super) refusals: Refusals,
+    pub(super) evictions: Batch<NamespacedName>,
+    pub(super) conflicts: Conflicts,
+    /// Each with whether it is a retry.
+    in_flight: JoinSet<(bool, WriteResult)>,
+    retries: usize,
+    most: usize,
+}
+
+impl Writes {
+    /// At most so many writes are in flight.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            statuses: Batch::default(),
+            generated: Batch::default(),
+            refusals: Refusals::default(),
+            evictions: Batch::default(),
+            conflicts: Conflicts::default(),
+            in_flight: JoinSet::new(),
+            retries: 0,
+            most,
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        is_retry: bool,
+        write: impl Future<Output = WriteResult> + Send + 'static,
+    ) {
+        self.retries += usize::from(is_retry);
+        self.in_flight.spawn(async move { (is_retry, write.await) });
+    }
+
+    /// Waits for the end of a write; `None` if none is in flight.
+    pub(super) async fn next_result(&mut self) -> Option<Result<WriteResult, JoinError>> {
+        let ended = self.in_flight.join_next().await?;
+        Some(ended.map(|(is_retry, result)| {
+            self.retries -= usize::from(is_retry);
+            result
+        }))
+    }
+
+    #[cfg(test)]
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.len() < self.most
+    }
+
+    /// Retries may use half of the writes in flight. They may take long to fail again, and the other half
+    /// stays free for healthy objects.
+    pub(super) fn candidates(&self) -> Candidates {
+        if self.retries < self.most.div_ceil(2) { Candidates::All } else { Candidates::NotFailing }
+    }
+
+    /// Forgets all that was decided: another process decided meanwhile.
+    pub(super) fn clear(&mut self) {
+        self.statuses.take_all();
+        self.generated.take_all();
+        self.evictions.take_all();
+        self.refusals.clear();
+        self.conflicts = Conflicts::default();
+    }
+
+    /// An object is gone, or needs no write.
+    pub(super) fn forget_status(&mut self, key: &NamespacedName) {
+        self.statuses.forget(key);
+        self.conflicts.forget(key);
+    }
+
+    /// Drops unused timing.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        self.statuses.sweep(now);
+        self.generated.sweep(now);
+        self.evictions.sweep(now);
+    }
+
+    /// How many objects wait for a write, and for how long the first of them has waited.
+    pub(super) fn pending(&self, now: Instant) -> (usize, Duration) {
+        let oldest = [self.statuses.oldest(), self.generated.oldest(), self.evictions.oldest()];
+        let age = oldest.into_iter().flatten().min().map(|oldest| now.saturating_duration_since(oldest));
+        (self.statuses.len() + self.generated.len() + self.evictions.len(), age.unwrap_or_default())
+    }
+}

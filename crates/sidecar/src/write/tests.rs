@@ -1,0 +1,99 @@
+mod compact_form;
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tower::service_fn;
+
+use super::*;
+use crate::lead::Election;
+use pps_recorder::facts::{GroupKind, NamespacedName};
+
+#[test]
+fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
+    let status = |code: u16, reason: &str, kind: &str, name: &str| -> Status {
+        let details = json!({"kind": kind, "name": name});
+        serde_json::from_value(json!({"status": "Failure", "message": "", "code": code, "reason": reason,
+            "details": details}))
+        .unwrap()
+    };
+    assert!(is_node_not_found(&status(404, "NotFound", "nodes", "n"), "n"));
+    for other in [
+        status(404, "Failed to parse error data", "", ""),
+        status(404, "NotFound", "", ""),
+        status(404, "NotFound", "nodes", "m"),
+        status(403, "Forbidden", "nodes", "n"),
+        status(410, "Gone", "nodes", "n"),
+        status(500, "InternalError", "nodes", "n"),
+    ] {
+        assert!(!is_node_not_found(&other, "n"), "{other:?}");
+    }
+}
+
+/// Method, path and body of each request.
+type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+/// A writer, and the requests that its API server gets. Each is answered with this status code.
+fn writer(code: u16) -> (Writer, Requests) {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = requests.clone();
+    let service = service_fn(move |request: http::Request<Body>| {
+        let seen = seen.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            seen.lock().unwrap().push((head.method.to_string(), head.uri.path().to_owned(), body));
+            let answer = json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
+                "message": "persistentpodstates \"w\" already exists"});
+            let answer =
+                http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            Ok::<_, Infallible>(answer.unwrap())
+        }
+    });
+    let leadership = Election::always_leading().leadership();
+    let permit = leadership.permit(leadership.term());
+    (Writer::new(Client::new(service, "n"), permit), requests)
+}
+
+fn workload() -> WorkloadKey {
+    WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
+}
+
+#[tokio::test]
+async fn a_new_object_is_created_and_never_merged_into_another() {
+    let (writer, requests) = writer(409);
+    let create = GeneratedPps::Create {
+        key: NamespacedName::new("n", "w"),
+        body: json!({"metadata": {"name": "w"}, "spec": {"targetRef": {}}}),
+        is_alias: false,
+    };
+    let result = writer.write_generated_pps(workload(), create).await;
+    assert!(matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))), "{result:?}");
+    let requests = requests.lock().unwrap();
+    let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!(
+        (method.as_str(), path.as_str()),
+        ("POST", "/apis/apps.kruise.io/v1alpha1/namespaces/n/persistentpodstates")
+    );
+    assert_eq!(body["spec"], json!({"targetRef": {}}));
+}
+
+#[tokio::test]
+async fn evicts_only_the_pod_that_was_decided_about() {
+    let (writer, requests) = writer(429);
+    let pod = NamespacedName::new("n", "w-0");
+    let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
+    let (pps, node_selectors) = (NamespacedName::new("n", "p"), BTreeSet::new());
+    let eviction = PodEviction { pod, uid, resource_version, workload: workload(), pps, node_selectors };
+    let result = writer.evict(eviction).await;
+    // A disruption budget is in the way for now.
+    assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
+    let requests = requests.lock().unwrap();
+    let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/n/pods/w-0/eviction"));
+    assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
+    assert_eq!(body.get("apiVersion"), None, "the API server's own version");
+}

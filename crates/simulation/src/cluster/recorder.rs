@@ -1,0 +1,345 @@
+//! The sidecar: its own [`Index`] decides; here are the API server that it watches and writes to, and its clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::pps::{GROUP, KIND};
+use pps_core::{PodState, alias};
+use pps_recorder::decide::GeneratedPps;
+use pps_recorder::decide::index::Index;
+use pps_recorder::facts::interest::Interest;
+use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{GroupKind, NamespacedName, Notice, WorkloadKey};
+use pps_recorder::recording::RECORDING;
+use serde_json::{Map, Value};
+
+use crate::admission::admit_pps;
+use crate::cluster::{Cluster, Dirty, Lifecycle, Pps, Workload};
+use crate::facts;
+use crate::result::EventKind;
+use crate::text::list;
+
+/// All labels and annotations are kept: no list lacks a key.
+const EVERY_KEY: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    index: Index,
+    /// Nodes that recorded states name and that went missing.
+    missing: BTreeSet<Arc<str>>,
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        let mut index = Index::new(Interest::default());
+        index.watch_kind(GroupKind { group: GROUP.into(), kind: "StatefulSet".into() });
+        index.set_kinds_known();
+        index.set_compact_form_kept(true);
+        Self { index, missing: BTreeSet::new() }
+    }
+
+    /// What the watches show. Everything is listed again if everything may have changed.
+    fn watch(&mut self, cluster: &Cluster, dirty: &Dirty) {
+        let index = &mut self.index;
+        let key = |name: &str| NamespacedName::new(cluster.namespace.as_str(), name);
+        if !dirty.all {
+            for name in &dirty.pods {
+                index.apply_pods(match pod_fact(cluster, name) {
+                    Some(fact) => Update::Apply(key(name), fact),
+                    None => Update::Delete(key(name)),
+                });
+            }
+            return;
+        }
+        index.apply_objects(Update::Begin(0));
+        for (name, pps) in cluster.pps.iter().filter(|(_, pps)| is_recorded(cluster, pps)) {
+            index.apply_objects(Update::Apply(key(name), Box::new(facts::of_pps(&pps.object))));
+        }
+        index.apply_objects(Update::Done);
+        for group in ["apps", GROUP] {
+            let kind = GroupKind { group: group.into(), kind: "StatefulSet".into() };
+            index.apply_workloads(&kind, Update::Begin(0));
+            let is_there = |one: &&Workload| one.exists() && one.target.group() == group;
+            for workload in cluster.workloads.values().filter(is_there) {
+                let update = Update::Apply(key(&workload.target.name), facts::of_workload(workload));
+                index.apply_workloads(&kind, update);
+            }
+            index.apply_workloads(&kind, Update::Done);
+        }
+        index.apply_pods(Update::Begin(EVERY_KEY));
+        let others = cluster.others().names();
+        for name in cluster.pods.names().chain(others) {
+            if let Some(fact) = pod_fact(cluster, name) {
+                index.apply_pods(Update::Apply(key(name), fact));
+            }
+        }
+        index.apply_pods(Update::Done);
+        index.apply_nodes(Update::Begin(EVERY_KEY));
+        for (name, node) in cluster.existing_nodes() {
+            index.apply_nodes(Update::Apply(name.as_str().into(), facts::of_node(&node.object)));
+        }
+        index.apply_nodes(Update::Done);
+        for (name, _) in cluster.existing_nodes().filter(|(_, node)| !node.is_new) {
+            index.on_node_settled(&name.as_str().into());
+        }
+    }
+
+    /// Does what the index asks for until nothing is left. Returns whether an object has changed.
+    fn work(&mut self, cluster: &mut Cluster) -> bool {
+        let mut has_changed = false;
+        let mut refused = BTreeSet::new();
+        loop {
+            let work = self.index.take_work();
+            self.missing.extend(work.absences);
+            for Notice { subject, message, .. } in work.notices {
+                cluster.warn_once(format!("{}/{}", subject.kind, subject.object.name), message);
+            }
+            let generated: Vec<WorkloadKey> =
+                work.generated.into_iter().filter(|workload| !refused.contains(workload)).collect();
+            if work.statuses.is_empty() && generated.is_empty() {
+                return has_changed;
+            }
+            for workload in generated {
+                let Some(write) = self.index.generated_pps(&workload) else { continue };
+                let refusal = self.generate(cluster, &workload, &write).err();
+                self.index.on_generated_pps_written(&workload, refusal.is_none());
+                has_changed |= refusal.is_none();
+                if let Some(refusal) = refusal {
+                    cluster.warn_once(format!("{KIND}/{}", write.key().name), refusal.clone());
+                    if let GeneratedPps::Create { key, is_alias: true, .. } = &write {
+                        self.index.on_alias_refused(key, &workload, refusal);
+                    }
+                    refused.insert(workload);
+                }
+            }
+            for key in work.statuses {
+                has_changed |= self.write_status(cluster, &key).is_some();
+            }
+            for node in self.index.take_unconfirmed_nodes() {
+                if cluster.has_node(&node) {
+                    self.index.on_node_there(&node);
+                } else {
+                    self.index.on_node_gone(&node);
+                }
+            }
+        }
+    }
+
+    fn write_status(&mut self, cluster: &mut Cluster, key: &NamespacedName) -> Option<()> {
+        let write = self.index.status_write(key, &cluster.now())?;
+        let version = cluster.new_version();
+        let pps = cluster.pps.get_mut(&*key.name)?;
+        let (states, condition) = (pps.states(), not_recording(&pps.object));
+        merge(&mut pps.object["status"], &write.patch["status"]);
+        pps.object["metadata"]["resourceVersion"] = version.as_str().into();
+        self.index.on_status_written(key, &write.uid, &version);
+        let (states_after, condition_after) = (pps.states(), not_recording(&pps.object));
+        let object = format!("{KIND}/{}", key.name);
+        for (pod, state) in &states_after {
+            if states.get(pod) != Some(state) {
+                let text = describe_state(pod, state, states.get(pod));
+                cluster.tell(EventKind::Recorded, object.clone(), text);
+            }
+        }
+        for (pod, state) in states.iter().filter(|(pod, _)| !states_after.contains_key(*pod)) {
+            let text = format!("drops the state of {pod}: {}", why_dropped(cluster, &key.name, pod, state));
+            cluster.tell(EventKind::Forgotten, object.clone(), text);
+        }
+        if let Some((reason, message)) = condition_after.filter(|after| condition.as_ref() != Some(after)) {
+            cluster.warn_once(object, format!("has the condition Recording=False ({reason}): {message}"));
+        }
+        Some(())
+    }
+
+    /// Makes, changes or deletes a generated PPS or an alias. The error says why the policy refuses it.
+    fn generate(
+        &mut self,
+        cluster: &mut Cluster,
+        workload: &WorkloadKey,
+        write: &GeneratedPps,
+    ) -> Result<(), String> {
+        let name = &*write.key().name;
+        let (before, mut object, event) = match write {
+            GeneratedPps::Delete { key, is_alias, .. } => {
+                cluster.pps.remove(name);
+                self.index.apply_objects(Update::Delete(key.clone()));
+                let why = if *is_alias {
+                    "the policy no longer needs it"
+                } else {
+                    "the annotations no longer request it"
+                };
+                let text = format!("is deleted by the sidecar: {why}");
+                cluster.tell(EventKind::Deleted, format!("{KIND}/{name}"), text);
+                return Ok(());
+            }
+            GeneratedPps::Create { body, is_alias, .. } => {
+                let target = &workload.object.name;
+                let text = if *is_alias {
+                    let aliased = body["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
+                    format!(
+                        "is made by the sidecar as an alias: the policy looks for this name, and finds {KIND} {aliased} by it"
+                    )
+                } else {
+                    let kind = &workload.kind.kind;
+                    format!("is generated by the sidecar, as the annotations of {kind}/{target} ask for")
+                };
+                (None, body.clone(), (EventKind::Created, text))
+            }
+            GeneratedPps::Update { patch, .. } => {
+                let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else { return Ok(()) };
+                let mut object = before.clone();
+                merge(&mut object, patch);
+                let text = "is changed by the sidecar, as the annotations ask for".to_owned();
+                (Some(before), object, (EventKind::Changed, text))
+            }
+        };
+        admit_pps(cluster, &object, before.as_ref()).map_err(|refusal| {
+            format!("cannot be written by the sidecar ({}): {}", refusal.code, refusal.message)
+        })?;
+        cluster.set_server_fields(&mut object, before.as_ref());
+        let fact = Box::new(facts::of_pps(&object));
+        self.index.apply_objects(Update::Apply(write.key().clone(), fact));
+        cluster.pps.insert(name.to_owned(), Pps::new(object));
+        cluster.tell(event.0, format!("{KIND}/{name}"), event.1);
+        Ok(())
+    }
+}
+
+/// Lets the sidecar examine what has changed. Returns whether it has changed something itself.
+pub(crate) fn react(cluster: &mut Cluster) -> bool {
+    let dirty = std::mem::take(&mut cluster.dirty);
+    let Some(mut recorder) = cluster.recorder.take_if(|_| dirty.all || !dirty.pods.is_empty()) else {
+        return false;
+    };
+    recorder.watch(cluster, &dirty);
+    let has_changed = recorder.work(cluster);
+    cluster.recorder = Some(recorder);
+    has_changed
+}
+
+/// The grace period of all missing nodes ends.
+pub(crate) fn end_grace_period(cluster: &mut Cluster) {
+    let Some(Recorder { index, missing }) = &mut cluster.recorder else { return };
+    for node in std::mem::take(missing) {
+        if index.is_missing(&node) {
+            index.on_node_overdue(&node);
+            missing.insert(node);
+        }
+    }
+}
+
+/// Evicts the Pods that no node can take because they require the values of a deleted node, and whose state has been
+/// dropped: their successors do not require them. Without the sidecar's flag they stay Pending.
+pub(crate) fn evict(cluster: &mut Cluster) {
+    let Some(Recorder { index, .. }) = &cluster.recorder else { return };
+    let key = |name: &String| NamespacedName::new(cluster.namespace.as_str(), name.as_str());
+    let waiting = cluster.pods.waiting().map(|(name, _)| name);
+    let evicted: Vec<String> = waiting.filter(|name| index.eviction(&key(name)).is_some()).cloned().collect();
+    for name in evicted {
+        let (kind, text) = if cluster.evict_pending_pods {
+            cluster.remove_pod(&name);
+            (
+                EventKind::Evicted,
+                "is evicted: it was Pending for a node that does not exist (nodeDeletionPolicy: Forget; the sidecar runs with --evict-pending-pods)",
+            )
+        } else {
+            (
+                EventKind::Warning,
+                "stays Pending for a node that does not exist, and its controller does not re-create it by itself: delete it, or start the sidecar with --evict-pending-pods (PodNotEvicted)",
+            )
+        };
+        cluster.tell(kind, format!("Pod/{name}"), text);
+    }
+}
+
+/// Before a workload is rolled out for the first time, what was recorded for it waits for it.
+fn is_recorded(cluster: &Cluster, pps: &Pps) -> bool {
+    let target = alias::aliased(&pps.target)
+        .and_then(|name| cluster.pps.get(name))
+        .map_or(&pps.target, |pps| &pps.target);
+    let workload = cluster.workloads.get(&target.name).filter(|one| one.target.is_same_workload(target));
+    workload.is_none_or(|workload| workload.lifecycle != Lifecycle::Declared)
+}
+
+fn pod_fact(cluster: &Cluster, name: &str) -> Option<pps_recorder::facts::PodFact> {
+    if let Some(pod) = cluster.pods.get(name) {
+        let owner = cluster.workloads.get(&pod.workload).map(|workload| workload.uid.as_str());
+        return Some(facts::of_pod(&pod.object, owner));
+    }
+    let pod = cluster.others().named(name)?;
+    let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let owner = owners.find(|owner| owner["controller"] == true).and_then(|owner| owner["uid"].as_str());
+    Some(facts::of_pod(pod, owner))
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Map::new().into();
+    }
+    for (field, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().map(|target| target.remove(field));
+        } else {
+            merge(&mut target[field], value);
+        }
+    }
+}
+
+/// Reason and message of the condition, if nothing is recorded or not everything.
+fn not_recording(pps: &Value) -> Option<(String, String)> {
+    let mut conditions = pps["status"]["conditions"].as_array()?.iter();
+    let condition = conditions.find(|one| one["type"] == RECORDING && one["status"] == "False")?;
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    Some((text("reason"), text("message")))
+}
+
+fn describe_state(pod: &str, state: &PodState, before: Option<&PodState>) -> String {
+    let facts = state.node_topology_labels.iter().chain(&state.annotations);
+    let facts: Vec<String> = facts.map(|(key, value)| format!("{key}={value}")).collect();
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    let verb = match before {
+        Some(before) if before.node_name == state.node_name => "records a change of",
+        Some(_) => "records the new node of",
+        None => "records",
+    };
+    let gone = before.map(|before| describe_gone(before, state)).unwrap_or_default();
+    format!("{verb} {pod}: it runs on {}{facts}{gone}", state.node_name)
+}
+
+/// The keys that have no recorded value any more.
+fn describe_gone(before: &PodState, state: &PodState) -> String {
+    fn gone<'a>(
+        before: &'a BTreeMap<String, String>,
+        after: &'a BTreeMap<String, String>,
+    ) -> impl Iterator<Item = &'a str> {
+        before.keys().filter(|key| !after.contains_key(*key)).map(String::as_str)
+    }
+    let keys: Vec<&str> = gone(&before.node_topology_labels, &state.node_topology_labels)
+        .chain(gone(&before.annotations, &state.annotations))
+        .collect();
+    if keys.is_empty() {
+        String::new()
+    } else {
+        format!("; no value of {} is recorded now", list(&keys, "or"))
+    }
+}
+
+fn why_dropped(cluster: &Cluster, pps: &str, pod: &str, state: &PodState) -> String {
+    let Some(pps) = cluster.pps.get(pps) else { return String::new() };
+    let (spec, target) = (&pps.object["spec"], format!("{} {}", pps.target.kind, pps.target.name));
+    let node = &state.node_name;
+    if spec["nodeDeletionPolicy"] == "Forget" && !node.is_empty() && !cluster.has_node(node) {
+        return format!("node {node} no longer exists (nodeDeletionPolicy: Forget)");
+    }
+    let why = match cluster.workloads.get(&pps.target.name).filter(|workload| workload.exists()) {
+        Some(workload) if workload.wants(pod) => format!("it was recorded for an earlier {target}"),
+        Some(_) => format!("{target} no longer wants a Pod of that name"),
+        None => format!("{target} does not exist"),
+    };
+    let policy = spec["persistentPodStateRetentionPolicy"].as_str().unwrap_or("WhenScaled");
+    format!("{why} (persistentPodStateRetentionPolicy: {policy})")
+}

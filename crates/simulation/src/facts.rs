@@ -1,0 +1,90 @@
+//! The objects of a cluster as facts of the recorder.
+
+use pps_core::addresses::read_pod_ips;
+use pps_core::required_affinity::RequiredAffinity;
+use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, Spec, TargetReference, forbids_recording};
+use pps_recorder::facts::{
+    NodeFact, OwnedFields, PackedClaim, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps,
+};
+use pps_recorder::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::cluster::Workload;
+use crate::cluster::budget::is_ready;
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn strings<K: for<'a> From<&'a str>>(map: &Value) -> impl Iterator<Item = (K, K)> {
+    let fields = map.as_object().into_iter().flatten();
+    fields.filter_map(|(key, value)| Some((K::from(key), K::from(value.as_str()?))))
+}
+
+/// `owner` is the UID of the Pod's controller.
+pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
+    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+    let annotation = |key: &str| metadata["annotations"][key].as_str();
+    let node = spec["nodeName"].as_str().filter(|node| !node.is_empty());
+    let injected = annotation(INJECTED_ANNOTATION);
+    let pending = injected.filter(|_| node.is_none()).and_then(|pps| {
+        let required_affinity = RequiredAffinity::deserialize(&spec["affinity"]).ok()?;
+        (!required_affinity.exceeds_limits()).then(|| {
+            Box::new(PendingPod {
+                uid: text(&metadata["uid"]),
+                pps: pps.into(),
+                required_affinity,
+                ..PendingPod::default()
+            })
+        })
+    });
+    PodFact {
+        owner: owner.map(Arc::from),
+        node: node.map(Arc::from),
+        ready: is_ready(pod),
+        ready_since: None,
+        terminating: metadata["deletionTimestamp"].is_string(),
+        injected: injected.is_some(),
+        exempt: annotation(RECORD_ANNOTATION).is_some_and(forbids_recording),
+        annotations: strings(&metadata["annotations"]).collect(),
+        ips: read_pod_ips(&pod["status"]),
+        pending,
+    }
+}
+
+pub(crate) fn of_node(node: &Value) -> NodeFact {
+    NodeFact { labels: strings(&node["metadata"]["labels"]).collect() }
+}
+
+pub(crate) fn of_workload(workload: &Workload) -> WorkloadFact {
+    WorkloadFact {
+        api_version: workload.target.api_version.clone(),
+        uid: workload.uid.as_str().into(),
+        terminating: false,
+        demand: workload.demand.clone(),
+        annotations: strings(&workload.object["metadata"]["annotations"]).collect(),
+    }
+}
+
+/// The definition is this product's, so that nothing is hidden. A simulated object has no managed fields: what has the
+/// label was generated.
+pub(crate) fn of_pps(object: &Value) -> PpsFact {
+    let mut fact = read_pps(object).unwrap_or_else(|error| {
+        let target_ref = TargetReference::read(&object["spec"]["targetRef"]);
+        PpsFact {
+            uid: text(&object["metadata"]["uid"]),
+            resource_version: text(&object["metadata"]["resourceVersion"]),
+            spec: Spec { target_ref, ..Spec::default() },
+            unreadable: Some(error.to_string()),
+            ..PpsFact::default()
+        }
+    });
+    fact.status.packed_claim = PackedClaim::No;
+    let generated = object["metadata"]["labels"][MANAGED_BY_LABEL] == FIELD_MANAGER;
+    let owned = OwnedFields { required_topology: true, preferred_topology: true, annotations: true };
+    fact.generated = generated;
+    fact.owned = if generated { owned } else { OwnedFields::default() };
+    fact
+}
