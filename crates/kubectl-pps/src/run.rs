@@ -27,7 +27,7 @@ use crate::{Failure, Outcome};
 /// If it gives no answer, or does not do what it was to do.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
-        Failure::NoDefinition => failure.with(&status::hand(&cli.connection, "").check()),
+        Failure::NoDefinition => failure.with(&status::commands(&cli.connection, "").check()),
         failure => failure,
     })
 }

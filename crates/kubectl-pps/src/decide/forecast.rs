@@ -17,9 +17,9 @@ use pps_simulation::{Limits, Severity, Source, run_live};
 use serde::Serialize;
 
 pub use self::question::{Question, reference};
-use super::hand::portions;
+use super::command_line::portions;
 use super::move_pod::WayOut;
-use crate::decide::hand::Hand;
+use crate::decide::command_line::CommandLine;
 use crate::snapshot::{Index, Node, Pod, Resource, Scope, Snapshot, Unread, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
@@ -269,7 +269,7 @@ pub fn forecast(
     snapshot: &Snapshot,
     question: &Question,
     workload: Option<&[WorkloadKey]>,
-    hand: &Hand,
+    commands: &CommandLine,
 ) -> Result<Forecast, Failure> {
     let Some(nodes) = &snapshot.nodes else {
         let why =
@@ -283,7 +283,7 @@ pub fn forecast(
     snapshot.require(Resource::PersistentPodStates)?;
     snapshot.require(Resource::Pods)?;
     snapshot.require_workloads()?;
-    question.check(snapshot, nodes, hand)?;
+    question.check(snapshot, nodes, commands)?;
     let mut forecast = Forecast {
         question: question.clone(),
         pods: Vec::new(),

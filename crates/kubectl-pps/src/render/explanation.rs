@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::text::Text;
 use super::{Role, Style, with_consequence};
+use crate::decide::command_line::CommandLine;
 use crate::decide::explain::{
     Cause, Explanation, Group, LostNode, Note, Pin, Place, Progress, Reason, Successor, Unrecorded, Verdict,
 };
-use crate::decide::hand::Hand;
 use crate::decide::names::list;
 
 /// Up to so many nodes are all named.
@@ -67,14 +67,14 @@ pub struct Advised {
 struct Words<'a> {
     namespace: &'a str,
     pod: &'a str,
-    hand: &'a Hand,
+    commands: &'a CommandLine,
 }
 
 impl Document {
     /// Of an answer.
-    pub fn of(explanation: &Explanation, hand: &Hand) -> Self {
+    pub fn of(explanation: &Explanation, commands: &CommandLine) -> Self {
         let Explanation { namespace, pod, verdict, landing, .. } = explanation;
-        let words = Words { namespace, pod, hand };
+        let words = Words { namespace, pod, commands };
         let excluded = |group: &Group| Excluded {
             nodes: group.nodes.clone(),
             reasons: group.reasons(),
@@ -142,7 +142,7 @@ impl Document {
 
 impl Words<'_> {
     fn pps(&self, words: &str) -> String {
-        self.hand.pps(words, self.namespace)
+        self.commands.pps(words, self.namespace)
     }
 
     fn answer(&self, explanation: &Explanation) -> String {

@@ -9,10 +9,10 @@ use serde::{Serialize, Serializer};
 
 use super::text::Text;
 use super::{Role, Style, Table};
+use crate::decide::command_line::CommandLine;
 use crate::decide::forecast::{
     Displaced, Forecast, Note, PodForecast, Question, Reason, Step, Then, Why, reference,
 };
-use crate::decide::hand::Hand;
 use crate::decide::landing::Landing;
 use crate::decide::names::list;
 use crate::snapshot::{Resource, Unread};
@@ -118,7 +118,7 @@ pub fn forecast(
     style: Style,
     is_wide: bool,
     has_namespaces: bool,
-    hand: &Hand,
+    commands: &CommandLine,
 ) -> String {
     let mut text = Text::new(style);
     text.sentence("", Some(Role::Strong), &format!("If {}:", forecast.question));
@@ -156,7 +156,7 @@ pub fn forecast(
         text.sentence("", Some(Role::Bad), &(stops + &rest));
     }
     for step in forecast.advice.iter().take(LINES) {
-        let (sentence, command) = self::step(step, hand);
+        let (sentence, command) = self::step(step, commands);
         text.command("", &sentence, &command);
     }
     for one in forecast.forgotten.iter().take(LINES) {
@@ -181,19 +181,19 @@ pub fn forecast(
     text.into_lines()
 }
 
-fn step(step: &Step, hand: &Hand) -> (String, String) {
+fn step(step: &Step, commands: &CommandLine) -> (String, String) {
     match step {
         Step::Cordon { nodes } => (
             "To let Pods start elsewhere that would wait for their recorded place, first keep Pods off the node".into(),
-            hand.kubectl(&format!("cordon {}", nodes.join(" "))),
+            commands.kubectl(&format!("cordon {}", nodes.join(" "))),
         ),
         Step::Move { namespace, pods, flags } => (
             format!("To let {} start elsewhere, without the data on the disks of the former node", list(pods, "and")),
-            hand.pps(&format!("move {} {flags}", pods.join(" ")), namespace),
+            commands.pps(&format!("move {} {flags}", pods.join(" ")), namespace),
         ),
         Step::Delete { namespace, pods } => (
             format!("To have {} created again without the injected state, which is no longer recorded", list(pods, "and")),
-            hand.kubectl_in(&format!("delete pod {}", pods.join(" ")), namespace),
+            commands.kubectl_in(&format!("delete pod {}", pods.join(" ")), namespace),
         ),
     }
 }
@@ -468,7 +468,7 @@ mod tests {
             incomplete: false,
         };
         let style = Style { has_color: false, width: Some(60) };
-        let text = super::forecast(&forecast, style, false, false, &Hand::default());
+        let text = super::forecast(&forecast, style, false, false, &CommandLine::default());
         assert!(text.starts_with("If n1 is drained:\n"), "{text}");
         assert!(text.contains("4 Pods: 3 would be Pending, 1 could not be evicted."), "{text}");
         assert_eq!(text.matches("recorded state requires").count(), 1, "{text}");

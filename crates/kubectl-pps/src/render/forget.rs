@@ -3,8 +3,8 @@
 use super::move_pod::describe;
 use super::{Role, Style, Table};
 use crate::Failure;
+use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::forget::{Concern, Drops};
-use crate::decide::hand::{Hand, portions};
 use crate::decide::move_pod::no_node;
 use crate::snapshot::Snapshot;
 
@@ -26,7 +26,7 @@ pub fn count(states: usize) -> String {
 }
 
 /// What the user should know beside the table.
-pub fn notes(drops: &Drops, hand: &Hand) -> Vec<String> {
+pub fn notes(drops: &Drops, commands: &CommandLine) -> Vec<String> {
     let mut notes = Vec::new();
     let concerns: Vec<_> = drops.concerns.iter().collect();
     for group in
@@ -40,11 +40,11 @@ pub fn notes(drops: &Drops, hand: &Hand) -> Vec<String> {
                 Concern::Ready => format!(
                     "not dropped, because the Pods are Ready and the sidecar would record them again within seconds: {names}; to \
                      move them: {}",
-                    hand.pps(&format!("move {words} --anywhere"), namespace)
+                    commands.pps(&format!("move {words} --anywhere"), namespace)
                 ),
                 Concern::Pending => format!(
                     "Pending, and created with the state that is dropped: {names}; to have these Pods created again: {}",
-                    hand.kubectl_in(&format!("delete pod {words}"), namespace)
+                    commands.kubectl_in(&format!("delete pod {words}"), namespace)
                 ),
                 Concern::NotReady => {
                     format!("bound to a node and not Ready, so recorded again once they are Ready: {names}")
@@ -67,12 +67,12 @@ pub fn notes(drops: &Drops, hand: &Hand) -> Vec<String> {
 }
 
 /// That no recorded state names a node. `exists` is whether there is such a node, if that is known.
-pub fn nothing_on(snapshot: &Snapshot, node: &str, exists: Option<bool>, hand: &Hand) -> String {
+pub fn nothing_on(snapshot: &Snapshot, node: &str, exists: Option<bool>, commands: &CommandLine) -> String {
     let everywhere = match snapshot.scope.namespace() {
         None => String::new(),
         Some(namespace) => format!(
             " in namespace {namespace}; in all namespaces: {}",
-            hand.kubectl(&format!("pps forget --node {node} -A"))
+            commands.kubectl(&format!("pps forget --node {node} -A"))
         ),
     };
     if exists == Some(false) {

@@ -9,7 +9,7 @@ use super::text::titled;
 use super::{Role, Style, printable};
 use crate::Failure;
 use crate::args::Move;
-use crate::decide::hand::{Hand, portions};
+use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::landing::Landing;
 use crate::decide::move_pod::{
     Obstacle, Others, PodMove, PodName, Refusal, Removal, Selected, Stage, WayOut, has_address, short,
@@ -86,7 +86,7 @@ pub fn plan(one: &PodMove, style: Style) -> String {
 }
 
 /// What the user should know beside the plan.
-pub fn notes(one: &PodMove, hand: &Hand) -> Vec<String> {
+pub fn notes(one: &PodMove, commands: &CommandLine) -> Vec<String> {
     if one.removed_by(&[Removal::Stay]).is_some() {
         return Vec::new();
     }
@@ -115,7 +115,7 @@ pub fn notes(one: &PodMove, hand: &Hand) -> Vec<String> {
         if landing.only() == Some(node) {
             notes.push(format!("{node} is the only node that can take Pod {}, so it comes back", one.pod));
         } else if landing.favourites().iter().chain(landing.others()).any(|other| other == node) {
-            let cordon = hand.kubectl(&format!("cordon {node}"));
+            let cordon = commands.kubectl(&format!("cordon {node}"));
             notes.push(format!(
                 "{node} takes Pods, so it may get the Pod again; to prevent that, run this first: {cordon}"
             ));
@@ -162,7 +162,7 @@ pub fn obstacle(obstacle: &Obstacle, pod: &str) -> String {
 }
 
 /// Which other Pods of the workload are not as they should be, and what helps.
-pub fn others(one: &PodMove, others: &Others, hand: &Hand) -> String {
+pub fn others(one: &PodMove, others: &Others, commands: &CommandLine) -> String {
     let WorkloadKey { kind, name, .. } = &one.workload;
     let mut parts = Vec::new();
     let mut part = |title: &str, pods: &[String], help: String| {
@@ -173,13 +173,13 @@ pub fn others(one: &PodMove, others: &Others, hand: &Hand) -> String {
     part("not Ready", &others.not_ready, String::new());
     let missing = Some(others.missing.to_string()).filter(|_| others.missing > 0);
     part("missing", missing.as_slice(), String::new());
-    let moving = others.moving.first().map(|pod| hand.pps(&format!("explain {pod}"), &one.namespace));
+    let moving = others.moving.first().map(|pod| commands.pps(&format!("explain {pod}"), &one.namespace));
     let help = format!(
         " (if that move was killed, the same command finishes it; to call it off: {})",
         moving.unwrap_or_default()
     );
     part("moved by another command", &others.moving, help);
-    part("not recorded", &others.unrecorded, format!(" (to find out why: {})", hand.check()));
+    part("not recorded", &others.unrecorded, format!(" (to find out why: {})", commands.check()));
     if others.is_workload_unread {
         parts.push("missing: unknown, because the workload could not be read".to_owned());
     }
@@ -285,9 +285,9 @@ pub fn waiting(one: &PodMove, stage: Stage) -> String {
 }
 
 /// Why a Pod was not waited for any longer.
-pub fn timed_out(one: &PodMove, stage: Stage, seconds: u64, hand: &Hand) -> String {
+pub fn timed_out(one: &PodMove, stage: Stage, seconds: u64, commands: &CommandLine) -> String {
     let help = match stage {
-        Stage::Unrecorded => format!("to find out why: {}", hand.check()),
+        Stage::Unrecorded => format!("to find out why: {}", commands.check()),
         _ => "it goes on without this command".into(),
     };
     format!("waited {seconds} s in vain until Pod {} {}; {help}", one.pod, next_stage(stage))
@@ -326,9 +326,9 @@ pub fn kept(one: &PodMove, now: &Pod, style: Style) -> String {
 }
 
 /// That no node can take a Pod.
-pub fn pending(one: &PodMove, why: &str, style: Style, hand: &Hand) -> String {
+pub fn pending(one: &PodMove, why: &str, style: Style, commands: &CommandLine) -> String {
     let line = format!("Pod {} is Pending: {}", one.pod, why.lines().next().unwrap_or_default());
-    let explain = hand.pps(&format!("explain {}", one.pod), &one.namespace);
+    let explain = commands.pps(&format!("explain {}", one.pod), &one.namespace);
     format!("{}\n  why in detail: {}\n", style.paint(Role::Bad, &printable(&line)), printable(&explain))
 }
 
@@ -344,13 +344,13 @@ pub fn event(one: &PodMove, before: Option<&PodState>, after: Option<&PodState>)
 }
 
 /// How to call a move off, if its Pod is still there.
-pub fn call_off(one: &PodMove, hand: &Hand) -> Option<String> {
+pub fn call_off(one: &PodMove, commands: &CommandLine) -> Option<String> {
     let present = one.removed_by(&[Removal::Evict]).filter(|present| !present.is_stranded)?;
-    Some(hand.pps(&format!("move {} --to {}", one.pod, present.node.as_deref()?), &one.namespace))
+    Some(commands.pps(&format!("move {} --to {}", one.pod, present.node.as_deref()?), &one.namespace))
 }
 
 /// What was moved, and how to move the rest.
-pub fn stopped(args: &Move, moved: &[PodName], rest: &[PodName], hand: &Hand) -> Vec<String> {
+pub fn stopped(args: &Move, moved: &[PodName], rest: &[PodName], commands: &CommandLine) -> Vec<String> {
     let mut lines = Vec::new();
     if !moved.is_empty() {
         lines.push(format!("moved: {}", names(moved)));
@@ -373,40 +373,41 @@ pub fn stopped(args: &Move, moved: &[PodName], rest: &[PodName], hand: &Hand) ->
     let pods: Vec<&str> = rest.iter().map(|(_, pod)| pod.as_str()).collect();
     lines.extend(portions(&pods).into_iter().map(|pods| {
         let command = [vec!["move"], pods, words.clone()].concat().join(" ");
-        format!("to go on: {}", hand.pps(&command, namespace))
+        format!("to go on: {}", commands.pps(&command, namespace))
     }));
     lines
 }
 
 /// What was done before a failure, how to go on, and how to go back.
-pub fn done_so_far(one: &PodMove, is_state_written: bool, hand: &Hand) -> Option<String> {
+pub fn done_so_far(one: &PodMove, is_state_written: bool, commands: &CommandLine) -> Option<String> {
     let marked =
         one.removed_by(&[Removal::Evict]).map(|_| "the Pod is annotated, and is not recorded any longer");
     let written = is_state_written.then_some("the recorded state is changed");
     let done = marked.into_iter().chain(written).collect::<Vec<_>>().join("; ");
-    let back = call_off(one, hand).map(|command| format!("; to call it off: {command}")).unwrap_or_default();
+    let back =
+        call_off(one, commands).map(|command| format!("; to call it off: {command}")).unwrap_or_default();
     (!done.is_empty())
         .then(|| format!("Done so far: {done}. To go on from here, run the same command again{back}"))
 }
 
 /// What the user can do after an interrupt.
-pub fn interrupted(one: &PodMove, is_clean: bool, is_complete: bool, hand: &Hand) -> String {
+pub fn interrupted(one: &PodMove, is_clean: bool, is_complete: bool, commands: &CommandLine) -> String {
     let pod = &one.pod;
     if is_complete {
-        let explain = hand.pps(&format!("explain {pod}"), &one.namespace);
+        let explain = commands.pps(&format!("explain {pod}"), &one.namespace);
         return format!(
             "interrupted: all is written, and the successor of Pod {pod} starts by itself; to see where: {explain}"
         );
     }
-    let back = call_off(one, hand).filter(|_| !is_clean);
+    let back = call_off(one, commands).filter(|_| !is_clean);
     let back =
         back.map(|command| format!("; to call the move of Pod {pod} off: {command}")).unwrap_or_default();
     format!("interrupted: the same command goes on{back}")
 }
 
 /// That the node of a stranded Pod exists again.
-pub fn node_is_back(one: &PodMove, node: &str, hand: &Hand) -> String {
-    let back = hand.pps(&format!("move {} --to {node}", one.pod), &one.namespace);
+pub fn node_is_back(one: &PodMove, node: &str, commands: &CommandLine) -> String {
+    let back = commands.pps(&format!("move {} --to {node}", one.pod), &one.namespace);
     format!(
         "node {node} has come back, and Pod {} is still on it; to call the move off, so that it is recorded again: {back}; to \
          evict it: run the same command again",

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::explanation::goal_flag;
 use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
-use crate::decide::hand::{Hand, portions};
+use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::names::list;
 use crate::decide::status::{Advice, AdviceKind, Drift, Phase, ProblemKind, Row, Shut, Status, short};
 use crate::snapshot::{Scope, WorkloadKey};
@@ -62,20 +62,20 @@ pub struct Line {
 
 impl<'a> Document<'a> {
     /// Of an answer about these namespaces.
-    pub fn of(status: &'a Status, scope: &Scope, hand: &Hand) -> Self {
+    pub fn of(status: &'a Status, scope: &Scope, commands: &CommandLine) -> Self {
         let problem = |one: &'a crate::decide::status::Problem| {
             let (reason, message) = problem(&one.kind);
             Problem { namespace: &one.namespace, persistent_pod_state: &one.pps, reason, message }
         };
         let unpinned = |key: &'a WorkloadKey| {
             let kind = if key.group == "apps" { "statefulset" } else { "statefulsets.apps.kruise.io" };
-            let command = annotate(hand, &format!("{kind} {}", key.name), &key.namespace);
+            let command = annotate(commands, &format!("{kind} {}", key.name), &key.namespace);
             Unpinned { namespace: &key.namespace, kind: &key.kind, name: &key.name, command }
         };
         Self {
             pods: &status.pods,
             problems: status.problems.iter().map(problem).collect(),
-            advice: status.advice.iter().map(|one| line(one, scope, hand)).collect(),
+            advice: status.advice.iter().map(|one| line(one, scope, commands)).collect(),
             governed: status.governed,
             unpinned: status.unpinned.iter().map(unpinned).collect(),
             left_out: status.left_out,
@@ -119,9 +119,9 @@ impl<'a> Document<'a> {
 }
 
 /// The command that lets the sidecar make a PersistentPodState.
-fn annotate(hand: &Hand, workload: &str, namespace: &str) -> String {
+fn annotate(commands: &CommandLine, workload: &str, namespace: &str) -> String {
     let annotations = format!("{AUTO_GENERATE}=true {REQUIRED_TOPOLOGY}=topology.kubernetes.io/zone");
-    hand.kubectl_in(&format!("annotate {workload} {annotations}"), namespace)
+    commands.kubectl_in(&format!("annotate {workload} {annotations}"), namespace)
 }
 
 fn problem(kind: &ProblemKind) -> (&str, String) {
@@ -140,12 +140,12 @@ fn problem(kind: &ProblemKind) -> (&str, String) {
 }
 
 /// What is wrong, and the next command.
-fn line(advice: &Advice, scope: &Scope, hand: &Hand) -> Line {
+fn line(advice: &Advice, scope: &Scope, commands: &CommandLine) -> Line {
     let pods = advice.pods.as_slice();
     let (namespace, first) =
         pods.first().map_or(("", ""), |(namespace, pod)| (namespace.as_str(), pod.as_str()));
     let is_one = pods.len() == 1;
-    let pps = |words: String| hand.pps(&words, namespace);
+    let pps = |words: String| commands.pps(&words, namespace);
     let explain = || pps(format!("explain {first}"));
     let record = |node: &Option<String>| match node {
         Some(node) => pps(format!("move {first} --to {node}")),
@@ -197,11 +197,11 @@ fn line(advice: &Advice, scope: &Scope, hand: &Hand) -> Line {
         AdviceKind::Unrecorded => (
             "is Ready, and its node is not recorded: it would start anywhere. To see why".to_owned(),
             "are Ready, and their nodes are not recorded: they would start anywhere. To see why".to_owned(),
-            hand.check(),
+            commands.check(),
         ),
         AdviceKind::RecordedElsewhere => {
             let what = "Ready, and recorded elsewhere; if this lasts, the sidecar does not record";
-            (format!("is {what}"), format!("are {what}"), hand.check())
+            (format!("is {what}"), format!("are {what}"), commands.check())
         }
         AdviceKind::Differs => (
             "has another address or annotation than recorded".to_owned(),
@@ -225,34 +225,34 @@ fn line(advice: &Advice, scope: &Scope, hand: &Hand) -> Line {
             (
                 "waits for a node that is gone; to have it created again, for any node".to_owned(),
                 "wait for a node that is gone; to have them created again, for any node".to_owned(),
-                hand.kubectl_in(&format!("delete pod {names}"), namespace),
+                commands.kubectl_in(&format!("delete pod {names}"), namespace),
             )
         }
         AdviceKind::LostNode(node, is_across) => {
             let text =
                 format!("To start the Pods of {node} on other nodes, without the data on its local disk");
             let words = format!("move --node {node} --anywhere");
-            let command = if *is_across { anywhere(hand, &format!("{words} -A")) } else { pps(words) };
+            let command = if *is_across { anywhere(commands, &format!("{words} -A")) } else { pps(words) };
             return Line { text, command };
         }
         AdviceKind::Installation => {
             let text = "To see what is wrong with the installation".to_owned();
-            return Line { text, command: hand.check() };
+            return Line { text, command: commands.check() };
         }
         AdviceKind::NoPps => {
             let text = "No workload here has a PersistentPodState. To give one to a workload".to_owned();
             let namespace = scope.namespace().unwrap_or("NAMESPACE");
-            return Line { text, command: annotate(hand, "statefulset NAME", namespace) };
+            return Line { text, command: annotate(commands, "statefulset NAME", namespace) };
         }
         AdviceKind::Elsewhere(namespaces) => {
             let plural = if namespaces.len() == 1 { "" } else { "s" };
             let text =
                 format!("There are PersistentPodStates in namespace{plural} {}", list(namespaces, "and"));
-            return Line { text, command: anywhere(hand, "status -A") };
+            return Line { text, command: anywhere(commands, "status -A") };
         }
         AdviceKind::NobodyRecords(finding) => {
             let text = format!("{}: {}. To see why", finding.subject, finding.seen);
-            return Line { text, command: hand.check() };
+            return Line { text, command: commands.check() };
         }
     };
     Line { text: format!("{} {}", names(pods), if is_one { one } else { several }), command }
@@ -292,8 +292,8 @@ fn shut_out(why: Shut, place: Option<&Option<BTreeMap<String, String>>>) -> [Str
 }
 
 /// A command whose namespace is not that of the answer.
-fn anywhere(hand: &Hand, words: &str) -> String {
-    Hand { own_namespace: Some(String::new()), ..hand.clone() }.pps(words, "")
+fn anywhere(commands: &CommandLine, words: &str) -> String {
+    CommandLine { own_namespace: Some(String::new()), ..commands.clone() }.pps(words, "")
 }
 
 /// `db-0`, or `3 Pods (db-0, db-1, db-2)`.

@@ -4,7 +4,7 @@ use kube::Client;
 use pps_check::read::Right;
 use serde_json::Value;
 
-use super::status::hand;
+use super::status::commands;
 use crate::args::{Connection, Explain};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
@@ -35,7 +35,7 @@ pub(super) async fn run(
     };
     let question = Question { snapshot: &snapshot, namespace, pod, refusals: refusals.as_deref() };
     let answer = explain(&question)?;
-    let document = Document::of(&answer, &hand(connection, namespace));
+    let document = Document::of(&answer, &commands(connection, namespace));
     let text = render::for_programs(args.output.output, "Explanation", &document);
     terminal.print(&text.unwrap_or_else(|| document.text(terminal.style())))?;
     Ok(answer.outcome())

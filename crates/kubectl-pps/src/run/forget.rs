@@ -7,7 +7,7 @@ use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
 use super::states::{Address, TRIES, publish};
-use super::status::{hand, scope};
+use super::status::{commands, scope};
 use super::{nodes, rights};
 use crate::args::{Connection, Forget};
 use crate::cluster::connect;
@@ -35,13 +35,13 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     let client = &connected.client;
     let job = Job { args, client, terminal, scope: scope(args.all.all_namespaces, &connected.namespace) };
-    let hand = hand(connection, &connected.namespace);
+    let commands = commands(connection, &connected.namespace);
     let unchanged = |outcome| {
         terminal.say("nothing was changed");
         Ok(outcome)
     };
     let (snapshot, mut drops) = job.decide().await?;
-    let notes = text::notes(&drops, &hand);
+    let notes = text::notes(&drops, &commands);
     if drops.is_mistaken() {
         return Err(Failure::Usage(notes.join("\n")));
     }
@@ -55,7 +55,7 @@ pub(super) async fn run(
             return unchanged(outcome);
         };
         let exists = nodes::exists(client, &snapshot, node).await;
-        for line in text::nothing_on(&snapshot, node, exists, &hand).lines() {
+        for line in text::nothing_on(&snapshot, node, exists, &commands).lines() {
             terminal.print(&(printable(line) + "\n"))?;
         }
         return Ok(outcome);
@@ -75,7 +75,7 @@ pub(super) async fn run(
     if !args.consent.yes {
         // The answer may have come long after the cluster was read.
         drops = drops.confirmed_by(job.decide().await?.1);
-        job.notes(&text::notes(&drops, &hand));
+        job.notes(&text::notes(&drops, &commands));
         if drops.objects.is_empty() {
             return unchanged(Outcome::NotWell);
         }

@@ -14,12 +14,12 @@ use pps_core::edit::recorded_on;
 
 use self::steps::Steps;
 use super::states::TRIES;
-use super::status::{hand, scope};
+use super::status::{commands, scope};
 use super::{nodes, rights};
 use crate::args::{Connection, Move};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
-use crate::decide::hand::Hand;
+use crate::decide::command_line::CommandLine;
 use crate::decide::move_pod::{
     Decision, Destination, PodMove, PodName, Removal, Request, decide, no_node, order, others, require_keys,
     select,
@@ -55,7 +55,7 @@ struct Job<'a> {
     client: &'a Client,
     terminal: &'a Terminal,
     /// How the commands are written that an answer names.
-    hand: Hand,
+    commands: CommandLine,
     scope: Scope,
     /// The destination, if nodes may not be listed.
     node: Option<Node>,
@@ -82,7 +82,7 @@ pub(super) async fn run(
         args,
         client: &connected.client,
         terminal,
-        hand: hand(connection, namespace),
+        commands: commands(connection, namespace),
         scope: scope(args.all_namespaces, namespace),
         node: None,
         reached: Cell::default(),
@@ -146,7 +146,7 @@ impl Job<'_> {
 
     /// Why a move is not made without `--force`. The Pods in `before` are moved first.
     fn obstacle(&self, snapshot: &Snapshot, one: &PodMove, before: &[PodName]) -> Option<String> {
-        let others = || Some(text::others(one, &others(snapshot, one, before)?, &self.hand));
+        let others = || Some(text::others(one, &others(snapshot, one, before)?, &self.commands));
         one.obstacle.as_ref().map(|obstacle| text::obstacle(obstacle, &one.pod)).or_else(others)
     }
 
@@ -214,7 +214,7 @@ impl Job<'_> {
                 continue;
             }
             self.terminal.print(&text::plan(&one, self.terminal.style()))?;
-            notes.extend(text::notes(&one, &self.hand).into_iter().chain(obstacle));
+            notes.extend(text::notes(&one, &self.commands).into_iter().chain(obstacle));
             plan.moves.push(one);
         }
         notes.sort();
@@ -257,7 +257,7 @@ impl Job<'_> {
             let rest: Vec<PodName> =
                 left.into_iter().chain(plan.moves[next..].iter().map(PodMove::name)).collect();
             let lines =
-                if count > 1 { text::stopped(self.args, &moved, &rest, &self.hand) } else { Vec::new() };
+                if count > 1 { text::stopped(self.args, &moved, &rest, &self.commands) } else { Vec::new() };
             return match ended {
                 Err(failure) if !lines.is_empty() => Err(failure.with(&lines.join("\n"))),
                 ended => {
@@ -269,7 +269,7 @@ impl Job<'_> {
             };
         }
         if !left.is_empty() {
-            for line in text::stopped(self.args, &moved, &left, &self.hand) {
+            for line in text::stopped(self.args, &moved, &left, &self.commands) {
                 self.terminal.say(&printable(&line));
             }
             return Ok(Outcome::NotWell);
@@ -323,7 +323,12 @@ impl Job<'_> {
             (Reached::Marked, Some(present)) => steps.mark(&present.uid, false).await.is_ok(),
             _ => false,
         };
-        Failure::Refused(text::interrupted(shown, is_clean, self.reached.get() == Reached::All, &self.hand))
+        Failure::Refused(text::interrupted(
+            shown,
+            is_clean,
+            self.reached.get() == Reached::All,
+            &self.commands,
+        ))
     }
 
     /// Says that no Pod of the node has to be moved, or that nobody knows the node.

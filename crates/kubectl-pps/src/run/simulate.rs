@@ -6,7 +6,7 @@ use pps_manifest::text::MAX_BYTES;
 use serde_json::Value;
 
 use super::file;
-use super::status::{hand, scope};
+use super::status::{commands, scope};
 use crate::args::{Connection, Output, Simulate};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
@@ -34,15 +34,15 @@ pub(super) async fn run(
     let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
     let index = Index::of(&snapshot);
     let only = args.workload.as_deref().map(|text| named(&snapshot, &index, text)).transpose()?;
-    let hand = hand(connection, &connected.namespace);
-    let answer = forecast(&snapshot, &question, only.as_deref(), &hand)?;
+    let commands = commands(connection, &connected.namespace);
+    let answer = forecast(&snapshot, &question, only.as_deref(), &commands)?;
     if let Some(text) = render::for_programs(args.output.output, "Forecast", &answer) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
     let is_wide = args.output.output == Output::Wide;
     let style = render::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
-    terminal.print(&render::forecast::forecast(&answer, style, is_wide, is_all, &hand))?;
+    terminal.print(&render::forecast::forecast(&answer, style, is_wide, is_all, &commands))?;
     for unread in &answer.unread {
         terminal.say(&terminal.style_of_errors().note(&render::forecast::unread(unread)));
     }

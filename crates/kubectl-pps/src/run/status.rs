@@ -5,7 +5,7 @@ use pps_check::silent_recorder;
 use crate::args::{Connection, Output, Status};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, namespaces_with_pps, read};
-use crate::decide::hand::Hand;
+use crate::decide::command_line::CommandLine;
 use crate::decide::status::{AdviceKind, status};
 use crate::render::status::Document;
 use crate::render::{self, Terminal};
@@ -23,8 +23,8 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &scope, WANTED)).await?;
-    let hand = hand(connection, &connected.namespace);
-    let explain = |pod: &Pod| hand.pps(&format!("explain {}", pod.name()), pod.namespace());
+    let commands = commands(connection, &connected.namespace);
+    let explain = |pod: &Pod| commands.pps(&format!("explain {}", pod.name()), pod.namespace());
     let mut answer = status(&snapshot, args.workload.as_deref(), explain)?;
     if answer.governed > 0
         && let Some(finding) = silent_recorder(&connected.client).await
@@ -37,7 +37,7 @@ pub(super) async fn run(
             answer.add(AdviceKind::Elsewhere(namespaces));
         }
     }
-    let document = Document::of(&answer, &scope, &hand);
+    let document = Document::of(&answer, &scope, &commands);
     if let Some(text) = render::for_programs(args.output.output, "Status", &document) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
@@ -57,8 +57,8 @@ pub(super) fn scope(is_all: bool, namespace: &str) -> Scope {
 }
 
 /// How the answer names commands.
-pub(super) fn hand(connection: &Connection, namespace: &str) -> Hand {
-    Hand {
+pub(super) fn commands(connection: &Connection, namespace: &str) -> CommandLine {
+    CommandLine {
         own_namespace: connection.namespace.is_none().then(|| namespace.to_owned()),
         context: connection.context.clone(),
         kubeconfig: connection.kubeconfig.as_ref().map(|path| path.display().to_string()),

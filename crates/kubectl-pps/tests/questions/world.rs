@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
+use kubectl_pps::decide::command_line::CommandLine;
 use kubectl_pps::decide::explain::{Explanation, Question, explain};
-use kubectl_pps::decide::hand::Hand;
 use kubectl_pps::decide::status::{Status, status};
 use kubectl_pps::render::status::Line;
 use kubectl_pps::render::{self, Style};
@@ -20,8 +20,8 @@ pub(crate) struct World {
     pub(crate) snapshot: Snapshot,
 }
 
-pub(crate) fn hand() -> Hand {
-    Hand { own_namespace: Some("shop".into()), ..Hand::default() }
+pub(crate) fn commands() -> CommandLine {
+    CommandLine { own_namespace: Some("shop".into()), ..CommandLine::default() }
 }
 
 impl World {
@@ -219,7 +219,7 @@ impl Deref for Answered {
 
 impl Answered {
     pub(crate) fn of(world: &World, status: Status) -> Self {
-        let document = render::status::Document::of(&status, &world.snapshot.scope, &hand());
+        let document = render::status::Document::of(&status, &world.snapshot.scope, &commands());
         let (advice, unread) = (document.advice.clone(), document.unread.clone());
         let json = render::for_programs(kubectl_pps::args::Output::Json, "Status", &document).unwrap();
         Self { status, advice, unread, json }
@@ -234,7 +234,7 @@ impl Answered {
     }
 
     pub(crate) fn text(&self, world: &World, style: Style, is_wide: bool) -> String {
-        let document = render::status::Document::of(&self.status, &world.snapshot.scope, &hand());
+        let document = render::status::Document::of(&self.status, &world.snapshot.scope, &commands());
         document.text(style, is_wide, false)
     }
 
@@ -248,7 +248,7 @@ impl World {
     pub(crate) fn explain(&self, pod: &str, refusals: Option<&[String]>) -> Result<Explained, Failure> {
         let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, refusals };
         let explanation = explain(&question)?;
-        let document = render::explanation::Document::of(&explanation, &hand());
+        let document = render::explanation::Document::of(&explanation, &commands());
         Ok(Explained { explanation, document })
     }
 

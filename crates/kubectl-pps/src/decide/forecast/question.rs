@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::Note;
 use crate::Failure;
-use crate::decide::hand::Hand;
+use crate::decide::command_line::CommandLine;
 use crate::decide::similar::similar;
 use crate::snapshot::{Node, Resource, Snapshot, Workload};
 
@@ -44,12 +44,12 @@ impl Question {
         &self,
         snapshot: &Snapshot,
         nodes: &BTreeMap<String, Node>,
-        hand: &Hand,
+        commands: &CommandLine,
     ) -> Result<(), Failure> {
         match self {
             Self::WithoutNodes(named) | Self::Drain(named) => {
                 let mut missing = named.iter().filter(|name| !nodes.contains_key(*name));
-                missing.try_for_each(|name| self.check_gone(snapshot, name, hand))
+                missing.try_for_each(|name| self.check_gone(snapshot, name, commands))
             }
             Self::ZoneDown(zone) => {
                 let zones: BTreeSet<&str> = nodes.values().filter_map(Node::zone).collect();
@@ -68,13 +68,13 @@ impl Question {
     }
 
     /// A node that does not exist has an answer if Pods are still bound to it.
-    fn check_gone(&self, snapshot: &Snapshot, node: &str, hand: &Hand) -> Result<(), Failure> {
+    fn check_gone(&self, snapshot: &Snapshot, node: &str, commands: &CommandLine) -> Result<(), Failure> {
         let bound = snapshot.pods.iter().filter(|pod| pod.node() == Some(node)).count();
         match (self, bound) {
             (_, 0) => {
                 let all = snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name));
                 let hint = match similar(node, all).as_slice() {
-                    [] => format!("{} lists the nodes", hand.kubectl("get nodes")),
+                    [] => format!("{} lists the nodes", commands.kubectl("get nodes")),
                     near => format!("similar names: {}", near.join(", ")),
                 };
                 Err(Failure::Usage(format!("there is no node {node}; {hint}")))

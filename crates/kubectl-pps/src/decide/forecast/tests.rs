@@ -5,7 +5,7 @@ use pps_scheduler::ExclusionKind;
 use serde_json::{Value, json};
 
 use super::{Forecast, Note, Question, Step, Then, Why, forecast};
-use crate::decide::hand::Hand;
+use crate::decide::command_line::CommandLine;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload, WorkloadKey, forbidden};
 use crate::{Failure, Outcome};
 
@@ -84,7 +84,7 @@ fn cluster(key: &str, forgets: bool) -> Snapshot {
 }
 
 fn ask(snapshot: &Snapshot, question: Question) -> Forecast {
-    forecast(snapshot, &question, None, &Hand::default()).unwrap()
+    forecast(snapshot, &question, None, &CommandLine::default()).unwrap()
 }
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
@@ -168,7 +168,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
             "the file has Pod/x: ",
         ),
     ] {
-        let Err(Failure::Usage(text)) = forecast(&snapshot, &question, None, &Hand::default()) else {
+        let Err(Failure::Usage(text)) = forecast(&snapshot, &question, None, &CommandLine::default()) else {
             panic!("{question:?}")
         };
         assert!(text.starts_with(expected), "{text}");
@@ -176,7 +176,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
     let mut blind = cluster(ZONE, false);
     blind.nodes = None;
     blind.unread = vec![forbidden("list nodes")];
-    let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1"), None, &Hand::default()) else {
+    let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1"), None, &CommandLine::default()) else {
         panic!()
     };
     assert_eq!(text, "a forecast needs the nodes: you have no permission to list nodes");
@@ -269,7 +269,7 @@ fn what_is_too_large_to_be_simulated_is_said() {
     assert_eq!((answer.pods.len(), answer.outcome()), (1, Outcome::Incomplete));
     let many = (0..5001).map(|index| (format!("m{index}"), node(&format!("m{index}"), "a")));
     snapshot.nodes.as_mut().unwrap().extend(many);
-    let Err(Failure::Refused(text)) = forecast(&snapshot, &drain("n1"), None, &Hand::default()) else {
+    let Err(Failure::Refused(text)) = forecast(&snapshot, &drain("n1"), None, &CommandLine::default()) else {
         panic!()
     };
     assert_eq!(text, "the cluster has 5004 nodes: at most 5000 are simulated");
@@ -283,13 +283,14 @@ fn only_the_workload_that_is_asked_about_is_shown() {
     };
     let snapshot = cluster(ZONE, false);
     assert_eq!(
-        forecast(&snapshot, &drain("n1"), Some(&only("StatefulSet", "db")), &Hand::default())
+        forecast(&snapshot, &drain("n1"), Some(&only("StatefulSet", "db")), &CommandLine::default())
             .unwrap()
             .pods
             .len(),
         1
     );
-    let other = forecast(&snapshot, &drain("n1"), Some(&only("Database", "web")), &Hand::default()).unwrap();
+    let other =
+        forecast(&snapshot, &drain("n1"), Some(&only("Database", "web")), &CommandLine::default()).unwrap();
     assert_eq!(
         (other.pods.len(), other.notes),
         (0, vec![Note::NotSimulated { kind: "Database".into(), name: "web".into() }])
@@ -318,7 +319,7 @@ fn the_pods_of_a_node_that_is_gone_already_start_elsewhere() {
     assert_eq!((pod.pod.as_str(), pod.node_now.as_deref()), ("db-1", Some("n4")));
     assert_eq!((pod.then, pod.node_then.as_deref()), (Then::Running, Some("n3")));
     assert_eq!(answer.notes[0], Note::NodesGone(names(["n4"])));
-    let Err(Failure::Usage(text)) = forecast(&snapshot, &drain("n4"), None, &Hand::default()) else {
+    let Err(Failure::Usage(text)) = forecast(&snapshot, &drain("n4"), None, &CommandLine::default()) else {
         panic!()
     };
     assert!(text.contains("cannot be drained. 1 Pod is still bound to it: use --without-node n4"), "{text}");

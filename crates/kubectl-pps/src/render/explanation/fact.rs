@@ -36,19 +36,19 @@ impl Words<'_> {
             }
             Fact::NodeLost(node) => format!("{} whether the Pod still runs.", lost(node)),
             Fact::HasItsPlace => {
-                let command = self.hand.kubectl_in(&format!("describe pod {}", self.pod), self.namespace);
+                let command = self.commands.kubectl_in(&format!("describe pod {}", self.pod), self.namespace);
                 format!("The Pod does not wait for its recorded node: {command} says more.")
             }
             Fact::NotRecordedAgain => format!(
                 "The sidecar records a Ready Pod where it runs. If this lasts, it does not record: {}",
-                self.hand.check()
+                self.commands.check()
             ),
             Fact::Differs(drift) => format!("It differs from its recorded state: {drift}."),
             Fact::SchedulerSays(message) => format!("The scheduler says: {message}"),
             Fact::Refusal { workload, message, by } => {
                 let hint = match by {
                     Refuser::OtherWebhook => {
-                        format!(" {} says what is wrong with the installation.", self.hand.check())
+                        format!(" {} says what is wrong with the installation.", self.commands.check())
                     }
                     _ => String::new(),
                 };
@@ -56,7 +56,7 @@ impl Words<'_> {
             }
             Fact::NoEvent { workload, are_events_read } => {
                 let command =
-                    self.hand.kubectl_in(&format!("describe statefulset {workload}"), self.namespace);
+                    self.commands.kubectl_in(&format!("describe statefulset {workload}"), self.namespace);
                 if *are_events_read {
                     format!(
                         "No Event says why. The controller may be about to create it; if this lasts: {command}"

@@ -7,21 +7,20 @@ use crate::decide::explain::{Remedy, RemedyKind, Step};
 
 impl Words<'_> {
     pub(super) fn remedy(&self, remedy: &Remedy) -> Advised {
-        let Self { namespace, pod, hand } = self;
+        let Self { namespace, pod, commands } = self;
         let Remedy { kind, landing } = remedy;
         let start = || landing.would("start on");
         let mut consequence = None;
         let (text, command) = match kind {
             RemedyKind::ChangeNode { node, steps } => {
                 let text = steps.iter().map(|step| step_on(step, node)).collect::<Vec<_>>().join(", and ");
-                let mut commands: Vec<String> = steps
+                let mut lines: Vec<String> = steps
                     .iter()
                     .filter_map(|step| command_of(step, node))
-                    .map(|one| hand.kubectl(&one))
+                    .map(|one| commands.kubectl(&one))
                     .collect();
-                let command = (commands.len() == 1 && steps.len() == 1).then(|| commands.remove(0));
-                let more =
-                    if commands.is_empty() { String::new() } else { format!(" ({})", commands.join("; ")) };
+                let command = (lines.len() == 1 && steps.len() == 1).then(|| lines.remove(0));
+                let more = if lines.is_empty() { String::new() } else { format!(" ({})", lines.join("; ")) };
                 (format!("{}{more}, and the Pod starts there", capitalized(&text)), command)
             }
             RemedyKind::LabelNode { node, is_there, labels: required } => {
@@ -48,7 +47,7 @@ impl Words<'_> {
                         ", so that it is created again from the present template and with its present recorded state: the new Pod"
                     }
                 };
-                let command = hand.kubectl_in(&format!("delete pod {pod}"), namespace);
+                let command = commands.kubectl_in(&format!("delete pod {pod}"), namespace);
                 (format!("Delete it{again} {}", start()), Some(command))
             }
             RemedyKind::IgnoreAffinity { topology_key, min_domains, requirement } => {
@@ -86,12 +85,12 @@ impl Words<'_> {
                      off. Data on {node}'s local disk is not there; {}. A node that returns under this name has that data again.",
                     successor(next)
                 ));
-                let command = hand.kubectl(&format!("delete node {node}"));
+                let command = commands.kubectl(&format!("delete node {node}"));
                 ("If it does not come back, delete its Node object".to_owned(), Some(command))
             }
             RemedyKind::WaitForDeletion => ("Wait until Kubernetes has deleted the Pod".to_owned(), None),
             RemedyKind::ForceDeletion => {
-                let command = hand.kubectl_in(&format!("delete pod {pod} --force"), namespace);
+                let command = commands.kubectl_in(&format!("delete pod {pod} --force"), namespace);
                 ("Wait. If this lasts, and the machine is off for good".to_owned(), Some(command))
             }
             RemedyKind::Forget => {
@@ -100,10 +99,10 @@ impl Words<'_> {
             RemedyKind::ExplainOther { pod } => {
                 (format!("Find out what {pod} waits for"), Some(self.pps(&format!("explain {pod}"))))
             }
-            RemedyKind::Check => ("Find the cause, and repair it".to_owned(), Some(hand.check())),
+            RemedyKind::Check => ("Find the cause, and repair it".to_owned(), Some(commands.check())),
             RemedyKind::DisableInjection => {
                 let label = |to: &str| {
-                    hand.kubectl(&format!("label namespace {namespace} {INJECTION}={to} --overwrite"))
+                    commands.kubectl(&format!("label namespace {namespace} {INJECTION}={to} --overwrite"))
                 };
                 consequence = Some(format!(
                     "They start anywhere, away from the data on their nodes, and a sidecar that runs may record them there. The \

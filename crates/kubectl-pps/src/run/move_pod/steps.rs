@@ -146,7 +146,7 @@ impl<'a> Steps<'a> {
             let pod = &self.one.pod;
             return Err(failure.with(&format!("Pod {pod} was removed, and its successor starts by itself")));
         }
-        Err(match text::done_so_far(self.one, reached == Reached::Written, &self.job.hand) {
+        Err(match text::done_so_far(self.one, reached == Reached::Written, &self.job.commands) {
             Some(text) if reached >= Reached::Marked => failure.with(&text),
             _ => failure,
         })

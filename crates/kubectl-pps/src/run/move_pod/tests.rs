@@ -75,8 +75,15 @@ async fn with_move<T>(
 ) -> T {
     let terminal = Terminal::of_process(ColorChoice::Never);
     let (scope, reached) = (Scope::Namespace("prod".into()), Cell::default());
-    let job =
-        Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None, reached };
+    let job = Job {
+        args,
+        client: &client,
+        terminal: &terminal,
+        commands: CommandLine::default(),
+        scope,
+        node: None,
+        reached,
+    };
     let name = ("prod".to_owned(), "db-0".to_owned());
     let Ok(Decision::Move(one)) = job.decide(snapshot, &name) else { panic!("no move") };
     act(&job, &one).await

@@ -21,7 +21,7 @@ const RECORD_PATIENCE: Duration = Duration::from_secs(20);
 impl Steps<'_> {
     /// Waits for the new Pod, and shows where it has started.
     pub(super) async fn wait(&self, timeout: Duration) -> Result<Outcome, Failure> {
-        let (one, terminal, hand) = (self.one, self.job.terminal, &self.job.hand);
+        let (one, terminal, commands) = (self.one, self.job.terminal, &self.job.commands);
         let deadline = Instant::now() + timeout;
         let (mut stage, mut since, mut has_said, mut has_landed) =
             (Stage::Former, Instant::now(), false, false);
@@ -59,11 +59,11 @@ impl Steps<'_> {
             if is_late || since.elapsed() >= patience {
                 let why = pod.as_ref().and_then(Pod::unschedulable).filter(|_| stage == Stage::Unschedulable);
                 if let Some(why) = why {
-                    terminal.print(&text::pending(one, why, terminal.style(), hand))?;
+                    terminal.print(&text::pending(one, why, terminal.style(), commands))?;
                     return Ok(Outcome::NotWell);
                 }
                 let waited = if is_late { timeout } else { patience }.as_secs();
-                return Err(Failure::Refused(text::timed_out(one, stage, waited, hand)));
+                return Err(Failure::Refused(text::timed_out(one, stage, waited, commands)));
             }
             if !has_said && since.elapsed() >= SILENCE {
                 self.say(&text::waiting(one, stage));
@@ -101,7 +101,7 @@ impl Steps<'_> {
         let stranded = self.one.present.as_ref().filter(|present| present.is_stranded);
         let Some(node) = stranded.and_then(|present| present.node.as_deref()) else { return Ok(()) };
         match nodes::read(self.job.client, node).await {
-            Ok(Some(_)) => Err(Failure::Refused(text::node_is_back(self.one, node, &self.job.hand))),
+            Ok(Some(_)) => Err(Failure::Refused(text::node_is_back(self.one, node, &self.job.commands))),
             _ => Ok(()),
         }
     }

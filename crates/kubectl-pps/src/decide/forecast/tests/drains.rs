@@ -46,6 +46,6 @@ fn a_drain_is_not_forecast_without_what_is_recorded() {
     snapshot.pps.clear();
     let what = "list persistentpodstates.apps.kruise.io in namespace shop".to_owned();
     snapshot.unread = vec![forbidden(&what)];
-    let failure = forecast(&snapshot, &drain("n1"), None, &Hand::default()).unwrap_err();
+    let failure = forecast(&snapshot, &drain("n1"), None, &CommandLine::default()).unwrap_err();
     assert_eq!(failure, Failure::Unreadable(format!("you have no permission to {what}")));
 }

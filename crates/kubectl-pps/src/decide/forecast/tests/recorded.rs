@@ -15,14 +15,15 @@ fn nothing_is_forecast_without_the_pods_and_the_workloads() {
             snapshot.pps.extend(Pps::read(named));
         }
         snapshot.unread = vec![forbidden(what)];
-        let failure = forecast(&snapshot, &drain("n1"), None, &Hand::default()).unwrap_err();
+        let failure = forecast(&snapshot, &drain("n1"), None, &CommandLine::default()).unwrap_err();
         assert_eq!(failure, Failure::Unreadable(format!("you have no permission to {what}")));
     }
     // The file names one: whether it exists is not known.
     snapshot.pps.pop();
     let object = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet",
         "metadata": {"name": "db", "namespace": "shop"}, "spec": {}});
-    let failure = forecast(&snapshot, &Question::Spec(vec![object]), None, &Hand::default()).unwrap_err();
+    let failure =
+        forecast(&snapshot, &Question::Spec(vec![object]), None, &CommandLine::default()).unwrap_err();
     assert_eq!(failure, Failure::Unreadable(format!("you have no permission to {openkruise}")));
 }
 

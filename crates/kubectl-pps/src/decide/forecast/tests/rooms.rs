@@ -58,7 +58,7 @@ fn room_is_not_promised_to_a_workload_that_another_namespace_may_need() {
         kind: "StatefulSet".into(),
         name: "db".into(),
     };
-    let answer = forecast(&snapshot, &drain("n1"), Some(&[two]), &Hand::default()).unwrap();
+    let answer = forecast(&snapshot, &drain("n1"), Some(&[two]), &CommandLine::default()).unwrap();
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.namespace.as_str(), pod.then), ("two", Then::Pending));
 }

@@ -39,7 +39,7 @@ fn a_changed_stateful_set_replaces_its_pods_and_a_changed_pps_restarts_them() {
     let mut wrong = pps("shop", "no key!", false, &[]).object().clone();
     wrong["metadata"] = json!({"name": "db", "namespace": "shop"});
     let Err(Failure::Refused(text)) =
-        forecast(&snapshot, &Question::Spec(vec![wrong]), None, &Hand::default())
+        forecast(&snapshot, &Question::Spec(vec![wrong]), None, &CommandLine::default())
     else {
         panic!()
     };
