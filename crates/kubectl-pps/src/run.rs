@@ -1,8 +1,7 @@
 //! Runs the commands: one file for each. Each reads, lets [`decide`](crate::decide) decide, shows, asks and
 //! writes.
 
-mod check;
-mod explain;
+mod answers;
 mod export;
 mod file;
 mod forget;
@@ -12,12 +11,13 @@ mod nodes;
 mod rights;
 mod simulate;
 mod states;
-mod status;
 
 use serde_json::json;
 
-use crate::args::{Cli, Command, Version, candidates, script};
+use crate::args::{Cli, Command, Connection, Version, candidates, script};
+use crate::decide::command_line::CommandLine;
 use crate::render::{Terminal, for_programs};
+use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
 /// Runs a command.
@@ -27,7 +27,7 @@ use crate::{Failure, Outcome};
 /// If it gives no answer, or does not do what it was to do.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
-        Failure::NoDefinition => failure.with(&status::commands(&cli.connection, "").check()),
+        Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),
         failure => failure,
     })
 }
@@ -35,8 +35,8 @@ pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
 async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     let connection = &cli.connection;
     match &cli.command {
-        Command::Check(args) => Box::pin(check::run(args, connection, terminal)).await,
-        Command::Explain(args) => Box::pin(explain::run(args, connection, terminal)).await,
+        Command::Check(args) => Box::pin(answers::check(args, connection, terminal)).await,
+        Command::Explain(args) => Box::pin(answers::explain(args, connection, terminal)).await,
         Command::Complete(args) => terminal.print(&candidates(&args.words)).map(|()| Outcome::Well),
         Command::Completion(args) => terminal.print(&script(&args.shell)).map(|()| Outcome::Well),
         Command::Export(args) => export::run(args, connection, terminal).await,
@@ -44,8 +44,22 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Import(args) => import::run(args, connection, terminal).await,
         Command::Move(args) => move_pod::run(args, connection, terminal).await,
         Command::Simulate(args) => simulate::run(args, connection, terminal).await,
-        Command::Status(args) => Box::pin(status::run(args, connection, terminal)).await,
+        Command::Status(args) => Box::pin(answers::status(args, connection, terminal)).await,
         Command::Version(args) => terminal.print(&version(*args)).map(|()| Outcome::Well),
+    }
+}
+
+/// Which namespaces a command reads.
+fn scope(is_all: bool, namespace: &str) -> Scope {
+    if is_all { Scope::All } else { Scope::Namespace(namespace.to_owned()) }
+}
+
+/// How an answer names commands.
+fn commands(connection: &Connection, namespace: &str) -> CommandLine {
+    CommandLine {
+        own_namespace: connection.namespace.is_none().then(|| namespace.to_owned()),
+        context: connection.context.clone(),
+        kubeconfig: connection.kubeconfig.as_ref().map(|path| path.display().to_string()),
     }
 }
 

@@ -7,7 +7,7 @@ use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
 use super::states::{Address, TRIES, publish};
-use super::status::{commands, scope};
+use super::{commands, scope};
 use super::{nodes, rights};
 use crate::args::{Connection, Forget};
 use crate::cluster::connect;

@@ -14,7 +14,7 @@ use pps_core::edit::recorded_on;
 
 use self::steps::Steps;
 use super::states::TRIES;
-use super::status::{commands, scope};
+use super::{commands, scope};
 use super::{nodes, rights};
 use crate::args::{Connection, Move};
 use crate::cluster::connect;

@@ -6,7 +6,7 @@ use pps_manifest::text::MAX_BYTES;
 use serde_json::Value;
 
 use super::file;
-use super::status::{commands, scope};
+use super::{commands, scope};
 use crate::args::{Connection, Output, Simulate};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};

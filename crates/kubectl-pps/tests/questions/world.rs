@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use kubectl_pps::decide::command_line::CommandLine;
-use kubectl_pps::decide::explain::{Explanation, Question, explain};
+use kubectl_pps::decide::explain::{Cause, Question, explain};
 use kubectl_pps::decide::status::{Status, status};
 use kubectl_pps::render::status::Line;
 use kubectl_pps::render::{self, Style};
@@ -178,7 +178,8 @@ pub(crate) fn preferred(key: &str) -> Value {
 /// What `explain` answers, as types and as users read it.
 #[derive(Debug)]
 pub(crate) struct Explained {
-    pub(crate) explanation: Explanation,
+    pub(crate) cause: Cause,
+    outcome: Outcome,
     document: render::explanation::Document,
 }
 
@@ -192,7 +193,7 @@ impl Deref for Explained {
 
 impl Explained {
     pub(crate) fn outcome(&self) -> Outcome {
-        self.explanation.outcome()
+        self.outcome
     }
 
     pub(crate) fn commands(&self) -> Vec<&str> {
@@ -225,10 +226,6 @@ impl Answered {
         Self { status, advice, unread, json }
     }
 
-    pub(crate) fn status(&self) -> &Status {
-        &self.status
-    }
-
     pub(crate) fn json(&self) -> &str {
         &self.json
     }
@@ -245,11 +242,11 @@ impl Answered {
 }
 
 impl World {
-    pub(crate) fn explain(&self, pod: &str, refusals: Option<&[String]>) -> Result<Explained, Failure> {
+    pub(crate) fn explain(&self, pod: &str, refusals: &[String]) -> Result<Explained, Failure> {
         let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, refusals };
         let explanation = explain(&question)?;
         let document = render::explanation::Document::of(&explanation, &commands());
-        Ok(Explained { explanation, document })
+        Ok(Explained { outcome: explanation.outcome(), cause: explanation.cause, document })
     }
 
     pub(crate) fn status(&self, workload: Option<&str>) -> Result<Answered, Failure> {

@@ -232,7 +232,7 @@ impl<'a> Steps<'a> {
             let version = pod.resource_version();
             let body =
                 json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
-            let patch = Write::merge_patch(self.pod_right("patch", "pods"), self.pod_path(), body);
+            let patch = Write::patch(self.pod_right("patch", "pods"), self.pod_path(), body);
             match write::send(self.job.client, patch).await {
                 Ok(_) => return Ok(true),
                 // The kubelet has written its status, or the Pod is gone.
