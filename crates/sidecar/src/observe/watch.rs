@@ -26,7 +26,7 @@ use pps_recorder::kinds;
 use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
 
-pub(crate) use self::answer::{LONGEST_SILENCE, WatchError, collect};
+pub(crate) use self::answer::{LONGEST_SILENCE, WatchError};
 pub use self::merge::Merge;
 pub(crate) use self::scope::Relist;
 use self::scope::Scope;

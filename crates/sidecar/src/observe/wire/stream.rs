@@ -133,7 +133,7 @@ impl<'a> Event<'a> {
                 version.map(Self::Bookmark).ok_or_else(|| Malformed("a bookmark without a version".into()))
             }
             "ERROR" => {
-                let status = Refusal::read_object(object)?;
+                let status = Refusal::read(object)?;
                 Ok(Self::Error {
                     code: status.code.unwrap_or(500),
                     message: status.message.unwrap_or_else(|| "the API server gives no reason".into()),
