@@ -75,7 +75,8 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
     let election = start_election(args, &client, &health);
     // Awaited here, because the fields of a log entry that is filtered out are not evaluated.
-    let address = serve::serve(args.admin_address, health.clone(), metrics.clone(), election.leadership())?;
+    let address = serve::serve(args.admin_address, health.clone(), metrics.clone(), election.leadership());
+    let address = address.await?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
     match args.recorder {
         Recorder::Own => record(args, client, election, health, metrics, stop).await?,

@@ -130,7 +130,7 @@ pub(crate) async fn watch_manager(client: &Client, namespace: &str, metrics: &Me
     let mut manager = Manager::default();
     for checks in 0.. {
         let Some(is_running) = manager.apply(check_lease(client, namespace, checks).await) else { continue };
-        metrics.set_conflicting_recorder(is_running);
+        metrics.conflicting_recorder.set(is_running.into());
         if is_running {
             info!("OpenKruise's manager runs");
         } else {

@@ -37,7 +37,8 @@ impl Worker {
                 let duration = start.elapsed();
                 metrics.observe_status_write(bytes, write.entries, duration);
                 for ready_since in &write.newly_recorded {
-                    metrics.observe_ready_to_recorded(time_since(*ready_since, now) + duration);
+                    let waited = time_since(*ready_since, now) + duration;
+                    metrics.ready_to_recorded_duration.observe(waited.as_secs_f64());
                 }
             }
             result
@@ -164,7 +165,7 @@ impl Worker {
         self.metrics.count_drop_check("confirmed");
         let forgotten: Vec<String> =
             check.forgotten().map(|(node, pod)| format!("{pod} on {node}")).collect();
-        self.metrics.count_forgotten_states(forgotten.len());
+        self.metrics.states_forgotten.inc_by(forgotten.len() as u64);
         self.follow_forgotten_states(check);
         let grace_period = self.absences.missing.period().as_secs();
         let unwanted: Vec<String> = check.unwanted().map(ToString::to_string).collect();

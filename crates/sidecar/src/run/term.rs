@@ -66,7 +66,8 @@ impl CurrentTerm {
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
         if !self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
-            return self.metrics.count_dropped_event();
+            self.metrics.events_dropped.inc();
+            return;
         }
         tokio::spawn(self.publisher.clone().publish(notice));
     }

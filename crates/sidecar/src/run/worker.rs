@@ -125,7 +125,7 @@ impl Worker {
         let changed = self.manager.apply(check);
         self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
         let Some(is_running) = changed else { return };
-        self.metrics.set_conflicting_recorder(is_running);
+        self.metrics.conflicting_recorder.set(is_running.into());
         self.follow_discovery();
         if is_running {
             warn!("OpenKruise's manager runs and writes the same objects; see --recorder");

@@ -39,14 +39,15 @@ impl Publisher {
     /// Publishes a notice. One that fails is logged, counted and not tried again.
     pub(crate) async fn publish(self, notice: Notice) {
         let Ok(_queued) = self.queued.try_acquire() else {
-            return self.metrics.count_dropped_event();
+            self.metrics.events_dropped.inc();
+            return;
         };
         let _in_flight = self.in_flight.acquire().await;
         let reason = notice.reason;
         if let Err(error) = self.writer.create_event(&event(notice)).await
             && !matches!(error, Failure::NotLeading)
         {
-            self.metrics.count_dropped_event();
+            self.metrics.events_dropped.inc();
             warn!(%error, %reason, "cannot publish an Event");
         }
     }
