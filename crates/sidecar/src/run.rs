@@ -18,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use kube::Client;
 use pps_check::args::CheckArgs;
 use tokio::signal::unix::{SignalKind, signal};
@@ -137,7 +138,7 @@ async fn record(
                     worker.apply(observation);
                 }
             }
-            Some(result) = worker.writes.next_result() => worker.on_write_done(result?),
+            Some(result) = worker.writes.next_result() => worker.on_write_done(result.context("a write has failed")?),
             failure = worker.watching.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP_INTERVAL).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),

@@ -715,3 +715,16 @@ async fn only_the_leader_counts_bound_pods() {
         assert!(text.contains(&line), "{line} in\n{text}");
     }
 }
+
+#[tokio::test]
+async fn a_task_that_panics_is_named_and_one_that_is_aborted_is_no_failure() {
+    let (client, _requests) = api_server(|_| (200, json!({})));
+    let mut worker = worker(client, []);
+    worker.watching.spawn("watch of databases", std::future::pending()).abort();
+    worker.watching.spawn("watch of pods", async { panic!("out of luck") });
+    let failure = format!("{:#}", worker.watching.first_failure().await);
+    assert!(
+        failure.starts_with("the watch of pods has failed: ") && failure.contains("out of luck"),
+        "{failure}"
+    );
+}

@@ -2,10 +2,11 @@
 //! that what it did is not missing unnoticed.
 
 use std::collections::HashMap;
+use std::future::pending;
 
 use pps_recorder::kinds;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tracing::info;
 
 use super::worker::Worker;
@@ -20,8 +21,8 @@ use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact};
 pub(super) struct Watching {
     watches: Watches,
     interest: Interest,
-    /// Each returns its name when it ends.
-    tasks: JoinSet<String>,
+    tasks: JoinSet<()>,
+    names: HashMap<task::Id, String>,
     /// The task that watches each kind, and how objects of the kind are read.
     kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
     relist_objects: watch::Sender<u64>,
@@ -38,6 +39,7 @@ impl Watching {
             watches,
             interest,
             tasks: JoinSet::new(),
+            names: HashMap::new(),
             kinds: HashMap::new(),
             relist_objects: watch::Sender::new(0),
             relist_pods: watch::Sender::new(0),
@@ -52,21 +54,21 @@ impl Watching {
         name: impl Into<String>,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> AbortHandle {
-        let name = name.into();
-        self.tasks.spawn(async move {
-            task.await;
-            name
-        })
+        let task = self.tasks.spawn(task);
+        self.names.insert(task.id(), name.into());
+        task
     }
 
     /// Waits until a task ends that was not aborted, and says which and how.
     pub(super) async fn first_failure(&mut self) -> anyhow::Error {
         loop {
-            match self.tasks.join_next().await {
-                None => std::future::pending().await,
-                Some(Ok(name)) => return anyhow::anyhow!("the task {name} has ended"),
-                Some(Err(error)) if error.is_cancelled() => {}
-                Some(Err(error)) => return error.into(),
+            let Some(ended) = self.tasks.join_next_with_id().await else { return pending().await };
+            let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+            let name = self.names.remove(&id).unwrap_or_default();
+            match ended {
+                Ok(_) => return anyhow::anyhow!("the {name} has ended"),
+                Err(error) if error.is_cancelled() => {}
+                Err(error) => return anyhow::Error::new(error).context(format!("the {name} has failed")),
             }
         }
     }
