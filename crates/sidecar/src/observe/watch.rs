@@ -10,8 +10,6 @@ mod answer;
 mod follow;
 mod merge;
 mod requests;
-mod retry;
-mod scope;
 mod source;
 
 use std::sync::Arc;
@@ -28,8 +26,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 pub(crate) use self::answer::{LONGEST_SILENCE, WatchError};
 pub use self::merge::Merge;
-pub(crate) use self::scope::Relist;
-use self::scope::Scope;
+pub(crate) use self::requests::Relist;
+use self::requests::Scope;
 use self::source::PAGES_AT_ONCE;
 pub(crate) use self::source::{Source, api_resource};
 use crate::observe::discovery::WatchId;
@@ -109,6 +107,11 @@ impl Watches {
     ) -> Self {
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
         Self { client, interest, health, metrics, observations, pages }
+    }
+
+    /// Sends an observation. The receiver is gone only when the program ends.
+    async fn observe(&self, observation: Observation) {
+        drop(self.observations.send(observation).await);
     }
 
     /// All objects of a built-in kind or of this product.
