@@ -157,7 +157,7 @@ mod tests {
     }
 
     async fn running_server() -> SocketAddr {
-        let leadership = crate::lead::Election::always_leading().leadership();
+        let leadership = Leadership::fixed(true);
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         serve(any, Health::default(), Arc::new(Metrics::default()), leadership).await.unwrap()
     }

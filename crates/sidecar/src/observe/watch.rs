@@ -88,10 +88,10 @@ fn essential(name: &str) -> WatchTarget {
 /// What all watches share.
 #[derive(Clone)]
 pub(crate) struct Watches {
-    client: Client,
-    interest: Interest,
-    health: Health,
-    metrics: Arc<Metrics>,
+    pub(crate) client: Client,
+    pub(crate) interest: Interest,
+    pub(crate) health: Health,
+    pub(crate) metrics: Arc<Metrics>,
     observations: mpsc::Sender<Observation>,
     /// Bounds the pages in memory.
     pages: Arc<Semaphore>,
@@ -100,12 +100,11 @@ pub(crate) struct Watches {
 impl Watches {
     pub(crate) fn new(
         client: Client,
-        interest: Interest,
         health: Health,
         metrics: Arc<Metrics>,
         observations: mpsc::Sender<Observation>,
     ) -> Self {
-        let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
+        let (interest, pages) = (Interest::default(), Arc::new(Semaphore::new(PAGES_AT_ONCE)));
         Self { client, interest, health, metrics, observations, pages }
     }
 

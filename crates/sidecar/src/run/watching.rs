@@ -14,13 +14,11 @@ use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::watch::{Watches, resource_name};
 use crate::write::reads::WorkloadSource;
 use pps_recorder::decide::index::Work;
-use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact};
 
 pub(super) struct Watching {
     watches: Watches,
-    interest: Interest,
     tasks: JoinSet<()>,
     names: HashMap<task::Id, String>,
     /// The task that watches each kind, and how objects of the kind are read.
@@ -34,10 +32,9 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    pub(super) fn new(watches: Watches, interest: Interest) -> Self {
+    pub(super) fn new(watches: Watches) -> Self {
         Self {
             watches,
-            interest,
             tasks: JoinSet::new(),
             names: HashMap::new(),
             kinds: HashMap::new(),
@@ -85,8 +82,7 @@ impl Watching {
 
     pub(super) fn start_pods_and_nodes(&mut self) {
         self.has_pods = true;
-        self.relist_pods.send_replace(self.interest.annotations().revision());
-        self.relist_nodes.send_replace(self.interest.labels().revision());
+        self.relist_new_keys();
         let (pods, nodes) = (self.relist_pods.subscribe(), self.relist_nodes.subscribe());
         self.spawn("watch of pods", self.watches.clone().watch_pods(pods));
         self.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
@@ -97,11 +93,19 @@ impl Watching {
         if let Some(revision) = work.relist_objects {
             self.relist_objects.send_replace(revision);
         }
-        if self.has_pods && work.relist.annotations {
-            self.relist_pods.send_replace(self.interest.annotations().revision());
+        if self.has_pods {
+            self.relist_new_keys();
         }
-        if self.has_pods && work.relist.labels {
-            self.relist_nodes.send_replace(self.interest.labels().revision());
+    }
+
+    /// Asks for the Pods and Nodes again if there are keys that they were listed without.
+    fn relist_new_keys(&self) {
+        let interest = &self.watches.interest;
+        for (relist, revision) in [
+            (&self.relist_pods, interest.annotations().revision()),
+            (&self.relist_nodes, interest.labels().revision()),
+        ] {
+            relist.send_if_modified(|current| std::mem::replace(current, revision) != revision);
         }
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
@@ -15,6 +14,7 @@ use super::term::CurrentTerm;
 use super::watching::Watching;
 use super::writes::Writes;
 use crate::args::{Args, CompactStates};
+use crate::lead::Leadership;
 use crate::observe::discovery::Discovery;
 use crate::observe::openkruise::{LeaseCheck, Manager};
 use crate::observe::watch::{Observation, Watches};
@@ -23,7 +23,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::write::{WriteResult, Writer};
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::NamespacedName;
-use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
@@ -52,24 +51,18 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(
-        args: &Args,
-        client: Client,
-        interest: Interest,
-        watches: Watches,
-        term: CurrentTerm,
-        health: Health,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let mut index = Index::new(interest.clone());
+    pub(super) fn new(args: &Args, watches: Watches, leadership: Leadership) -> Self {
+        let (health, metrics) = (watches.health.clone(), watches.metrics.clone());
+        let mut index = Index::new(watches.interest.clone());
         index.limit_object_size(args.max_object_size.saturating_mul(1024));
         index.allow_compact_form(args.compact_states == CompactStates::Auto);
+        let term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
-            watching: Watching::new(watches, interest),
             writes: Writes::new(args.max_writes.into()),
-            writer: Writer::new(client, term.permit()),
+            writer: Writer::new(watches.client.clone(), term.permit()),
+            watching: Watching::new(watches),
             absences: Absences::new(args),
             term,
             manager: Manager::default(),

@@ -13,8 +13,6 @@ use tower::service_fn;
 
 use super::*;
 use crate::telemetry::health::Health;
-use crate::telemetry::metrics::Metrics;
-use pps_recorder::facts::interest::Interest;
 
 /// Watches the StatefulSets of an API server that answers to each request with a code and a body.
 fn watch(
@@ -26,9 +24,8 @@ fn watch(
         async move { Ok::<_, Infallible>(answer.unwrap()) }
     });
     let (sender, observations) = mpsc::channel(10_000);
-    let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
-    let client = Client::new(service, "n");
-    let watches = Watches::new(client, Interest::default(), health.clone(), metrics, sender);
+    let health = Health::default();
+    let watches = Watches::new(Client::new(service, "n"), health.clone(), Arc::default(), sender);
     tokio::spawn(watches.watch_stateful_sets());
     (health, observations)
 }
