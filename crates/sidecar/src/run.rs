@@ -42,6 +42,9 @@ const APPLIED_AT_ONCE: usize = 256;
 /// How often metrics are updated and unused timing is dropped.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How long to continue with pending writes after a signal.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Runs the program until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster
 /// is configured, or the admin address is in use.
 pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
@@ -149,8 +152,8 @@ async fn record(
     while let Ok(observation) = observations.try_recv() {
         worker.apply(observation);
     }
-    if timeout(args.shutdown_timeout, worker.finish(&mut observations)).await.is_err() {
-        warn!(seconds = args.shutdown_timeout.as_secs(), "stopping before all pending writes were done");
+    if timeout(SHUTDOWN_TIMEOUT, worker.finish(&mut observations)).await.is_err() {
+        warn!(seconds = SHUTDOWN_TIMEOUT.as_secs(), "stopping before all pending writes were done");
     }
     Ok(())
 }

@@ -123,9 +123,11 @@ impl Permit {
     /// a request that waits for a connection, or whose process was stopped, is not sent later.
     pub(crate) async fn run_while_valid<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        poll_fn(|context| match self.is_valid() {
-            true => work.as_mut().poll(context).map(Some),
-            false => Poll::Ready(None),
+        poll_fn(|context| {
+            if !self.is_valid() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
         })
         .await
     }

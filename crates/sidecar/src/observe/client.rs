@@ -80,10 +80,8 @@ fn describe(error: &kube::Error) -> String {
 /// Bounds the body of an error response: kube reads it as a whole.
 fn limit_refusal<B>(response: Response<B>) -> Response<Either<Limited<B>, B>> {
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
-    response.map(|body| match is_refusal {
-        true => Either::Left(Limited::new(body, LARGEST_REFUSAL)),
-        false => Either::Right(body),
-    })
+    let limited = |body| Either::Left(Limited::new(body, LARGEST_REFUSAL));
+    if is_refusal { response.map(limited) } else { response.map(Either::Right) }
 }
 
 #[cfg(test)]

@@ -140,10 +140,10 @@ mod tests {
     use super::*;
 
     fn held(holder: &str) -> LeaseCheck {
-        read(lease(serde_json::json!({"holderIdentity": holder})))
+        read(lease(&serde_json::json!({"holderIdentity": holder})))
     }
 
-    fn lease(spec: serde_json::Value) -> Option<Lease> {
+    fn lease(spec: &serde_json::Value) -> Option<Lease> {
         serde_json::from_value(serde_json::json!({"metadata": {"uid": "1"}, "spec": spec})).unwrap()
     }
 
@@ -186,11 +186,11 @@ mod tests {
     fn the_manager_does_not_run_without_a_held_lease() {
         assert_eq!(Manager::default().apply(LeaseCheck::NotHeld), Some(false));
         for spec in [serde_json::json!({}), serde_json::json!({"holderIdentity": ""})] {
-            assert_eq!(read(lease(spec)), LeaseCheck::NotHeld);
+            assert_eq!(read(lease(&spec)), LeaseCheck::NotHeld);
         }
         let times = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.000000Z"];
         let [first, second] =
-            times.map(|time| read(lease(serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
+            times.map(|time| read(lease(&serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
         assert_ne!(first, second);
     }
 }

@@ -27,12 +27,12 @@ impl Worker {
             }
             return;
         };
-        let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-        let source = self.watching.source_of(&write.workload.kind);
+        let (writer, metrics) = (self.term.writer.clone(), self.metrics.clone());
+        let resource = self.watching.resource_of(&write.workload.kind);
         self.writes.begin(is_retry, async move {
             let start = Instant::now();
             let bytes = write.patch.to_string().len();
-            let result = writer.write_checked_status(write, source).await;
+            let result = writer.write_checked_status(write, resource).await;
             if let WriteResult::Status(write, Ok(_)) = &result {
                 let duration = start.elapsed();
                 metrics.observe_status_write(bytes, write.entries, duration);
@@ -122,7 +122,7 @@ impl Worker {
             self.index.report(&write.workload, Reason::WriteConflicts, message);
         }
         if let Some(version) = self.index.resource_version(&write.key).map(str::to_owned) {
-            self.writes.begin(false, self.writer.clone().read_pps(write.key.clone(), version));
+            self.writes.begin(false, self.term.writer.clone().read_pps(write.key.clone(), version));
         }
     }
 

@@ -12,7 +12,6 @@ use tracing::info;
 use super::worker::Worker;
 use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::watch::{Watches, resource_name};
-use crate::write::reads::WorkloadSource;
 use pps_recorder::decide::index::Work;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact};
@@ -125,13 +124,9 @@ impl Watching {
         Some(resource)
     }
 
-    /// How workloads of this kind are read.
-    pub(super) fn source_of(&self, kind: &GroupKind) -> WorkloadSource {
-        match self.kinds.get(kind) {
-            _ if *kind == GroupKind::stateful_set() => WorkloadSource::StatefulSet,
-            Some((_, resource)) => WorkloadSource::Custom(resource.clone()),
-            None => WorkloadSource::Unknown,
-        }
+    /// The resource of a custom kind; `None` if it is no longer watched.
+    pub(super) fn resource_of(&self, kind: &GroupKind) -> Option<kinds::Resource> {
+        self.kinds.get(kind).map(|(_, resource)| resource.clone())
     }
 }
 

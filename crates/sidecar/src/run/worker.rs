@@ -20,7 +20,7 @@ use crate::observe::openkruise::{LeaseCheck, Manager};
 use crate::observe::watch::{Observation, Watches};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::write::{WriteResult, Writer};
+use crate::write::WriteResult;
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::NamespacedName;
 use pps_recorder::facts::store::Update;
@@ -35,7 +35,6 @@ pub(super) struct Worker {
     pub(super) discovery: Discovery,
     pub(super) watching: Watching,
     pub(super) writes: Writes,
-    pub(super) writer: Writer,
     pub(super) absences: Absences,
     pub(super) term: CurrentTerm,
     pub(super) manager: Manager,
@@ -60,8 +59,7 @@ impl Worker {
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
-            writes: Writes::new(args.max_writes.into()),
-            writer: Writer::new(watches.client.clone(), term.permit()),
+            writes: Writes::default(),
             watching: Watching::new(watches),
             absences: Absences::new(args),
             term,
@@ -172,7 +170,6 @@ impl Worker {
         if !self.term.update() {
             return;
         }
-        self.writer.permit = self.term.permit();
         self.writes.clear();
         self.absences.unschedulable.clear();
         if self.term.has_begun() {
