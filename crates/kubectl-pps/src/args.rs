@@ -196,15 +196,13 @@ Examples:
     Simulate(Simulate),
     /// Moves Pods to other nodes: changes what pins them, evicts them, and waits.
     ///
-    /// Shows where the Pods may go, asks, and shows where they have started. Without a destination, it names
-    /// the nodes that could take the Pod. A Ready Pod is left alone while other Pods of its workload are not
-    /// Ready or not recorded. Several Pods are moved one after the other, those that do not run first: the next
-    /// one when the one before is Ready and recorded. Ends at the first Pod that does not become so, and names
-    /// the command that goes on.
+    /// Shows where the Pods may go, asks, and shows where they have started. Several Pods are moved one after
+    /// the other, those that do not run first: the next one when the one before is Ready and recorded. Ends at
+    /// the first Pod that does not become so.
     #[command(after_help = "\
 Examples:
-  # Which nodes could take db-0?
-  kubectl pps move db-0
+  # Let db-0 start wherever the scheduler puts it
+  kubectl pps move db-0 --anywhere
   # Show what a move to node-2 does, and do nothing
   kubectl pps move db-0 --to node-2 --dry-run
   # The node is lost: let its Pods start wherever the scheduler puts them

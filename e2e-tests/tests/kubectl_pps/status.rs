@@ -80,7 +80,7 @@ pub(super) async fn a_namespace_that_does_not_exist_is_not_called_empty(cluster:
         &["export"],
         &["simulate", "--without-node", "node-0"],
         &["forget", "web-0"],
-        &["move", "web-0"],
+        &["move", "web-0", "--anywhere"],
     ] {
         let args = [args, &["-n", "defualt"]].concat();
         let answer = plugin(cluster, "admin").run(&args).await.unwrap();

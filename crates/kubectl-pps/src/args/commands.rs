@@ -60,7 +60,7 @@ pub struct Version {
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("where").multiple(false))]
+#[command(group = ArgGroup::new("where").required(true).multiple(false))]
 #[command(group = ArgGroup::new("which").required(true).multiple(false))]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Move {
@@ -81,15 +81,13 @@ pub struct Move {
     /// such as a required zone.
     #[arg(long, group = "where")]
     pub anywhere: bool,
-    /// With --anywhere: to a node with any value of this label, such as zone. Give the whole key if several
-    /// end with it. May be repeated.
+    /// With --anywhere: to a node with any value of this label, such as zone. May be repeated.
     #[arg(long, value_name = "KEY", requires = "anywhere")]
     pub any: Vec<String>,
     /// Do not bring its recorded annotations back, such as a fixed IP address.
     #[arg(long)]
     pub drop_annotations: bool,
-    /// Go on although no node can take a Pod now, or other Pods of its workload are not Ready or not
-    /// recorded.
+    /// Go on although no node can take a Pod now.
     #[arg(long)]
     pub force: bool,
     /// How long to wait for each new Pod to be Ready and recorded.
