@@ -1,7 +1,8 @@
 //! The difference between two texts, line by line.
 
 use serde::Serialize;
-use similar::{Algorithm, ChangeTag, capture_diff_slices};
+use similar::ChangeTag;
+use similar::algorithms::{Capture, Replace, myers};
 
 /// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,8 +16,10 @@ pub struct Line<'a> {
 /// The lines of both texts.
 pub fn difference<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let steps = capture_diff_slices(Algorithm::Myers, &old, &new);
-    let changes = steps.iter().flat_map(|step| step.iter_changes(old.as_slice(), new.as_slice()));
+    let (mut steps, old, new) = (Replace::new(Capture::new()), old.as_slice(), new.as_slice());
+    // Capturing cannot fail. The other algorithms would make the playground larger.
+    let Ok(()) = myers::diff_deadline_raw(&mut steps, old, 0..old.len(), new, 0..new.len(), None);
+    let changes = steps.into_inner().into_ops().into_iter().flat_map(move |step| step.iter_changes(old, new));
     let line = |tag, text| match tag {
         ChangeTag::Equal => Line { op: ' ', text },
         ChangeTag::Delete => Line { op: '-', text },

@@ -9,7 +9,7 @@ use kube::Client;
 use pps_check::read::{Problem, Read, Right};
 use pps_check::reader::{Limits, Reader};
 use pps_core::pps::GROUP;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::Failure;
@@ -20,7 +20,7 @@ use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workloa
 const LIMITS: Limits =
     Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
 /// The names of objects are a hint, for which one page is enough.
-const HINT: Limits = Limits { objects: LIMITS.page, ..LIMITS };
+const HINT: Limits = Limits { objects: 500, ..LIMITS };
 /// How long all reads of a command may take.
 const TOTAL: Duration = Duration::from_mins(3);
 
@@ -154,23 +154,7 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
 /// Whether the user has a right; none if the API server does not say. Every user may ask this.
 pub async fn may(client: &Client, right: &Right) -> Option<bool> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
-    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {
-            "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
-            "namespace": right.namespace.as_deref().unwrap_or_default(),
-            "name": right.name.as_deref().unwrap_or_default(),
-        }},
-    });
-    let needed = Right::new("create", "authorization.k8s.io", "selfsubjectaccessreviews");
-    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    reader
-        .review(needed, path, &review)
-        .await
-        .known()
-        .and_then(|answer| answer["status"]["allowed"].as_bool())
+    reader.may(None, right).await.known().copied()
 }
 
 async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {
