@@ -3,7 +3,6 @@
 
 mod answers;
 mod export;
-mod file;
 mod forget;
 mod import;
 mod move_pod;
@@ -15,12 +14,11 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 use pps_check::read::Right;
-use serde_json::json;
 
-use crate::args::{Cli, Command, Connection, Version, candidates, script};
+use crate::args::{Cli, Command, Connection, candidates, script};
 use crate::cluster::read::{Wanted, get, read};
 use crate::decide::command_line::CommandLine;
-use crate::render::{Terminal, for_programs};
+use crate::render::Terminal;
 use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
@@ -49,7 +47,6 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Move(args) => move_pod::run(args, connection, terminal).await,
         Command::Simulate(args) => simulate::run(args, connection, terminal).await,
         Command::Status(args) => Box::pin(answers::status(args, connection, terminal)).await,
-        Command::Version(args) => terminal.print(&version(*args)).map(|()| Outcome::Well),
     }
 }
 
@@ -65,14 +62,6 @@ fn commands(connection: &Connection, namespace: &str) -> CommandLine {
         context: connection.context.clone(),
         kubeconfig: connection.kubeconfig.as_ref().map(|path| path.display().to_string()),
     }
-}
-
-fn version(args: Version) -> String {
-    let version = concat!("v", env!("CARGO_PKG_VERSION"));
-    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
-    let answer = json!({"clientVersion": {"gitVersion": version, "platform": platform}});
-    let text = for_programs(args.output.output, "Version", &answer);
-    text.unwrap_or_else(|| format!("Client Version: {version}\n"))
 }
 
 /// Reads a cluster, and each node once more that a Pod is bound to and that is not in the list: the node may be newer than
@@ -102,6 +91,8 @@ async fn confirm_nodes(client: &Client, snapshot: &mut Snapshot) -> Result<(), F
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use serde_json::json;
 
     use super::*;
     use crate::cluster::stub::serve;

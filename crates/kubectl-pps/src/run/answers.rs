@@ -112,7 +112,7 @@ pub(super) async fn status(
     let style = render::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
     terminal.print(&document.text(style, is_wide, scope == Scope::All))?;
     for unread in &document.unread {
-        terminal.say(&terminal.style_of_errors().note(unread));
+        terminal.note(unread);
     }
     Ok(answer.outcome())
 }

@@ -33,7 +33,7 @@ pub(super) async fn run(
         terminal.print(&text::table(&drops, terminal.style()))?;
     }
     for note in text::notes(&drops, &commands) {
-        terminal.say(&terminal.style_of_errors().note(&note));
+        terminal.note(&note);
     }
     if drops.objects.is_empty() {
         let node = args.node.iter().map(|node| format!("No recorded state on node {node} is dropped\n"));

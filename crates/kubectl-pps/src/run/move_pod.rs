@@ -68,7 +68,7 @@ impl Job<'_> {
 
     fn notes(&self, texts: &[String]) {
         for text in texts {
-            self.terminal.say(&self.terminal.style_of_errors().note(text));
+            self.terminal.note(text);
         }
     }
 
