@@ -95,46 +95,22 @@ impl Plugin {
 
     /// Runs a command on a terminal, and answers its question with yes once something else has happened.
     pub async fn run_while(&self, args: &[&str], meanwhile: impl Future<Output = ()>) -> Result<Answer> {
-        self.act_after(args, "[y/N] ", meanwhile, "y\n").await
-    }
-
-    /// Runs a command on a terminal, and types this as soon as its output has that text.
-    pub async fn type_after(&self, args: &[&str], text: &str, typed: &str) -> Result<Answer> {
-        self.act_after(args, text, async {}, typed).await
-    }
-
-    /// Runs a command on a terminal, and lets something happen as soon as its output has that text.
-    pub async fn run_until(
-        &self,
-        args: &[&str],
-        text: &str,
-        then: impl Future<Output = ()>,
-    ) -> Result<Answer> {
-        self.act_after(args, text, then, "").await
-    }
-
-    async fn act_after(
-        &self,
-        args: &[&str],
-        text: &str,
-        then: impl Future<Output = ()>,
-        typed: &str,
-    ) -> Result<Answer> {
+        const QUESTION: &str = "[y/N] ";
         let mut child = self.start_on_terminal(args, 80)?;
         let mut stdin = child.stdin.take().context("no input")?;
         let mut stdout = child.stdout.take().context("no output")?;
         let mut shown = Vec::new();
         let seen = async {
-            while !String::from_utf8_lossy(&shown).contains(text) {
+            while !String::from_utf8_lossy(&shown).contains(QUESTION) {
                 if stdout.read_buf(&mut shown).await? == 0 {
-                    bail!("it does not show {text:?}: {}", String::from_utf8_lossy(&shown));
+                    bail!("it does not show {QUESTION:?}: {}", String::from_utf8_lossy(&shown));
                 }
             }
             Ok(())
         };
-        timeout(TIMEOUT, seen).await.with_context(|| format!("it does not show {text:?}"))??;
-        then.await;
-        stdin.write_all(typed.as_bytes()).await?;
+        timeout(TIMEOUT, seen).await.with_context(|| format!("it does not show {QUESTION:?}"))??;
+        meanwhile.await;
+        stdin.write_all(b"y\n").await?;
         let (rest, answer) = tokio::join!(stdout.read_to_end(&mut shown), finish(child, args));
         rest?;
         drop(stdin);

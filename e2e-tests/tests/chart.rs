@@ -228,8 +228,8 @@ fn values_reach_the_objects() {
         "imagePullSecrets": [{"name": "key"}],
         "replicaCount": 1,
         "sidecar": {"configNamespace": "kruise", "openkruiseNamespace": "open", "nodeGracePeriod": "90s", "leaderElection": false,
-            "logLevel": "debug", "extraArgs": ["--max-writes=4"],
-            "extraEnv": [{"name": "PPS_LOG_FORMAT", "value": "text"}]},
+            "logLevel": "debug", "extraArgs": ["--max-object-size=900"],
+            "extraEnv": [{"name": "PPS_TEST", "value": "text"}]},
         "workloads": [{"group": "example.io", "kind": "Database", "resource": "databases"}],
         "workloadsConfigMap": {"create": false},
         "nodeSelector": {"disk": "fast"}, "tolerations": [{"operator": "Exists"}],
@@ -283,7 +283,7 @@ fn values_reach_the_objects() {
             "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
-            "--max-writes=4"
+            "--max-object-size=900"
         ])
     );
     let env: BTreeMap<&str, &str> = container["env"]
@@ -295,9 +295,9 @@ fn values_reach_the_objects() {
     let expected = [
         ("PPS_CONFIG_NAMESPACE", "kruise"),
         ("PPS_LOG", "debug"),
-        ("PPS_LOG_FORMAT", "text"),
         ("PPS_NODE_GRACE_PERIOD", "90s"),
         ("PPS_OPENKRUISE_NAMESPACE", "open"),
+        ("PPS_TEST", "text"),
     ];
     assert_eq!(env, BTreeMap::from(expected));
 

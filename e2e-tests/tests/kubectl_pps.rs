@@ -10,7 +10,6 @@ mod forget;
 mod move_keeps;
 mod move_pod;
 mod move_several;
-mod move_waits;
 mod picture;
 mod rights;
 mod simulate;

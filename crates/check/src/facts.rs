@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use crate::read::{Problem, Read, Right};
-use crate::settings::{Recorder, Settings};
+use crate::settings::{Recorder, Settings, VALIDATION, is_policy_of};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -203,21 +203,17 @@ impl Recording {
     pub(crate) fn of(settings: &Settings, sidecar: Option<&Deployment>) -> Self {
         let container = sidecar.and_then(container);
         let found = |flag: &str| container.and_then(|container| setting(container, flag));
-        let config_namespace = settings.config_namespace.clone().or_else(|| found("config-namespace"));
-        let config_namespace = config_namespace.unwrap_or_else(|| "kruise-system".into());
-        let openkruise = settings.openkruise_namespace.clone().or_else(|| found("openkruise-namespace"));
         let recorder = match found("recorder").as_deref() {
             Some("openkruise") => Recorder::OpenKruise,
             _ => Recorder::Own,
         };
-        let elects = || found("leader-election").as_deref() != Some("false");
-        let lease = settings.lease_name.clone().or_else(|| found("lease-name"));
+        let elects = settings.leader_election.unwrap_or(found("leader-election").as_deref() != Some("false"));
+        let config_namespace = settings.config_namespace.clone().or_else(|| found("config-namespace"));
+        let config_namespace = config_namespace.unwrap_or_else(|| "kruise-system".into());
+        let openkruise = settings.openkruise_namespace.clone().or_else(|| found("openkruise-namespace"));
         Self {
             recorder: settings.recorder.unwrap_or(recorder),
-            lease: settings
-                .leader_election
-                .unwrap_or_else(elects)
-                .then(|| lease.unwrap_or_else(|| settings.sidecar.clone())),
+            lease: elects.then(|| found("lease-name").unwrap_or_else(|| settings.sidecar.clone())),
             openkruise_namespace: openkruise.unwrap_or_else(|| config_namespace.clone()),
             config_namespace,
         }
@@ -270,18 +266,19 @@ pub(crate) struct Facts {
     pub(crate) sidecar_lacks: Vec<Right>,
     pub(crate) lease: Read<LeaseReads>,
     pub(crate) openkruise_lease: Read<LeaseReads>,
-    pub(crate) whitelist: Read<String>,
+    pub(crate) whitelist: Read<Option<String>>,
     pub(crate) objects: Read<Objects>,
     pub(crate) problems: Vec<Problem>,
 }
 
 impl Facts {
     pub(crate) fn own_policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.known().into_iter().flatten().filter(|policy| self.settings.is_ours(policy.name()))
+        let is_ours = |policy: &&Policy| is_policy_of(&self.settings.policy, policy.name());
+        self.policies.known().into_iter().flatten().filter(is_ours)
     }
 
     pub(crate) fn policies_for_pods(&self) -> impl Iterator<Item = &Policy> {
-        self.own_policies().filter(|policy| !policy.name().ends_with(crate::settings::VALIDATION))
+        self.own_policies().filter(|policy| !policy.name().ends_with(VALIDATION))
     }
 
     /// The sidecar's Deployment of the installation that is checked.

@@ -1,9 +1,11 @@
 //! What was found: how bad it is, and which object it is about. [`crate::report`] has the words.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::facts::{Condition, ModuleAnswer, Right};
+use crate::facts::{Condition, ModuleAnswer, Recorded, Right};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr)]
@@ -76,30 +78,24 @@ pub(crate) enum Diagnosis {
         server: String,
         unmet: Option<Condition>,
     },
-    PolicyServersDiffer(Vec<String>),
+    /// The field of their spec in which the policies differ, and its values.
+    PoliciesDiffer(&'static str, BTreeSet<String>),
     PolicyServerImmutable {
         from: String,
         to: String,
     },
     PolicyMonitors,
-    MatchConditionsChanged(Vec<&'static str>),
     PolicyDiffers(Difference),
     LookupNotGranted,
-    ModulesDiffer(Vec<String>),
     WebhookRegistered,
     WebhookMissing,
-    ModuleFound,
-    ModuleNotFound(PullFailure),
-    /// The status of the answer.
-    RegistryNeedsCredentials(u16),
-    /// The PolicyServer may reach it if it runs elsewhere or uses a proxy.
-    RegistryUnreachable {
-        failure: PullFailure,
-        may_differ: bool,
-    },
-    RegistryUntrusted(PullFailure),
-    RegistryAnswerUnclear(String),
-    ModuleNotChecked,
+    ModuleFound(Pull),
+    ModuleNotFound(Pull),
+    RegistryNeedsCredentials(Pull),
+    RegistryUnreachable(Pull),
+    RegistryUntrusted(Pull),
+    RegistryAnswerUnclear(Pull),
+    ModuleNotChecked(Pull),
     SidecarAvailable {
         available: i32,
         wanted: i32,
@@ -111,24 +107,13 @@ pub(crate) enum Diagnosis {
         wanted: i32,
     },
     SidecarForbidden(Vec<Right>),
-    VersionsDiffer {
-        sidecar: String,
-        policy: String,
-    },
     LeaderActive(String),
     LeaderMissing(Leaderless),
     SecondInstallation(Vec<String>),
     ConflictingRecorder(String),
     RecorderMissing,
-    ObjectsRecorded {
-        listed: usize,
-        more: u64,
-    },
-    ObjectsNotRecorded {
-        failed: Vec<NotRecorded>,
-        listed: usize,
-        more: u64,
-    },
+    ObjectsRecorded(Listed),
+    ObjectsNotRecorded(Vec<Recorded>, Listed),
     NamespacesNotCovered(Vec<String>),
     WhitelistMalformed(String),
     CustomKindNotCovered(Vec<String>),
@@ -158,16 +143,21 @@ pub(crate) enum Difference {
     ObjectSelector,
     /// Its namespaceSelector has further expressions, for these keys.
     NamespaceSelector(Vec<String>),
-    /// It has further match conditions.
-    MatchConditions(Vec<String>),
+    /// These match conditions are missing or changed.
+    MissingConditions(Vec<String>),
+    FurtherConditions(Vec<String>),
 }
 
-/// What it means that the PolicyServer cannot pull a module, and why that is.
+/// Whether the PolicyServer can pull a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PullFailure {
+pub(crate) struct Pull {
+    /// The registry.
+    pub(crate) host: String,
     pub(crate) answer: ModuleAnswer,
-    /// Whether the policies run with this module nevertheless.
+    /// Whether the policies run with this module, whatever the registry answers.
     pub(crate) is_harmless_now: bool,
+    /// Whether the PolicyServer may get another answer: it runs elsewhere or uses a proxy.
+    pub(crate) may_differ: bool,
 }
 
 /// Why no sidecar leads.
@@ -180,10 +170,9 @@ pub(crate) enum Leaderless {
     Silent(String),
 }
 
-/// A PersistentPodState whose condition `Recording` is False.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotRecorded {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) condition: Condition,
+/// How many PersistentPodStates were read, and how many more there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) read: usize,
+    pub(crate) more: u64,
 }

@@ -3,8 +3,8 @@
 //! Each request has a limit and a timeout, and fails alone: what cannot be read is a fact, too.
 
 mod leases;
-mod rights;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -14,14 +14,12 @@ use kube::Client;
 use pps_recorder::whitelist;
 use tokio::time::{Instant, timeout};
 
+use self::leases::Leases;
 pub use self::leases::{Silence, silent_recorder};
-use self::rights::{account, sidecar_rights};
-use crate::facts::{
-    Facts, Module, ModuleAnswer, Objects, PolicyServer, Read, Recorded, Recording, Right, container,
-};
-use crate::reader::{Limits, Reader, is_name};
+use crate::facts::{Facts, Module, ModuleAnswer, Objects, Read, Recorded, Recording, Right, container};
+use crate::reader::{Limits, Reader, User, is_name};
 use crate::registry::{self, Sources};
-use crate::settings::Settings;
+use crate::settings::{Recorder, Settings};
 
 #[cfg(test)]
 mod tests;
@@ -55,47 +53,42 @@ async fn gather_within(client: &Client, settings: Settings, timing: &Timing) -> 
     let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
     let mut facts = Facts { settings, ..Facts::default() };
     facts.kubernetes = reader.version().await;
-    if facts.kubernetes.known().is_none() {
-        // Nothing else could be read either.
-        facts.problems = reader.into_problems();
-        return facts;
+    // Without an answer nothing else could be read either.
+    if facts.kubernetes.known().is_some() {
+        read_all(&reader, &mut facts, timing).await;
     }
-    read_sidecars(&reader, &mut facts).await;
+    facts.problems = reader.into_problems();
+    facts
+}
+
+async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
+    read_sidecars(reader, facts).await;
     facts.recording = Recording::of(&facts.settings, facts.own_sidecar());
-    let first_read = Instant::now();
-    let first = leases::read(&reader, &facts).await;
+    let first = Leases::read(reader, facts).await;
 
     (facts.definition, facts.policy_definition, facts.server_definition) = tokio::join!(
         reader.get_one(None, "persistentpodstates.apps.kruise.io"),
         reader.get_one(None, "clusteradmissionpolicies.policies.kubewarden.io"),
         reader.get_one(None, "policyservers.policies.kubewarden.io"),
     );
+    let policies = Right::new("list", KUBEWARDEN, "clusteradmissionpolicies");
     (facts.policies, facts.mutating, facts.validating, facts.namespaces) = tokio::join!(
-        reader.list(
-            Right::new("list", KUBEWARDEN, "clusteradmissionpolicies"),
-            "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies",
-            "",
-        ),
-        reader.list_all(None, ""),
-        reader.list_all(None, ""),
-        reader.list_all(None, ""),
+        reader.list(policies, "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies", ""),
+        reader.list_all(""),
+        reader.list_all(""),
+        reader.list_all(""),
     );
-    facts.server_namespace = kubewarden_namespace(&facts);
+    facts.server_namespace = kubewarden_namespace(facts);
     if !facts.settings.without_policies {
-        read_server(&reader, &mut facts).await;
-        read_modules(&reader, &mut facts).await;
+        read_server(reader, facts).await;
+        read_modules(reader, facts).await;
     }
-    read_sidecar_rights(&reader, &mut facts).await;
+    read_sidecar_rights(reader, facts).await;
     let namespace = Some(facts.recording.config_namespace.as_str());
     let config = reader.get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP).await;
-    facts.whitelist = config.and_then(|config| {
-        let list = config.data.and_then(|mut data| data.remove(whitelist::KEY));
-        list.map_or(Read::Absent, Read::Known)
-    });
-    facts.objects = read_objects(&reader, &facts).await;
-    leases::compare(&reader, &mut facts, first, first_read, timing).await;
-    facts.problems = reader.into_problems();
-    facts
+    facts.whitelist = config.map(|config| config.data?.remove(whitelist::KEY));
+    facts.objects = read_objects(reader, facts).await;
+    leases::compare(reader, facts, &first, timing).await;
 }
 
 async fn read_server(reader: &Reader, facts: &mut Facts) {
@@ -103,26 +96,25 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
     let installed = facts.own_policies().min_by_key(|policy| policy.name().len());
     let installed = installed.map(|policy| policy.spec.policy_server.clone()).filter(|name| !name.is_empty());
     let name = facts.settings.policy_server.clone().or(installed).unwrap_or_else(|| "default".into());
-    facts.server_name.clone_from(&name);
-    // A name that no object can have.
-    if !is_name(&name) || facts.server_definition.is_absent() {
-        facts.server = Read::Absent;
-        return;
-    }
-    let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
-    facts.server = reader.get::<PolicyServer>(Right::new("get", KUBEWARDEN, "policyservers"), &path).await;
+    facts.server = if is_name(&name) && !facts.server_definition.is_absent() {
+        let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
+        reader.get(Right::new("get", KUBEWARDEN, "policyservers"), &path).await
+    } else {
+        Read::Absent
+    };
+    let deployment = format!("policy-server-{name}");
+    facts.server_name = name;
     if facts.server.known().is_none() {
         return;
     }
     // Only in Kubewarden's namespace: in others anybody could have made them.
-    let (namespace, account_name) = (facts.server_namespace.as_str(), facts.account_name());
-    let user = account(namespace, account_name);
+    let (namespace, account) = (facts.server_namespace.as_str(), facts.account_name());
+    let user = User::account(namespace, account);
     let lookup = Right::new("get", "apps.kruise.io", "persistentpodstates");
-    let deployment = format!("policy-server-{name}");
     let (deployment, account, may) = tokio::join!(
         reader.get_one::<Deployment>(Some(namespace), &deployment),
-        reader.get_one::<ServiceAccount>(Some(namespace), account_name),
-        reader.may(&user, &lookup),
+        reader.get_one::<ServiceAccount>(Some(namespace), account),
+        reader.may(Some(&user), &lookup),
     );
     facts.server_deployment = deployment;
     facts.server_account = account.map(|_| ());
@@ -132,67 +124,78 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
 /// Kubewarden's namespace: where its own webhook leads, else the one that is named. Labels of Deployments say nothing:
 /// whoever may create a Deployment in some namespace can set them.
 fn kubewarden_namespace(facts: &Facts) -> String {
-    let all = facts.validating.items().unwrap_or_default().iter();
-    let own = all.filter(|one| one.metadata.name.as_deref() == Some(KUBEWARDEN_WEBHOOK));
-    let mut services = own
-        .flat_map(|one| one.webhooks.iter().flatten())
-        .filter_map(|webhook| webhook.client_config.service.as_ref());
-    let named = services.next().map(|service| service.namespace.clone());
-    named
-        .filter(|namespace| is_name(namespace))
-        .unwrap_or_else(|| facts.settings.kubewarden_namespace.clone())
+    let mut all = facts.validating.items().unwrap_or_default().iter();
+    let own = all.find(|one| one.metadata.name.as_deref() == Some(KUBEWARDEN_WEBHOOK));
+    let mut webhooks = own.into_iter().flat_map(|one| one.webhooks.iter().flatten());
+    let namespace =
+        webhooks.find_map(|webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone()));
+    let named = || facts.settings.kubewarden_namespace.clone();
+    namespace.filter(|namespace| is_name(namespace)).unwrap_or_else(named)
 }
 
 async fn read_modules(reader: &Reader, facts: &mut Facts) {
     let settings = &facts.settings;
-    let mut references: Vec<String> = match &settings.module {
-        Some(module) => vec![module.clone()],
-        None => facts.own_policies().map(|policy| policy.spec.module.clone()).collect(),
-    };
-    references.sort();
-    references.dedup();
+    let installed = facts.own_policies().map(|policy| &policy.spec.module);
+    let references: BTreeSet<&String> =
+        settings.module.as_ref().map_or_else(|| installed.collect(), |module| [module].into());
     let server = facts.server.known().map(|server| &server.spec);
     // An upgrade may change the PolicyServer that exists.
-    let own = server.map_or(&[][..], |server| &server.insecure_sources);
-    let insecure = [own, &settings.insecure_source].concat();
-    let sources = Sources::new(&insecure, server.map(|server| &server.source_authorities));
+    let insecure = [server.map_or(&[][..], |server| &server.insecure_sources), &settings.insecure_source];
+    let authorities = server.map(|server| &server.source_authorities);
+    let sources = Sources { insecure: &insecure.concat(), authorities };
     let mut modules = Vec::new();
     // The product has three policies.
     for reference in references.into_iter().take(3) {
         let answer = if settings.skip_registry {
             ModuleAnswer::NotAsked
         } else {
-            let asked = timeout(reader.time_left(), registry::ask(&reference, &sources)).await;
+            let asked = timeout(reader.time_left(), registry::ask(reference, &sources)).await;
             asked.unwrap_or_else(|_| ModuleAnswer::Unclear("nothing: no time is left".into()))
         };
-        modules.push(Module { reference, answer });
+        modules.push(Module { reference: reference.clone(), answer });
     }
     facts.modules = modules;
 }
 
 async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
-    let found = reader.list_all::<Deployment>(None, SIDECARS).await;
-    facts.sidecars = found.map(|mut all| {
+    let mut found = reader.list_all::<Deployment>(SIDECARS).await;
+    if let Read::Known(all) = &mut found {
         all.retain(|one| facts.is_own_sidecar(one) || has_sidecar(one));
-        all
-    });
+    }
+    facts.sidecars = found;
 }
 
 /// Whether a Deployment runs the sidecar: by its image, because the chart can give it any name and label.
 fn has_sidecar(deployment: &Deployment) -> bool {
     let image = container(deployment).and_then(|container| container.image.as_deref()).unwrap_or_default();
-    let name = image.split('@').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-    name.split(':').next() == Some("persistent-pod-state-sidecar")
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.split([':', '@']).next() == Some("persistent-pod-state-sidecar")
 }
 
+/// Asks for the rights without which the sidecar records nothing.
 async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
-    let Some(own) = facts.own_sidecar() else { return };
+    const GROUP: &str = "apps.kruise.io";
+    let Some(own) = facts.own_sidecar().filter(|_| facts.recording.recorder == Recorder::Own) else { return };
     let spec = own.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     let name = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
-    let user = account(&facts.settings.namespace, name);
-    let user = &user;
-    let rights = sidecar_rights(&facts.settings.namespace, &facts.recording).into_iter();
-    let answers = rights.map(|right| async move { (reader.may(user, &right).await, right) });
+    let namespace = facts.settings.namespace.as_str();
+    let watched = [
+        ("", "pods"),
+        ("", "nodes"),
+        ("apps", "statefulsets"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        (GROUP, "persistentpodstates"),
+    ];
+    let watch = |(group, plural)| ["list", "watch"].map(|verb| Right::new(verb, group, plural));
+    let mut rights: Vec<Right> = watched.into_iter().flat_map(watch).collect();
+    rights.push(Right::new("create", GROUP, "persistentpodstates"));
+    rights.push(Right::new("patch", GROUP, "persistentpodstates/status"));
+    if let Some(lease) = &facts.recording.lease {
+        let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
+        rights.extend([leases("create"), leases("get").named(lease), leases("update").named(lease)]);
+    }
+    let user = &User::account(namespace, name);
+    let answers = rights.into_iter().map(|right| async { (reader.may(Some(user), &right).await, right) });
     let lacks = join_all(answers).await.into_iter().filter(|(may, _)| *may == Read::Known(false));
     facts.sidecar_lacks = lacks.map(|(_, right)| right).collect();
 }

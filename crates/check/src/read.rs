@@ -16,18 +16,13 @@ pub enum Read<T> {
 }
 
 impl<T> Read<T> {
-    /// The same with what is made of the value.
-    pub fn and_then<U>(self, make: impl FnOnce(T) -> Read<U>) -> Read<U> {
+    /// The same with another value.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
         match self {
-            Self::Known(value) => make(value),
+            Self::Known(value) => Read::Known(make(value)),
             Self::Absent => Read::Absent,
             Self::Unknown => Read::Unknown,
         }
-    }
-
-    /// The same with another value.
-    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
-        self.and_then(|value| Read::Known(make(value)))
     }
 
     /// The value, if it exists.

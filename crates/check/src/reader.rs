@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use kube::api::ListParams;
 use kube::client::Body;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use crate::read::{Problem, Read, Right};
@@ -22,7 +23,7 @@ pub struct Limits {
     /// Bytes of the largest response that is read. Parsed, it may need ten times as much memory.
     pub body: usize,
     /// How many objects a request asks for, unless so many are too large.
-    pub page: usize,
+    pub page: u32,
     /// How many objects of a kind are read.
     pub objects: usize,
 }
@@ -73,43 +74,38 @@ impl Reader {
     }
 
     /// Kubernetes' version: major, minor and its full text.
-    pub async fn version(&self) -> Read<(u32, u32, String)> {
+    pub(crate) async fn version(&self) -> Read<(u32, u32, String)> {
         let version: Value = match self.send(get("/version")).await {
             Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
-            Err(failure) => return self.failed(None, &failure.text()),
+            Err(failure) => return self.unread(None, failure),
         };
         // Some providers write `27+`.
-        let number = |field: &str| {
-            let text = version[field].as_str()?;
-            text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
-        };
-        let text = version["gitVersion"].as_str().unwrap_or("?");
-        match (number("major"), number("minor")) {
-            (Some(major), Some(minor)) => Read::Known((major, minor, text.to_owned())),
-            _ => self.failed(None, "its /version has no number"),
+        let number = |field: &str| version[field].as_str()?.trim_end_matches('+').parse().ok();
+        match (number("major"), number("minor"), version["gitVersion"].as_str()) {
+            (Some(major), Some(minor), Some(text)) => Read::Known((major, minor, text.to_owned())),
+            _ => self.failed(None, NOT_JSON),
         }
     }
 
     /// One object.
     pub async fn get<T: DeserializeOwned>(&self, right: Right, path: &str) -> Read<T> {
-        match self.send(get(path)).await {
-            Ok(body) => match serde_json::from_slice(&body) {
-                Ok(object) => Read::Known(object),
-                Err(_) => self.failed(Some(right), NOT_JSON),
-            },
-            Err(failure) => self.unread(right, failure),
+        match self.send(get(path)).await.map(|body| serde_json::from_slice(&body)) {
+            Ok(Ok(object)) => Read::Known(object),
+            Ok(Err(_)) => self.failed(Some(right), NOT_JSON),
+            Err(failure) => self.unread(Some(right), failure),
         }
     }
 
     /// One object of a built-in kind. One whose name cannot exist is absent.
-    pub async fn get_one<K>(&self, namespace: Option<&str>, name: &str) -> Read<K>
+    pub(crate) async fn get_one<K>(&self, namespace: Option<&str>, name: &str) -> Read<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
         if !is_name(name) || !namespace.is_none_or(is_name) {
             return Read::Absent;
         }
-        let right = right_of::<K>("get", namespace).named(name);
+        let mut right = Right::new("get", K::group(&()).into_owned(), &K::plural(&())).named(name);
+        right.namespace = namespace.map(str::to_owned);
         self.get(right, &format!("{}/{name}", K::url_path(&(), namespace))).await
     }
 
@@ -119,18 +115,21 @@ impl Reader {
     }
 
     /// The objects of a built-in kind with these labels, up to the limit.
-    pub async fn list_all<K>(&self, namespace: Option<&str>, selector: &str) -> Read<Vec<K>>
+    pub(crate) async fn list_all<K>(&self, selector: &str) -> Read<Vec<K>>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        if !namespace.is_none_or(is_name) {
-            return Read::Absent;
-        }
-        self.list(right_of::<K>("list", namespace), &K::url_path(&(), namespace), selector).await
+        let right = Right::new("list", K::group(&()).into_owned(), &K::plural(&()));
+        self.list(right, &K::url_path(&(), None), selector).await
     }
 
     /// The objects of a list, up to the limit.
-    pub async fn list<T: DeserializeOwned>(&self, right: Right, path: &str, selector: &str) -> Read<Vec<T>> {
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        right: Right,
+        path: &str,
+        selector: &str,
+    ) -> Read<Vec<T>> {
         let take = |item| serde_json::from_value(item).ok();
         self.list_as(right, path, selector, take).await.map(|(found, _)| found)
     }
@@ -146,31 +145,26 @@ impl Reader {
         mut take: impl FnMut(Value) -> Option<T>,
     ) -> Read<(Vec<T>, u64)> {
         let mut found = Vec::new();
-        let mut next = String::new();
-        let mut page = self.limits.page;
+        let mut params = ListParams::default().labels(selector).limit(self.limits.page);
         let mut is_second_list = false;
         loop {
-            let mut url = format!("{path}?limit={page}");
-            for (name, value) in [("labelSelector", selector), ("continue", &next)] {
-                if !value.is_empty() {
-                    url = format!("{url}&{name}={}", encode(value));
-                }
-            }
-            let body = match self.send(get(&url)).await {
+            let request = kube::core::Request::new(path).list(&params);
+            let request = request.map(|request| request.map(Body::from)).map_err(|error| error.to_string());
+            let body = match self.send(request).await {
                 Ok(body) => body,
                 // Whoever may write one object can make it large; the others must still be read.
-                Err(Failure::TooLarge) if page > 1 => {
-                    page /= 2;
+                Err(Failure::TooLarge) if params.limit > Some(1) => {
+                    params.limit = params.limit.map(|page| page / 2);
                     continue;
                 }
                 // The API server keeps old versions for some minutes only: what was read is incomplete.
                 Err(Failure::Expired) if !is_second_list => {
                     is_second_list = true;
                     found.clear();
-                    next.clear();
+                    params.continue_token = None;
                     continue;
                 }
-                Err(failure) => return self.unread(right, failure),
+                Err(failure) => return self.unread(Some(right), failure),
             };
             let list = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object);
             let Some(mut list) = list else { return self.failed(Some(right), NOT_JSON) };
@@ -189,29 +183,48 @@ impl Reader {
                     }
                 }
             }
-            list["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut next);
-            if next.is_empty() {
-                return Read::Known((found, 0));
-            }
-            if found.len() >= self.limits.objects {
-                return Read::Known((found, list["metadata"]["remainingItemCount"].as_u64().unwrap_or(1)));
+            let metadata = &list["metadata"];
+            match metadata["continue"].as_str() {
+                None | Some("") => return Read::Known((found, 0)),
+                Some(_) if found.len() >= self.limits.objects => {
+                    return Read::Known((found, metadata["remainingItemCount"].as_u64().unwrap_or(1)));
+                }
+                Some(next) => params.continue_token = Some(next.to_owned()),
             }
         }
     }
 
-    /// Sends a review, and returns its answer. Nothing is stored.
-    pub async fn review(&self, right: Right, path: &str, review: &Value) -> Read<Value> {
-        let body = Body::from(review.to_string().into_bytes());
-        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body);
-        match self.send(request).await {
-            Ok(body) => Read::Known(serde_json::from_slice(&body).unwrap_or_default()),
-            Err(Failure::NotFound) => self.failed(Some(right), "it does not exist"),
-            Err(failure) => self.unread(right, failure),
+    /// Whether a user has a right, also through other roles than the product's. Without a user: whether this client has it.
+    pub async fn may(&self, user: Option<&User>, right: &Right) -> Read<bool> {
+        let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+        let mut spec = json!({"resourceAttributes": {
+            "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
+            "namespace": right.namespace.as_deref().unwrap_or_default(),
+            "name": right.name.as_deref().unwrap_or_default(),
+        }});
+        let mut kind = "SelfSubjectAccessReview";
+        if let Some(User { name, groups }) = user {
+            kind = "SubjectAccessReview";
+            (spec["user"], spec["groups"]) = (name.as_str().into(), json!(groups));
+        }
+        let plural = format!("{}s", kind.to_lowercase());
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}).to_string();
+        let request = Request::post(format!("/apis/authorization.k8s.io/v1/{plural}"))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(review.into_bytes()));
+        let needed = Right::new("create", "authorization.k8s.io", &plural);
+        match self.send(request.map_err(|error| error.to_string())).await {
+            Ok(body) => {
+                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+                answer["status"]["allowed"].as_bool().map_or(Read::Unknown, Read::Known)
+            }
+            Err(Failure::NotFound) => self.failed(Some(needed), "it does not exist"),
+            Err(failure) => self.unread(Some(needed), failure),
         }
     }
 
-    async fn send(&self, request: http::Result<Request<Body>>) -> Result<Vec<u8>, Failure> {
-        let request = request.map_err(|error| Failure::Other(error.to_string()))?;
+    async fn send(&self, request: Result<Request<Body>, String>) -> Result<Vec<u8>, Failure> {
+        let request = request.map_err(Failure::Other)?;
         let exchange = async {
             let response = self.client.send(request).await;
             let response = response.map_err(|error| Failure::Other(root_cause(&error)))?;
@@ -229,7 +242,11 @@ impl Reader {
                 StatusCode::UNAUTHORIZED => {
                     Failure::Other("the API server does not accept the credentials (401)".into())
                 }
-                status => Failure::Other(format!("{}: {}", status.as_u16(), message(&body))),
+                status => {
+                    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+                    let message = answer["message"].as_str().unwrap_or("no message");
+                    Failure::Other(format!("{}: {message}", status.as_u16()))
+                }
             })
         };
         let left = self.time_left();
@@ -241,16 +258,20 @@ impl Reader {
         timeout(self.limits.request.min(left), exchange).await.unwrap_or(Err(Failure::Other(why)))
     }
 
-    fn unread<T>(&self, right: Right, failure: Failure) -> Read<T> {
-        match failure {
-            Failure::NotFound => Read::Absent,
-            Failure::Forbidden => self.report(Problem::Forbidden(right)),
-            failure => self.failed(Some(right), &failure.text()),
+    fn unread<T>(&self, right: Option<Right>, failure: Failure) -> Read<T> {
+        match (failure, right) {
+            (Failure::NotFound, Some(_)) => Read::Absent,
+            (Failure::Forbidden, Some(right)) => self.report(Problem::Forbidden(right)),
+            (Failure::NotFound, right) => self.failed(right, "it does not exist (404)"),
+            (Failure::Forbidden, right) => self.failed(right, "it refuses (403)"),
+            (Failure::TooLarge, right) => self.failed(right, "the answer is too large"),
+            (Failure::Expired, right) => self.failed(right, "reading takes too long (410)"),
+            (Failure::Other(why), right) => self.failed(right, &why),
         }
     }
 
     /// Remembers that something could not be read.
-    pub fn failed<T>(&self, right: Option<Right>, why: &str) -> Read<T> {
+    pub(crate) fn failed<T>(&self, right: Option<Right>, why: &str) -> Read<T> {
         self.report(Problem::Failed { right, why: why.chars().take(MAX_MESSAGE).collect() })
     }
 
@@ -260,59 +281,36 @@ impl Reader {
     }
 }
 
-impl Failure {
-    fn text(self) -> String {
-        let text = match self {
-            Self::NotFound => "it does not exist (404)",
-            Self::Forbidden => "it refuses (403)",
-            Self::TooLarge => "the answer is too large",
-            Self::Expired => "reading takes too long (410)",
-            Self::Other(why) => return why,
-        };
-        text.to_owned()
+/// A user of the API server.
+pub struct User {
+    name: String,
+    groups: Vec<String>,
+}
+
+impl User {
+    /// The user that a ServiceAccount is.
+    pub(crate) fn account(namespace: &str, name: &str) -> Self {
+        let accounts = "system:serviceaccounts";
+        let groups = vec![accounts.into(), format!("{accounts}:{namespace}"), "system:authenticated".into()];
+        Self { name: format!("system:serviceaccount:{namespace}:{name}"), groups }
     }
 }
 
-fn get(url: &str) -> http::Result<Request<Body>> {
-    Request::get(url).header(header::ACCEPT, "application/json").body(Body::empty())
-}
-
-/// The right to read objects of a built-in kind.
-fn right_of<K: Resource<DynamicType = ()>>(verb: &'static str, namespace: Option<&str>) -> Right {
-    let right = Right::new(verb, K::group(&()).into_owned(), &K::plural(&()));
-    Right { namespace: namespace.map(str::to_owned), ..right }
-}
-
-/// The message of a Status.
-fn message(body: &[u8]) -> String {
-    let status: Value = serde_json::from_slice(body).unwrap_or_default();
-    status["message"].as_str().unwrap_or("no message").to_owned()
+fn get(url: &str) -> Result<Request<Body>, String> {
+    let request = Request::get(url).header(header::ACCEPT, "application/json").body(Body::empty());
+    request.map_err(|error| error.to_string())
 }
 
 /// The innermost error: the outer ones only say that a request failed.
-pub fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut current = error;
-    while let Some(source) = current.source() {
-        current = source;
-    }
-    current.to_string()
+pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
+    error.source().map_or_else(|| error.to_string(), root_cause)
 }
 
 /// Whether an object can have this name. Names from a spec may be any text, and must not change a path.
-pub fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= 253
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
-        && text.bytes().any(|b| b.is_ascii_alphanumeric())
-}
-
-/// Encodes a value for a query.
-pub fn encode(value: &str) -> String {
-    let encode_byte = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    value.bytes().map(encode_byte).collect()
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_inside = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    let is_end = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 253 && text.starts_with(is_end) && text.ends_with(is_end) && text.bytes().all(is_inside)
 }
 
 #[cfg(test)]
@@ -334,6 +332,5 @@ mod tests {
         ] {
             assert_eq!(is_name(text), wanted, "{text}");
         }
-        assert_eq!(encode("a b&c=ä/1"), "a%20b%26c%3D%C3%A4%2F1");
     }
 }

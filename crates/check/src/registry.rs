@@ -6,13 +6,12 @@
 //! A registry says where its tokens are. That host is asked as the PolicyServer may connect to it, whatever the registry
 //! itself may do: without HTTPS and verification only if the PolicyServer lists that host, too.
 
-mod reference;
-
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use form_urlencoded::Serializer;
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
@@ -23,9 +22,8 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 use tokio::time::timeout;
 
-pub(crate) use self::reference::Reference;
 use crate::facts::ModuleAnswer;
-use crate::reader::{encode, root_cause};
+use crate::reader::root_cause;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one way of asking may take, with the request for a token.
@@ -36,27 +34,20 @@ const MAX_TOKEN: usize = 1 << 20;
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json, \
                          application/vnd.docker.distribution.manifest.list.v2+json";
+/// Where Docker Hub's registry is.
+const DOCKER_HUB: &str = "registry-1.docker.io";
 
 /// How a PolicyServer connects to registries.
 pub(crate) struct Sources<'a> {
-    insecure: &'a [String],
-    authorities: Option<&'a BTreeMap<String, Vec<String>>>,
+    pub(crate) insecure: &'a [String],
+    pub(crate) authorities: Option<&'a BTreeMap<String, Vec<String>>>,
 }
 
 /// How to connect.
-#[derive(Clone)]
 enum Way {
     Verified(Vec<Vec<u8>>),
     Unverified,
     PlainHttp,
-}
-
-/// Where a token is.
-#[derive(Debug, PartialEq, Eq)]
-struct Origin {
-    is_https: bool,
-    /// With its port.
-    host: String,
 }
 
 /// Why a connection failed.
@@ -77,41 +68,27 @@ impl Failure {
     }
 }
 
-impl<'a> Sources<'a> {
-    pub(crate) fn new(
-        insecure: &'a [String],
-        authorities: Option<&'a BTreeMap<String, Vec<String>>>,
-    ) -> Self {
-        Self { insecure, authorities }
-    }
-
-    fn is_insecure(&self, host: &str) -> bool {
-        self.insecure.iter().any(|listed| is_same_host(listed, host))
+impl Sources<'_> {
+    fn is_insecure(&self, host: &str, default_port: &str) -> bool {
+        self.insecure.iter().any(|listed| is_same_host(listed, host, default_port))
     }
 
     /// How to connect to a host that a registry names. None if the PolicyServer may not.
-    fn way_to(&self, origin: &Origin) -> Option<Way> {
-        let host = origin.host.as_str();
-        match (origin.is_https, self.is_insecure(host)) {
-            (true, true) => Some(Way::Unverified),
-            (true, false) => Some(Way::Verified(self.trusted(host))),
-            (false, _) => {
-                let strip = |text: &str| text.strip_suffix(":80").unwrap_or(text).to_owned();
-                self.insecure.iter().any(|listed| strip(listed) == strip(host)).then_some(Way::PlainHttp)
-            }
+    fn way_to(&self, scheme: &str, host: &str) -> Option<Way> {
+        match scheme {
+            "https" if self.is_insecure(host, ":443") => Some(Way::Unverified),
+            "https" => Some(Way::Verified(self.trusted(host))),
+            "http" if self.is_insecure(host, ":80") => Some(Way::PlainHttp),
+            _ => None,
         }
     }
 
     /// The certificates of the authorities to trust: the public ones, and those that the PolicyServer has for the host.
     fn trusted(&self, host: &str) -> Vec<Vec<u8>> {
-        let own = self.authorities.into_iter().flatten().filter(|(listed, _)| is_same_host(listed, host));
-        let own = own.flat_map(|(_, certificates)| certificates).flat_map(|pem| {
-            CertificateDer::pem_slice_iter(pem.as_bytes())
-                .filter_map(Result::ok)
-                .map(|one| one.to_vec())
-                .collect::<Vec<_>>()
-        });
-        public_authorities().chain(own).collect()
+        let all = self.authorities.into_iter().flatten();
+        let own = all.filter(|(listed, _)| is_same_host(listed, host, ":443")).flat_map(|(_, pems)| pems);
+        let own = own.flat_map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()).flatten());
+        public_authorities().chain(own.map(|one| one.to_vec())).collect()
     }
 }
 
@@ -119,10 +96,10 @@ fn public_authorities() -> impl Iterator<Item = Vec<u8>> {
     webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec())
 }
 
-/// Whether a listed registry is this host. The port of HTTPS may be left out.
-fn is_same_host(listed: &str, host: &str) -> bool {
-    let strip = |text: &str| text.strip_suffix(":443").unwrap_or(text).to_owned();
-    strip(listed) == strip(host)
+/// Whether a listed registry is this host. The default port may be left out.
+fn is_same_host(listed: &str, host: &str, default_port: &str) -> bool {
+    let [listed, host] = [listed, host].map(|text| text.strip_suffix(default_port).unwrap_or(text));
+    listed == host
 }
 
 /// Asks the registry of a module.
@@ -133,13 +110,12 @@ pub(crate) async fn ask(module: &str, sources: &Sources<'_>) -> ModuleAnswer {
     };
     let host = reference.host.as_str();
     let mut ways = vec![Way::Verified(sources.trusted(host))];
-    if sources.is_insecure(host) {
+    if sources.is_insecure(host, ":443") {
         ways.extend([Way::Unverified, Way::PlainHttp]);
     }
     let mut answer = ModuleAnswer::Unclear("nothing".into());
     for way in ways {
-        let asked = timeout(TIMEOUT, ask_one_way(&reference, &way, sources)).await;
-        answer = match asked {
+        answer = match timeout(TIMEOUT, ask_one_way(&reference, &way, sources)).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(Failure::UnknownAuthority(why))) => ModuleAnswer::UnknownAuthority(why),
             Ok(Err(Failure::NotTls)) => ModuleAnswer::PlainHttp,
@@ -156,43 +132,36 @@ async fn ask_one_way(
     sources: &Sources<'_>,
 ) -> Result<ModuleAnswer, Failure> {
     let client = connect(&reference.host, way)?;
-    let path = reference.manifest_path();
-    let first = head(&client, &path, None).await?;
-    if first.status() != StatusCode::UNAUTHORIZED {
-        return Ok(read_status(first.status()));
+    let head = |token: Option<String>| {
+        let request = Request::head(&reference.path).header(header::ACCEPT, MANIFESTS);
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        send(
+            &client,
+            authorization.into_iter().fold(request, |all, one| all.header(header::AUTHORIZATION, one)),
+        )
+    };
+    let mut answer = head(None).await?;
+    if answer.status() == StatusCode::UNAUTHORIZED {
+        let challenges = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
+        let url = challenges.filter_map(|one| one.to_str().ok()).find_map(|one| token_url(one, reference));
+        if let Some(token) = fetch_token(url, sources).await? {
+            answer = head(Some(token)).await?;
+        }
     }
-    let challenges = first.headers().get_all(header::WWW_AUTHENTICATE);
-    let realm = challenges
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .find_map(|value| token_url(value, reference));
-    let tokens = realm.and_then(|(origin, path)| Some((sources.way_to(&origin)?, origin.host, path)));
-    let Some((way, host, path)) = tokens else { return Ok(ModuleAnswer::NeedsCredentials(401)) };
-    let token = match connect(&host, &way) {
-        Ok(client) => fetch_token(&client, &path).await,
-        Err(failure) => Err(failure),
-    };
-    let Some(token) = token.map_err(|failure| failure.at(&host))? else {
-        return Ok(ModuleAnswer::NeedsCredentials(401));
-    };
-    Ok(read_status(head(&client, &reference.manifest_path(), Some(&token)).await?.status()))
-}
-
-fn read_status(status: StatusCode) -> ModuleAnswer {
-    match status {
+    Ok(match answer.status() {
         status if status.is_success() => ModuleAnswer::Found,
         StatusCode::NOT_FOUND => ModuleAnswer::NotFound,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ModuleAnswer::NeedsCredentials(status.as_u16()),
+        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            ModuleAnswer::NeedsCredentials(status.as_u16())
+        }
         other => ModuleAnswer::Unclear(other.to_string()),
-    }
+    })
 }
 
 fn connect(host: &str, way: &Way) -> Result<Client, Failure> {
     let scheme = if matches!(way, Way::PlainHttp) { "http" } else { "https" };
-    let url: Uri = format!("{scheme}://{host}")
-        .parse()
-        .map_err(|error: http::uri::InvalidUri| Failure::Other(error.to_string()))?;
-    let mut config = Config::new(url);
+    let url = format!("{scheme}://{host}").parse::<Uri>();
+    let mut config = Config::new(url.map_err(|error| Failure::Other(error.to_string()))?);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;
@@ -205,58 +174,49 @@ fn connect(host: &str, way: &Way) -> Result<Client, Failure> {
     Client::try_from(config).map_err(|error| Failure::Other(root_cause(&error)))
 }
 
-async fn head(client: &Client, path: &str, token: Option<&str>) -> Result<Response<Body>, Failure> {
-    let mut request = Request::head(path).header(header::ACCEPT, MANIFESTS);
-    if let Some(token) = token {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-    }
-    send(client, request.body(Body::empty())).await
-}
-
-async fn send(client: &Client, request: http::Result<Request<Body>>) -> Result<Response<Body>, Failure> {
-    let request = request.map_err(|error| Failure::Other(error.to_string()))?;
+async fn send(client: &Client, request: http::request::Builder) -> Result<Response<Body>, Failure> {
+    let request = request.body(Body::empty()).map_err(|error| Failure::Other(error.to_string()))?;
     client.send(request).await.map_err(|error| classify(&error))
 }
 
-/// An anonymous token. None if the registry gives none.
-async fn fetch_token(client: &Client, path: &str) -> Result<Option<String>, Failure> {
-    let response = send(client, Request::get(path).body(Body::empty())).await?;
+/// An anonymous token. None if the registry gives none, or the PolicyServer may not ask for it.
+async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<String>, Failure> {
+    let Some((scheme, host, path)) = url
+        .as_ref()
+        .and_then(|url| Some((url.scheme_str()?, url.authority()?.as_str(), url.path_and_query()?)))
+    else {
+        return Ok(None);
+    };
+    let Some(way) = sources.way_to(scheme, host) else { return Ok(None) };
+    let client = connect(host, &way).map_err(|failure| failure.at(host))?;
+    let response = send(&client, Request::get(path.as_str())).await.map_err(|failure| failure.at(host))?;
     if !response.status().is_success() {
         return Ok(None);
     }
     let body = Limited::new(response.into_body(), MAX_TOKEN).collect().await;
-    let body = body.map_err(|error| Failure::Other(error.to_string()))?.to_bytes();
+    let body = body.map_err(|error| Failure::Other(error.to_string()).at(host))?.to_bytes();
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let token = ["token", "access_token"].iter().find_map(|field| answer[*field].as_str());
     Ok(token.filter(|token| !token.is_empty()).map(str::to_owned))
 }
 
-/// Origin and path of the request for a token, from a `WWW-Authenticate: Bearer` challenge.
-fn token_url(challenge: &str, reference: &Reference) -> Option<(Origin, String)> {
+/// Where to ask for a token, from a `WWW-Authenticate: Bearer` challenge.
+fn token_url(challenge: &str, reference: &Reference) -> Option<Uri> {
     let challenges = http_auth::parse_challenges(challenge).ok()?;
     let bearer = challenges.iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
     let parameter = |name: &str| {
         let found = bearer.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.to_unescaped())
     };
-    let realm: Uri = parameter("realm")?.parse().ok()?;
-    let is_https = match realm.scheme_str()? {
-        "https" => true,
-        "http" => false,
-        _ => return None,
-    };
-    let host = realm.authority()?.as_str().to_owned();
-    // Credentials in the URL are not sent.
-    if host.contains('@') {
-        return None;
-    }
+    let realm = parameter("realm")?;
+    let start = realm.find('?').map_or(realm.len() + 1, |query| query + 1);
+    let realm = if start > realm.len() { realm + "?" } else { realm };
     let scope = parameter("scope").unwrap_or_else(|| format!("repository:{}:pull", reference.repository));
-    let mut path = realm.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    path.push(if path.contains('?') { '&' } else { '?' });
-    if let Some(service) = parameter("service") {
-        path = format!("{path}service={}&", encode(&service));
-    }
-    Some((Origin { is_https, host }, format!("{path}scope={}", encode(&scope))))
+    let mut url = Serializer::for_suffix(realm, start);
+    url.extend_pairs(parameter("service").map(|service| ("service", service)));
+    let url: Uri = url.append_pair("scope", &scope).finish().parse().ok()?;
+    // Credentials in the URL are not sent.
+    url.authority().is_some_and(|host| !host.as_str().contains('@')).then_some(url)
 }
 
 fn classify(error: &(dyn Error + 'static)) -> Failure {
@@ -278,17 +238,50 @@ fn classify(error: &(dyn Error + 'static)) -> Failure {
 /// Finds the error of the TLS handshake in a chain of errors. An `io::Error` does not report the error that it wraps as
 /// its source.
 fn find_tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    let mut current = Some(error);
-    while let Some(error) = current {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        current = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-            Some(wrapped) => Some(wrapped),
-            None => error.source(),
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let next = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source());
+    error.downcast_ref().or_else(|| find_tls_error(next?))
+}
+
+/// A module in a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reference {
+    /// The registry's host and port.
+    host: String,
+    repository: String,
+    /// The path of its manifest.
+    path: String,
+}
+
+impl Reference {
+    /// Reads `registry://host/repository:tag`. Returns the answer for a module that is not in a registry.
+    fn parse(module: &str) -> Result<Self, ModuleAnswer> {
+        let rest = match module.split_once("://") {
+            Some(("registry", rest)) => rest,
+            Some(_) => return Err(ModuleAnswer::NotAsked),
+            None => module,
         };
+        let invalid = || ModuleAnswer::Unclear("nothing: the reference is not valid".into());
+        let (host, path) = match rest.split_once('/').ok_or_else(invalid)? {
+            ("docker.io" | "index.docker.io", path) => (DOCKER_HUB, path),
+            (host, path) if host.contains(['.', ':']) || host == "localhost" => (host, path),
+            _ => (DOCKER_HUB, rest),
+        };
+        let (name, digest) = path.split_once('@').map_or((path, None), |(name, digest)| (name, Some(digest)));
+        let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
+        let version = digest.unwrap_or(tag);
+        let is_valid = |text: &str, more: &str| {
+            !text.is_empty()
+                && text.len() <= 255
+                && !text.contains("..")
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+        };
+        if !is_valid(host, ".-:[]") || !is_valid(repository, "._-/") || !is_valid(version, "._-:") {
+            return Err(invalid());
+        }
+        let path = format!("/v2/{repository}/manifests/{version}");
+        Ok(Self { host: host.into(), repository: repository.into(), path })
     }
-    None
 }
 
 #[cfg(test)]

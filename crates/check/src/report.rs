@@ -5,16 +5,15 @@
 
 mod words;
 
-use std::fmt::Write as _;
-use std::iter;
+use std::{iter, mem};
 
 use serde::Serialize;
 use serde_json::json;
 
-pub(crate) use self::words::words;
+pub(crate) use self::words::{Words, words};
 use crate::facts::Facts;
 use crate::finding::{Diagnosis, Finding, Severity};
-use crate::rules::{Answer, Verdict, living_recorder, verdict};
+use crate::rules::{Answer, Codes, Verdict, living_recorder, verdict};
 
 /// The width of a line of the table, where nobody knows that of the terminal.
 pub const WIDTH: usize = 110;
@@ -25,47 +24,42 @@ const MIN_WIDTH: usize = 40;
 /// The most characters that a field of a finding is printed with.
 const MAX_TEXT: usize = 600;
 
-/// The exit code: 1 if something is wrong, else 2 if something could not be checked, else 0.
+/// The exit code: 1 if something is wrong, else 2 if something could not be read, else 0.
 pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
+    let is_unread = |one: &Finding| {
+        matches!(one.diagnosis, Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_))
+    };
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         1
-    } else if findings.iter().any(|one| is_unread(&one.diagnosis)) {
+    } else if findings.iter().any(is_unread) {
         2
     } else {
         0
     }
 }
 
-fn is_unread(diagnosis: &Diagnosis) -> bool {
-    matches!(diagnosis, Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_))
-}
-
 /// The findings as a table with lines of this width, and below what they come to. Without `--all`, those that are ok are
 /// only counted.
 pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
-    let mut text = String::new();
     let width = width.max(MIN_WIDTH);
+    let mut lines = Vec::new();
     for finding in findings.iter().filter(|one| facts.settings.all || one.severity != Severity::Ok) {
         let severity: &str = finding.severity.into();
-        let _ = writeln!(text, "{severity:<INDENT$}{}", finding.code());
+        lines.push(format!("{severity:<INDENT$}{}", finding.code()));
         let words = words(facts, finding);
-        for line in wrap(&printable(&format!("{}: {}", finding.subject, words.seen)), width - INDENT) {
-            let _ = writeln!(text, "{:INDENT$}{line}", "");
-        }
-        if !words.advice.is_empty() {
-            let lines = advice(&printable(&words.advice), width - INDENT - 3);
-            for (index, line) in lines.into_iter().enumerate() {
-                let mark = if index == 0 { "-> " } else { "   " };
-                let _ = writeln!(text, "{:INDENT$}{mark}{line}", "");
-            }
-        }
+        let seen = wrap(&printable(&format!("{}: {}", finding.subject, words.seen)), width - INDENT);
+        lines.extend(seen.into_iter().map(|line| format!("{:INDENT$}{line}", "")));
+        let advice = advice(&words, width - INDENT - 3).into_iter().enumerate();
+        lines.extend(
+            advice.map(|(index, line)| {
+                format!("{:INDENT$}{} {line}", "", if index == 0 { "->" } else { "  " })
+            }),
+        );
     }
     let conclusion = verdict(facts, findings).map(|verdict| conclude(facts, &verdict)).unwrap_or_default();
-    for line in iter::once(summary(findings)).chain(conclusion).flat_map(|one| wrap(&printable(&one), width))
-    {
-        let _ = writeln!(text, "{line}");
-    }
-    text
+    let below = iter::once(summary(findings)).chain(conclusion);
+    lines.extend(below.flat_map(|one| wrap(&printable(&one), width)));
+    lines.into_iter().flat_map(|line| [line, "\n".into()]).collect()
 }
 
 /// Whether states are recorded and injected, in words.
@@ -73,54 +67,44 @@ fn conclude(facts: &Facts, Verdict { recorded, injected }: &Verdict) -> Vec<Stri
     if facts.kubernetes.known().is_none() {
         return vec!["Nothing could be read: whether states are recorded and injected is not known.".into()];
     }
-    let objects = facts.objects.known().into_iter().flat_map(|objects| &objects.listed);
-    let last = objects.filter_map(|object| object.written.as_ref()).max();
-    let last = last.map(|time| format!(" A status was last written at {}.", time.0)).unwrap_or_default();
-    let except = |codes: &[&str], what: &str| match codes {
-        [] => String::new(),
-        codes => format!(", but not {what} ({})", codes.join(", ")),
+    let list = |codes: &Codes| codes.iter().copied().collect::<Vec<_>>().join(", ");
+    let say = |answer: &Answer, what: &str, all: &str, because: &str| match answer {
+        Answer::Yes(codes) if codes.is_empty() => format!("States are {what}: {because}."),
+        Answer::Yes(codes) => format!("States are {what}, but not {all} ({}): {because}.", list(codes)),
+        Answer::No(codes) => format!("States are not {what}: see {}.", list(codes)),
+        Answer::Unknown(codes) if codes.is_empty() => {
+            format!("Whether states are {what} is not known: not everything could be read.")
+        }
+        Answer::Unknown(codes) => format!("Whether states are {what} is not known: see {}.", list(codes)),
+        Answer::NotChecked => format!("Whether states are {what} was not checked (--without-policies)."),
     };
     let who = match living_recorder(facts) {
         Some(holder) => format!("{holder} renews its Lease"),
         None => "the sidecar is available".to_owned(),
     };
-    let recorded = match recorded {
-        Answer::Yes(codes) => {
-            format!("States are recorded{}: {who}.", except(codes, "those of all workloads"))
-        }
-        Answer::No(codes) => format!("States are not recorded: see {}.", codes.join(", ")),
-        _ => "Whether states are recorded is not known: not everything could be read.".into(),
-    };
-    let injected = match injected {
-        Answer::Yes(codes) => format!(
-            "States are injected into new Pods{}: the policies are active, and their webhooks exist.",
-            except(codes, "in all namespaces")
-        ),
-        Answer::No(codes) => format!("States are not injected into new Pods: see {}.", codes.join(", ")),
-        Answer::Unknown => {
-            "Whether states are injected into new Pods is not known: not everything could be read.".into()
-        }
-        Answer::NotChecked => {
-            "Whether states are injected into new Pods was not checked (--without-policies).".into()
-        }
-    };
-    vec![format!("{recorded}{last}"), injected]
+    let objects = facts.objects.known().into_iter().flat_map(|objects| &objects.listed);
+    let last = objects.filter_map(|object| object.written.as_ref()).max();
+    let last = last.map(|time| format!(" A status was last written at {}.", time.0)).unwrap_or_default();
+    let why = "the policies are active, and their webhooks exist";
+    vec![
+        say(recorded, "recorded", "those of all workloads", &who) + &last,
+        say(injected, "injected into new Pods", "in all namespaces", why),
+    ]
 }
 
-/// An advice in lines. A command at its end is not broken, if a line has room for it: it may be copied.
-fn advice(text: &str, width: usize) -> Vec<String> {
-    const COMMAND: &str = ": kubectl ";
-    match text.rsplit_once(COMMAND) {
-        Some((before, words))
-            if text.chars().count() > width
-                && !words.contains([';', ':'])
-                && words.chars().count() + COMMAND.len() - 2 <= width =>
-        {
-            let mut lines = wrap(&format!("{before}:"), width);
-            lines.push(format!("kubectl {words}"));
-            lines
-        }
-        _ => wrap(text, width),
+/// An advice in lines. A command is not broken if a line has room for it: it may be copied.
+fn advice(words: &Words, width: usize) -> Vec<String> {
+    let all = printable(&words.advice());
+    let command = printable(&words.command);
+    let has_room = !command.is_empty() && command.chars().count() <= width;
+    if has_room && all.chars().count() > width && !words.advice.is_empty() {
+        let mut lines = wrap(&printable(&format!("{}:", words.advice)), width);
+        lines.push(command);
+        lines
+    } else if all.is_empty() {
+        Vec::new()
+    } else {
+        wrap(&all, width)
     }
 }
 
@@ -163,7 +147,7 @@ pub(crate) fn to_json(facts: &Facts, findings: &[Finding]) -> String {
             "code": one.code(),
             "subject": printable(&one.subject),
             "seen": printable(&words.seen),
-            "advice": printable(&words.advice),
+            "advice": printable(&words.advice()),
         })
     };
     let shown: Vec<_> = findings.iter().map(finding).collect();
@@ -180,51 +164,37 @@ pub fn printable(text: &str) -> String {
             && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
     };
-    let mut clean: String = text
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .chars()
-        .map(|c| if is_printable(c) { c } else { '\u{fffd}' })
-        .take(MAX_TEXT + 1)
-        .collect();
-    if clean.chars().count() > MAX_TEXT {
-        clean.pop();
-        clean.push('…');
-    }
-    clean
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let clean = |c| if is_printable(c) { c } else { '\u{fffd}' };
+    let end = if text.chars().count() > MAX_TEXT { "…" } else { "" };
+    text.chars().map(clean).take(MAX_TEXT).chain(end.chars()).collect()
 }
 
 /// Breaks a text into lines at spaces, and words that are longer than a line anywhere.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
+    let mut lines = Vec::new();
+    let (mut line, mut used) = (String::new(), 0);
     for word in text.split(' ') {
         let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            lines.push(String::new());
+        let space = usize::from(used > 0);
+        if used + space + length > width && space > 0 {
+            lines.push(mem::take(&mut line));
             used = 0;
+        } else if space > 0 {
+            line.push(' ');
+            used += 1;
         }
-        for (index, c) in word.chars().enumerate() {
-            if index == 0 && used > 0 {
-                push(&mut lines, ' ');
-                used += 1;
-            }
+        for c in word.chars() {
             if used == width {
-                lines.push(String::new());
+                lines.push(mem::take(&mut line));
                 used = 0;
             }
-            push(&mut lines, c);
+            line.push(c);
             used += 1;
         }
     }
+    lines.push(line);
     lines
-}
-
-fn push(lines: &mut [String], c: char) {
-    if let Some(line) = lines.last_mut() {
-        line.push(c);
-    }
 }
 
 #[cfg(test)]
@@ -240,7 +210,7 @@ mod tests {
         let ok = finding(Severity::Ok, "a", Diagnosis::PolicyServerReady);
         let error = finding(Severity::Error, "a", Diagnosis::PolicyServerMissing);
         let unread = finding(Severity::Unknown, "a", Diagnosis::RequestFailed("b".into()));
-        let unclear = finding(Severity::Unknown, "a", Diagnosis::RegistryNeedsCredentials(401));
+        let unclear = finding(Severity::Unknown, "a", Diagnosis::WhitelistMalformed("b".into()));
         let warning = finding(Severity::Warning, "a", Diagnosis::PolicyMonitors);
         assert_eq!(exit_code(&[]), 0);
         assert_eq!(exit_code(&[ok.clone(), warning, unclear]), 0);
@@ -273,11 +243,15 @@ mod tests {
 
     #[test]
     fn a_command_at_the_end_of_an_advice_is_not_broken() {
-        let text = "correct it; for all of it: kubectl describe pps queue -n without";
-        assert_eq!(advice(text, 80), [text]);
+        let words = Words {
+            seen: String::new(),
+            advice: "correct it; for all of it".into(),
+            command: "kubectl describe pps queue -n without".into(),
+        };
+        assert_eq!(advice(&words, 80), [words.advice()]);
         let broken = ["correct it; for all of it:", "kubectl describe pps queue -n without"];
-        assert_eq!(advice(text, 40), broken);
-        assert!(advice(text, 20).iter().all(|line| line.len() <= 20));
+        assert_eq!(advice(&words, 40), broken);
+        assert!(advice(&words, 20).iter().all(|line| line.len() <= 20));
     }
 
     #[test]

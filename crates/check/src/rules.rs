@@ -3,7 +3,7 @@
 mod objects;
 mod policies;
 mod recorder;
-mod registry;
+mod server;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -13,9 +13,8 @@ use std::collections::BTreeSet;
 
 pub use self::policies::{INJECTION, is_own_webhook};
 pub(crate) use self::recorder::silent_recorder;
-pub(crate) use self::registry::host_of;
 pub(crate) use self::verdict::recorder as living_recorder;
-pub(crate) use self::verdict::{Answer, Verdict, verdict};
+pub(crate) use self::verdict::{Answer, Codes, Verdict, verdict};
 pub(crate) use self::versions::{OLDEST, OWN_FIELD, VERSIONS, is_ours};
 use crate::facts::{Facts, Problem, Right};
 use crate::finding::{Diagnosis, Finding, Severity};
@@ -25,9 +24,9 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::default();
     versions::check(facts, &mut findings);
     if !facts.settings.without_policies {
-        policies::server::check(facts, &mut findings);
+        server::check(facts, &mut findings);
         policies::check(facts, &mut findings);
-        registry::check(facts, &mut findings);
+        facts.modules.iter().for_each(|module| server::check_module(facts, module, &mut findings));
     }
     recorder::check(facts, &mut findings);
     objects::check(facts, &mut findings);
@@ -58,10 +57,6 @@ impl Findings {
 
     fn ok(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {
         self.add(Severity::Ok, subject, diagnosis);
-    }
-
-    fn info(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {
-        self.add(Severity::Info, subject, diagnosis);
     }
 
     fn warning(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {

@@ -116,11 +116,7 @@ pub struct Settings {
     #[arg(long, value_name = "NAME", default_value = "pps-sidecar", value_parser = name)]
     pub sidecar: String,
 
-    /// Name of the sidecar's Lease. This and the following flags default to what the sidecar's Deployment says.
-    #[arg(long, value_name = "NAME", value_parser = name, hide_short_help = true)]
-    pub lease_name: Option<String>,
-
-    /// Whether the sidecar uses a Lease.
+    /// Whether the sidecar uses a Lease. This and the following flags default to what the sidecar's Deployment says.
     #[arg(long, value_name = "true|false", hide_short_help = true)]
     pub leader_election: Option<bool>,
 
@@ -171,11 +167,6 @@ impl Settings {
     pub fn is_before(&self) -> bool {
         self.phase == Phase::Before
     }
-
-    /// Whether the policy with this name is one of the product's.
-    pub fn is_ours(&self, policy: &str) -> bool {
-        is_policy_of(&self.policy, policy)
-    }
 }
 
 /// Whether the policy with this name belongs to the policy for Pods with that name.
@@ -185,13 +176,7 @@ pub(crate) fn is_policy_of(policy_for_pods: &str, policy: &str) -> bool {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let has_end = text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.ends_with(|c: char| c.is_ascii_alphanumeric());
-    if is_name(text) && has_end {
-        Ok(text.to_owned())
-    } else {
-        Err("use a name of a Kubernetes object".into())
-    }
+    is_name(text).then(|| text.to_owned()).ok_or_else(|| "use a name of a Kubernetes object".into())
 }
 
 fn namespaced_name(text: &str) -> Result<(String, String), String> {

@@ -3,15 +3,13 @@
 #![allow(clippy::doc_markdown, missing_docs, reason = "--help prints these texts unchanged")]
 
 mod commands;
-mod complete;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 pub use self::commands::*;
-pub use self::complete::{candidates, script};
 
 /// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and moves
 /// them.
@@ -75,51 +73,21 @@ pub struct Connection {
 /// Output format of an answer.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
-    /// Output format: a table that fits the terminal, one with all columns, or JSON or YAML for programs.
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "table",
-        value_parser = formats(["table", "wide", "json", "yaml"])
-    )]
+    /// Output format: text that fits the terminal, the same with all columns, or JSON or YAML for programs.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
     pub output: Output,
 }
 
-/// Output format of an answer that is no table.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub struct TextOutputArgs {
-    /// Output format: text for people, or JSON or YAML for programs.
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        value_parser = formats(["text", "json", "yaml"])
-    )]
-    pub output: Output,
-}
-
-fn formats<const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = Output> {
-    PossibleValuesParser::new(names).map(|text| match text.as_str() {
-        "wide" => Output::Wide,
-        "json" => Output::Json,
-        "yaml" => Output::Yaml,
-        _ => Output::Table,
-    })
-}
-
-/// Output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     #[default]
+    #[value(name = "text", alias = "table")]
     Table,
     Wide,
     Json,
     Yaml,
 }
 
-/// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
     #[default]
@@ -182,29 +150,26 @@ Examples:
   # Why is db-0 Pending, or why is it where it is?
   kubectl pps explain db-0")]
     Explain(Explain),
-    /// Forecasts where Pods go if nodes are drained or lost, or an object is changed.
+    /// Forecasts where the Pods of StatefulSets go if nodes are drained or lost.
     ///
-    /// Runs the policy's own code on the cluster as it is now. Nothing is changed.
+    /// Runs the policy's own code on the cluster as it is now, one namespace after the other. Nothing is
+    /// changed.
     #[command(after_help = "\
 Examples:
   # Where do the Pods go if node-2 is drained?
   kubectl pps simulate --drain node-2 -A
-  # The same for a zone, asked for one StatefulSet
-  kubectl pps simulate --zone-down zone-a db
-  # What does a change do when it is rolled out?
-  kubectl pps simulate --spec db.yaml")]
+  # Which Pods would be Pending if a zone were lost?
+  kubectl pps simulate --zone-down zone-a -A")]
     Simulate(Simulate),
     /// Moves Pods to other nodes: changes what pins them, evicts them, and waits.
     ///
-    /// Shows where the Pods may go, asks, and shows where they have started. Without a destination, it names
-    /// the nodes that could take the Pod. A Ready Pod is left alone while other Pods of its workload are not
-    /// Ready or not recorded. Several Pods are moved one after the other, those that do not run first: the next
-    /// one when the one before is Ready and recorded. Ends at the first Pod that does not become so, and names
-    /// the command that goes on.
+    /// Shows where the Pods may go, asks, and shows where they have started. Several Pods are moved one after
+    /// the other, those that do not run first: the next one when the one before is Ready and recorded. Ends at
+    /// the first Pod that does not become so.
     #[command(after_help = "\
 Examples:
-  # Which nodes could take db-0?
-  kubectl pps move db-0
+  # Let db-0 start wherever the scheduler puts it
+  kubectl pps move db-0 --anywhere
   # Show what a move to node-2 does, and do nothing
   kubectl pps move db-0 --to node-2 --dry-run
   # The node is lost: let its Pods start wherever the scheduler puts them
@@ -245,7 +210,7 @@ Examples:
     /// Takes files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates objects
     /// that do not exist. Leaves states that the cluster has, unless you give --overwrite, and always those
     /// of Pods that are Ready. Shows what it would do, and asks. If it is interrupted, run it again. Import
-    /// states before you restore the workloads.
+    /// states before you restore the workloads. With -n, imports only the objects of that namespace.
     #[command(after_help = "\
 Examples:
   # Show what it would write, and write nothing
@@ -265,13 +230,75 @@ Examples:
   kubectl pps completion kubectl > ~/bin/kubectl_complete-pps
   chmod +x ~/bin/kubectl_complete-pps")]
     Completion(Completion),
-    /// Prints the version of kubectl-pps. Needs no cluster.
-    #[command(after_help = "\
-Examples:
-  # For programs
-  kubectl pps version -o json")]
-    Version(Version),
     /// What kubectl asks for while it completes.
     #[command(hide = true)]
     Complete(Complete),
+}
+
+/// kubectl runs this program of the PATH when it completes `kubectl pps`.
+const FOR_KUBECTL: &str = include_str!("../kubectl_complete-pps");
+
+/// The completion script for a shell, or for kubectl.
+pub fn script(shell: &str) -> String {
+    let Ok(shell) = shell.parse::<Shell>() else { return FOR_KUBECTL.to_owned() };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kubectl-pps", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// What kubectl reads: the commands, options and values that may follow, one in each line, and last that the
+/// shell completes file names if there are none.
+pub fn candidates(words: &[String]) -> String {
+    let mut root = Cli::command();
+    root.build();
+    let (last, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
+    let command = before.iter().fold(&root, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let is_before = |arg: &&Arg| {
+        let (long, short) = (arg.get_long().map(|long| format!("--{long}")), arg.get_short());
+        let words = [long, short.map(|short| format!("-{short}"))];
+        arg.get_action().takes_values() && words.iter().flatten().any(|word| Some(word) == before.last())
+    };
+    let values = |arg: &Arg| arg.get_possible_values().into_iter().map(|value| value.get_name().to_owned());
+    let visible = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let found: Vec<String> = if let Some(arg) = visible().find(is_before) {
+        values(arg).collect()
+    } else if last.starts_with('-') {
+        visible().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect()
+    } else {
+        let commands = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let commands = commands.map(|one| one.get_name().to_owned());
+        commands.chain(visible().filter(|arg| arg.is_positional()).flat_map(values)).collect()
+    };
+    let found = found.iter().filter(|one| one.starts_with(last));
+    found.map(|one| one.to_owned() + "\n").collect::<String>() + ":0\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(words: &[&str]) -> String {
+        candidates(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn kubectl_is_told_commands_options_and_values() {
+        assert!(complete(&[""]).contains("status\n"), "{}", complete(&[""]));
+        assert!(!complete(&[""]).contains("complete\n"));
+        assert_eq!(complete(&["stat"]), "status\n:0\n");
+        assert_eq!(complete(&["status", "--all"]), "--all-namespaces\n:0\n");
+        assert_eq!(complete(&["status", "-o", "j"]), "json\n:0\n");
+        assert_eq!(complete(&["-n", "prod", "completion", "po"]), "powershell\n:0\n");
+        assert_eq!(complete(&["move", "db-0", "--any"]), "--anywhere\n--any\n:0\n");
+        assert_eq!(complete(&["export", "-f", "st"]), ":0\n");
+        assert_eq!(complete(&["nonsense", "\u{1b}"]), ":0\n");
+        assert!(complete(&[]).contains("explain\n"));
+    }
+
+    #[test]
+    fn each_shell_has_a_script() {
+        for shell in ["bash", "zsh", "fish", "powershell", "kubectl"] {
+            assert!(script(shell).contains("kubectl-pps"), "{shell}");
+        }
+    }
 }

@@ -1,15 +1,179 @@
-//! The API server: connects, reads and writes.
+//! The API server: which one, as whom, and which namespace, as kubectl finds them; reads and writes.
 
-mod connection;
 pub mod read;
 #[cfg(test)]
 pub(crate) mod stub;
 pub mod write;
 
-pub use self::connection::{Connected, connect};
-pub use self::read::Wanted;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use pps_check::read::{Problem, Right};
+use pps_check::reader::{Limits, Reader};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::Failure;
+use crate::args::Connection;
+
+/// How long a connection may take, and the first answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// More than the answer of `/version` has.
+const MAX_VERSION: usize = 1 << 16;
+
+/// A connection to a cluster.
+#[derive(Clone)]
+pub struct Connected {
+    /// The client. Reads through [`read`], writes through [`write`] only.
+    pub client: Client,
+    /// The namespace of the command line, else that of the kubeconfig's context.
+    pub namespace: String,
+    /// Who publishes Events, for people to read.
+    pub context: String,
+}
+
+/// Connects, and sees that the API server answers: whoever cannot reach it learns that at once, and not what could not be
+/// read of it.
+///
+/// # Errors
+///
+/// If there is no kubeconfig, or it cannot be read, or has no such context; or if the API server cannot be reached.
+pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
+    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+    let unusable = |error: KubeconfigError| {
+        let file = connection.kubeconfig.as_ref().map(|path| format!("--kubeconfig {}: ", path.display()));
+        Failure::Usage(format!("{}{error}", file.unwrap_or_default()))
+    };
+    let kubeconfig = match &connection.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path).map(Some).map_err(unusable)?,
+        None => match Kubeconfig::read() {
+            Ok(kubeconfig) => Some(kubeconfig),
+            Err(error) if connection.context.is_some() => return Err(unusable(error)),
+            Err(error) => {
+                // In a Pod there is no kubeconfig, but a ServiceAccount.
+                if Config::incluster().is_err() {
+                    return Err(Failure::Usage(format!(
+                        "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
+                    )));
+                }
+                None
+            }
+        },
+    };
+    let (mut config, context) = if let Some(kubeconfig) = kubeconfig {
+        let current = connection.context.clone().or_else(|| kubeconfig.current_context.clone());
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+        (config, current.unwrap_or_default())
+    } else {
+        let config = Config::incluster().map_err(|error| Failure::Usage(error.to_string()))?;
+        (config, String::new())
+    };
+    let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear of it at once.
+    config.default_retry = false;
+    let server = address(&config.cluster_url);
+    let client = Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    reach(&client, &server, &context, CONNECT_TIMEOUT).await?;
+    Ok(Connected { client, namespace, context })
+}
+
+/// `https://host:6443`, without a password.
+fn address(url: &http::Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or("https");
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{}{port}{}", url.host().unwrap_or_default(), url.path().trim_end_matches('/'))
+}
+
+/// Whether the API server answers. Every user may ask for its version.
+async fn reach(client: &Client, server: &str, context: &str, within: Duration) -> Result<(), Failure> {
+    let limits = Limits { request: within, body: MAX_VERSION, page: 1, objects: 1 };
+    let reader = Reader::new(client.clone(), limits, Instant::now() + 2 * within);
+    let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "version"), "/version").await;
+    // A refusal is an answer.
+    let problem = reader.into_problems().into_iter().find_map(|problem| match problem {
+        Problem::Failed { why, .. } => Some(why),
+        Problem::Forbidden(_) => None,
+    });
+    let Some(why) = problem else { return Ok(()) };
+    let why = why.split(" (os error").next().unwrap_or_default();
+    // What it says when a connection takes too long.
+    let why = match why {
+        "deadline has elapsed" => format!("no answer within {} s", within.as_secs()),
+        why => why.to_owned(),
+    };
+    let context = if context.is_empty() { String::new() } else { format!(" (context {context})") };
+    Err(Failure::Unreadable(format!("cannot reach the API server at {server}{context}: {why}")))
+}
 
 /// The time, as Events have it.
 pub fn now() -> String {
     k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn ask(server: &str, within: Duration) -> Result<(), Failure> {
+        let config = Config::new(server.parse().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::try_from(config).unwrap();
+            reach(&client, server, "prod", within).await
+        })
+    }
+
+    fn listen() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        (listener, server)
+    }
+
+    #[test]
+    fn an_api_server_that_does_not_answer_is_named() {
+        let (listener, server) = listen();
+        let expected =
+            format!("cannot reach the API server at {server} (context prod): no answer within 1 s");
+        assert_eq!(ask(&server, Duration::from_secs(1)), Err(Failure::Unreadable(expected)));
+        drop(listener);
+        let expected = format!("cannot reach the API server at {server} (context prod): Connection refused");
+        assert_eq!(ask(&server, Duration::from_secs(1)), Err(Failure::Unreadable(expected)));
+    }
+
+    #[test]
+    fn a_refusal_is_an_answer_and_other_credentials_are_needed_for_a_401() {
+        fn answer(mut stream: TcpStream, status: &str) {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request);
+            let text = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
+            stream.write_all(text.as_bytes()).unwrap();
+        }
+        for (status, expected) in
+            [("200 OK", None), ("403 Forbidden", None), ("401 Unauthorized", Some("(401)"))]
+        {
+            let (listener, server) = listen();
+            let serving = std::thread::spawn(move || answer(listener.accept().unwrap().0, status));
+            let outcome = ask(&server, Duration::from_secs(10));
+            serving.join().unwrap();
+            match expected {
+                None => assert_eq!(outcome, Ok(()), "{status}"),
+                Some(text) => assert!(outcome.unwrap_err().to_string().contains(text), "{status}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_has_no_password() {
+        let url = "https://user:secret@host:6443/".parse().unwrap();
+        assert_eq!(address(&url), "https://host:6443");
+        assert_eq!(
+            address(&"https://host/k8s/clusters/c-1".parse().unwrap()),
+            "https://host/k8s/clusters/c-1"
+        );
+    }
 }

@@ -1,10 +1,10 @@
 //! What the answer is, and what to write. Pure functions: no clock, no I/O, no API server.
 
+pub mod command_line;
 pub mod explain;
 pub mod export;
 pub mod forecast;
 pub mod forget;
-pub mod hand;
 pub mod import;
 pub mod landing;
 pub mod move_pod;

@@ -1,6 +1,5 @@
 //! The program: parses the command line, runs the command, and turns the result into an exit code.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -22,8 +21,6 @@ fn main() -> ExitCode {
 }
 
 fn report(terminal: &Terminal, failure: &Failure) -> ExitCode {
-    let text = terminal.style_of_errors().error(&failure.to_string());
-    // Nobody is left to be told.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    terminal.error(&failure.to_string());
     failure.exit_code().into()
 }

@@ -1,23 +1,25 @@
 //! Runs the commands: one file for each. Each reads, lets [`decide`](crate::decide) decide, shows, asks and
 //! writes.
 
-mod check;
-mod explain;
+mod answers;
 mod export;
-mod file;
 mod forget;
 mod import;
 mod move_pod;
-mod nodes;
 mod rights;
 mod simulate;
 mod states;
-mod status;
 
-use serde_json::json;
+use std::collections::BTreeSet;
 
-use crate::args::{Cli, Command, Version, candidates, script};
-use crate::render::{Terminal, for_programs};
+use kube::Client;
+use pps_check::read::Right;
+
+use crate::args::{Cli, Command, Connection, candidates, script};
+use crate::cluster::read::{Wanted, get, read};
+use crate::decide::command_line::CommandLine;
+use crate::render::Terminal;
+use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 /// Runs a command.
@@ -27,7 +29,7 @@ use crate::{Failure, Outcome};
 /// If it gives no answer, or does not do what it was to do.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
-        Failure::NoDefinition => failure.with(&status::hand(&cli.connection, "").check()),
+        Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),
         failure => failure,
     })
 }
@@ -35,8 +37,8 @@ pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
 async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     let connection = &cli.connection;
     match &cli.command {
-        Command::Check(args) => Box::pin(check::run(args, connection, terminal)).await,
-        Command::Explain(args) => Box::pin(explain::run(args, connection, terminal)).await,
+        Command::Check(args) => Box::pin(answers::check(args, connection, terminal)).await,
+        Command::Explain(args) => Box::pin(answers::explain(args, connection, terminal)).await,
         Command::Complete(args) => terminal.print(&candidates(&args.words)).map(|()| Outcome::Well),
         Command::Completion(args) => terminal.print(&script(&args.shell)).map(|()| Outcome::Well),
         Command::Export(args) => export::run(args, connection, terminal).await,
@@ -44,15 +46,75 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Import(args) => import::run(args, connection, terminal).await,
         Command::Move(args) => move_pod::run(args, connection, terminal).await,
         Command::Simulate(args) => simulate::run(args, connection, terminal).await,
-        Command::Status(args) => Box::pin(status::run(args, connection, terminal)).await,
-        Command::Version(args) => terminal.print(&version(*args)).map(|()| Outcome::Well),
+        Command::Status(args) => Box::pin(answers::status(args, connection, terminal)).await,
     }
 }
 
-fn version(args: Version) -> String {
-    let version = concat!("v", env!("CARGO_PKG_VERSION"));
-    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
-    let answer = json!({"clientVersion": {"gitVersion": version, "platform": platform}});
-    let text = for_programs(args.output.output, "Version", &answer);
-    text.unwrap_or_else(|| format!("Client Version: {version}\n"))
+/// Which namespaces a command reads.
+fn scope(is_all: bool, namespace: &str) -> Scope {
+    if is_all { Scope::All } else { Scope::Namespace(namespace.to_owned()) }
+}
+
+/// How an answer names commands.
+fn commands(connection: &Connection, namespace: &str) -> CommandLine {
+    CommandLine {
+        own_namespace: connection.namespace.is_none().then(|| namespace.to_owned()),
+        context: connection.context.clone(),
+        kubeconfig: connection.kubeconfig.as_ref().map(|path| path.display().to_string()),
+    }
+}
+
+/// Reads a cluster, and each node once more that a Pod is bound to and that is not in the list: the node may be newer than
+/// the list. A node that is not in the snapshot then is gone.
+async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
+    let mut snapshot = Box::pin(read(client, scope, wanted)).await?;
+    confirm_nodes(client, &mut snapshot).await?;
+    Ok(snapshot)
+}
+
+async fn confirm_nodes(client: &Client, snapshot: &mut Snapshot) -> Result<(), Failure> {
+    let Snapshot { pods, nodes: Some(nodes), scope, .. } = snapshot else { return Ok(()) };
+    let concerned = pods.iter().filter(|pod| scope.contains(pod.namespace()));
+    let bound: BTreeSet<&str> = concerned.filter_map(|pod| pod.node()).collect();
+    let missing: Vec<&str> = bound.into_iter().filter(|node| !nodes.contains_key(*node)).collect();
+    for name in missing {
+        // A user who may list nodes may not be allowed to get one.
+        let path = format!("/api/v1/nodes?fieldSelector=metadata.name%3D{name}");
+        let list = get(client, Right::new("list", "", "nodes"), &path).await?;
+        let list = list.filter(|list| list["items"].is_array());
+        let list = list.ok_or_else(|| Failure::Unreadable(format!("cannot read node {name}")))?;
+        nodes.extend(Node::read(list["items"][0].clone()).map(|node| (name.to_owned(), node)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::stub::serve;
+    use crate::snapshot::Pod;
+
+    #[tokio::test]
+    async fn a_pod_is_stranded_only_if_its_node_is_gone_for_certain() {
+        let mut snapshot = Snapshot::empty(Scope::All);
+        let pod = json!({"metadata": {"name": "db-0", "namespace": "prod"}, "spec": {"nodeName": "node-9"}});
+        snapshot.pods = Pod::read(pod).into_iter().collect();
+        let mut of = async |status: u16, list: serde_json::Value| {
+            let client = serve(move |request| match request {
+                "GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode-9" => (status, list.clone()),
+                other => panic!("{other}"),
+            });
+            snapshot.nodes = Some(BTreeMap::new());
+            confirm_nodes(&client, &mut snapshot).await.map(|()| snapshot.is_stranded(&snapshot.pods[0]))
+        };
+        assert_eq!(of(200, json!({"items": []})).await, Ok(true));
+        assert_eq!(of(200, json!({"items": [{"metadata": {"name": "node-9"}}]})).await, Ok(false));
+        for (status, answer) in [(403, json!({})), (404, json!({})), (200, json!({}))] {
+            assert!(of(status, answer).await.is_err(), "nothing is done on a guess");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
 use serde_json::Value;
 
-pub use self::index::{FoundBy, Index, WorkloadKey};
+pub use self::index::{Index, WorkloadKey};
 pub(crate) use self::objects::name_order;
 pub use self::objects::{Node, Pod, Pps, Workload};
 use crate::Failure;
@@ -95,9 +95,10 @@ impl From<&Unread> for Failure {
 }
 
 /// Which namespaces were read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// All.
+    #[default]
     All,
     /// One.
     Namespace(String),
@@ -119,7 +120,7 @@ impl Scope {
 }
 
 /// A cluster at one moment, as far as it was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Which namespaces were asked for. Pods may be of others too: they take room.
     pub scope: Scope,
@@ -149,18 +150,7 @@ const MOMENT_SECONDS: i64 = 30;
 impl Snapshot {
     /// One without any object.
     pub fn empty(scope: Scope) -> Self {
-        Self {
-            scope,
-            pods: Vec::new(),
-            nodes: None,
-            workloads: Vec::new(),
-            pps: Vec::new(),
-            claims: Vec::new(),
-            volumes: Vec::new(),
-            budgets: Vec::new(),
-            unread: Vec::new(),
-            read_at: None,
-        }
+        Self { scope, ..Self::default() }
     }
 
     /// Puts all objects in order.

@@ -1,6 +1,8 @@
 //! The difference between two texts, line by line.
 
 use serde::Serialize;
+use similar::ChangeTag;
+use similar::algorithms::{Capture, Replace, myers};
 
 /// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -11,54 +13,19 @@ pub struct Line<'a> {
     pub text: &'a str,
 }
 
-/// More lines than this are compared only at their beginning and end: the table below grows with their square.
-const MAX_COMPARED: usize = 1500;
-
-/// The shortest difference. A Pod has some hundred lines, so the table of a longest common subsequence is small.
+/// The lines of both texts.
 pub fn difference<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    let end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old_middle, new_middle) = (&old[start..old.len() - end], &new[start..new.len() - end]);
-    let lines = |op, lines: &[&'a str]| lines.iter().map(|text| Line { op, text }).collect::<Vec<_>>();
-    let mut all = lines(' ', &old[..start]);
-    if old_middle.len().max(new_middle.len()) > MAX_COMPARED {
-        all.extend(lines('-', old_middle));
-        all.extend(lines('+', new_middle));
-    } else {
-        all.extend(changed(old_middle, new_middle));
-    }
-    all.extend(lines(' ', &old[old.len() - end..]));
-    all
-}
-
-fn changed<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
-    // common[i][j]: how many lines old[i..] and new[j..] have in common, in this order.
-    let mut common = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            common[i][j] = if old[i] == new[j] {
-                common[i + 1][j + 1] + 1
-            } else {
-                common[i + 1][j].max(common[i][j + 1])
-            };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut lines = Vec::new();
-    while i < old.len() || j < new.len() {
-        if i < old.len() && j < new.len() && old[i] == new[j] {
-            lines.push(Line { op: ' ', text: old[i] });
-            (i, j) = (i + 1, j + 1);
-        } else if i < old.len() && (j == new.len() || common[i + 1][j] >= common[i][j + 1]) {
-            lines.push(Line { op: '-', text: old[i] });
-            i += 1;
-        } else {
-            lines.push(Line { op: '+', text: new[j] });
-            j += 1;
-        }
-    }
-    lines
+    let (mut steps, old, new) = (Replace::new(Capture::new()), old.as_slice(), new.as_slice());
+    // Capturing cannot fail. The other algorithms would make the playground larger.
+    let Ok(()) = myers::diff_deadline_raw(&mut steps, old, 0..old.len(), new, 0..new.len(), None);
+    let changes = steps.into_inner().into_ops().into_iter().flat_map(move |step| step.iter_changes(old, new));
+    let line = |tag, text| match tag {
+        ChangeTag::Equal => Line { op: ' ', text },
+        ChangeTag::Delete => Line { op: '-', text },
+        ChangeTag::Insert => Line { op: '+', text },
+    };
+    changes.map(|change| line(change.tag(), change.value())).collect()
 }
 
 #[cfg(test)]
@@ -79,16 +46,6 @@ mod tests {
         assert_eq!(shown("a: 1\n", "a: 2\n"), "-a: 1\n+a: 2\n");
         assert_eq!(shown("", "a\n"), "+a\n");
         assert_eq!(shown("a\n", "a\n"), " a\n");
-    }
-
-    #[test]
-    fn very_long_texts_are_compared_at_both_ends_only() {
-        let text =
-            |number: usize| (0..3000).map(|line| (line * number).to_string()).collect::<Vec<_>>().join("\n");
-        let lines = difference("first\n", "first\n").len();
-        assert_eq!(lines, 1);
-        let (before, after) = (text(2), text(3));
-        assert_eq!(difference(&before, &after).len(), 1 + 2 * 2999);
     }
 
     proptest! {

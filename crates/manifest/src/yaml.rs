@@ -4,18 +4,45 @@
 //! server does if asked, since the one that a user reads is often not the one that counts.
 
 mod builder;
-mod document;
 mod positions;
 mod resolve;
-mod surrogates;
 
-use saphyr_parser::Event;
+use std::fmt;
+
 use serde_json::Value;
 
 use self::builder::Builder;
-pub use self::document::{Document, MAX_BYTES, MAX_DEPTH, YamlError};
 pub use self::positions::{Place, Positions};
 pub(crate) use self::resolve::is_read_as_string;
+
+/// The largest text that [`parse`] reads.
+pub const MAX_BYTES: usize = 1 << 20;
+/// How deep lists and mappings may be nested.
+pub const MAX_DEPTH: usize = 64;
+
+/// One document.
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    /// What it says.
+    pub value: Value,
+    /// Where it says so.
+    pub positions: Positions,
+}
+
+/// Why a text cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct YamlError {
+    /// Where.
+    pub place: Place,
+    /// Why, and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for YamlError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "line {}, column {}: {}", self.place.line, self.place.column, self.message)
+    }
+}
 
 /// Reads all documents that are not empty, of a text of at most [`MAX_BYTES`].
 ///
@@ -32,37 +59,19 @@ pub fn parse(text: &str) -> Result<Vec<Document>, YamlError> {
 ///
 /// The first thing that is wrong.
 pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlError> {
-    if text.len() > max_bytes {
-        let message = format!(
-            "the text has {} bytes, at most {max_bytes} are read: remove what is not needed",
-            text.len()
-        );
-        return Err(YamlError { place: Place::START, message });
+    let length = text.len();
+    if length > max_bytes {
+        let message =
+            format!("the text has {length} bytes, at most {max_bytes} are read: remove what is not needed");
+        return Err(YamlError { place: Place::default(), message });
     }
     // Pasted from a file that some editor on Windows wrote.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    read(text).or_else(|error| match surrogates::without(text) {
-        Some(text) => read(&text).map_err(|_| error),
-        None => Err(error),
+    Builder::new(text).documents().or_else(|error| {
+        // The one thing of JSON that is not YAML: a character beyond the first 65536 as a pair of escapes, `\ud83d\ude00`.
+        let json = text.contains("\\ud").then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+        json.ok_or(error).and_then(|value| Builder::new(&value.to_string()).documents())
     })
-}
-
-fn read(text: &str) -> Result<Vec<Document>, YamlError> {
-    let mut builder = Builder::new(text);
-    let mut documents = Vec::new();
-    loop {
-        match builder.next()? {
-            (Event::StreamEnd, _) => return Ok(documents),
-            (Event::DocumentStart(_), _) => {
-                let first = builder.next()?;
-                let document = builder.document(first)?;
-                if !document.value.is_null() {
-                    documents.push(document);
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Reads one document; null if there is none.
@@ -72,8 +81,7 @@ fn read(text: &str) -> Result<Vec<Document>, YamlError> {
 /// What is wrong, or that there are several documents.
 pub fn parse_one(text: &str) -> Result<Document, YamlError> {
     let mut documents = parse(text)?.into_iter();
-    let first =
-        documents.next().unwrap_or_else(|| Document { value: Value::Null, positions: Positions::default() });
+    let first = documents.next().unwrap_or_default();
     match documents.next() {
         None => Ok(first),
         Some(second) => Err(YamlError {

@@ -77,7 +77,6 @@ impl Registry {
             operation,
             host: target.registry().to_owned(),
             repository: target.repository().to_owned(),
-            ca_file: access.ca_file.clone(),
             credentials,
         };
         let client = Client::try_from(config).map_err(|error| context.explain(&error))?;

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::NonEmptyStringValueParser as NonEmpty;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use pps_check::args::CheckArgs;
+use pps_core::size::DEFAULT_LIMIT;
 
 /// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState policy
 /// can place re-created Pods where they were.
@@ -28,12 +29,8 @@ use pps_check::args::CheckArgs;
 /// SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start, and
 /// with 2 if the command line is invalid.
 #[derive(Clone, Debug, Parser)]
-#[command(
-    name = "pps-sidecar",
-    version,
-    disable_help_subcommand = true,
-    args_conflicts_with_subcommands = true
-)]
+#[command(name = "pps-sidecar", version, disable_help_subcommand = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     /// Without a command, the program records.
     #[command(subcommand)]
@@ -50,49 +47,26 @@ pub struct Args {
     /// Namespace of the ConfigMap kruise-configuration. Its key
     /// PPS_Watch_Custom_Workload_WhiteList lists custom workload kinds:
     /// {"workloads":[{"group":"example.io","kind":"Database"}]}.
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "kruise-system",
-        env = "PPS_CONFIG_NAMESPACE",
-        value_parser = NonEmptyStringValueParser::new(),
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = "kruise-system", value_parser = NonEmpty::new())]
+    #[arg(env = "PPS_CONFIG_NAMESPACE")]
     pub config_namespace: String,
 
     /// Namespace of OpenKruise, where its manager's Lease is. Defaults to that of the ConfigMap.
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "PPS_OPENKRUISE_NAMESPACE",
-        value_parser = NonEmptyStringValueParser::new(),
-    )]
+    #[arg(long, value_name = "NAMESPACE", env = "PPS_OPENKRUISE_NAMESPACE", value_parser = NonEmpty::new())]
     pub openkruise_namespace: Option<String>,
 
     /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait
     /// for it are evicted if --evict-pending-pods is set. Applies to objects with
     /// nodeDeletionPolicy: Forget. A number of seconds, minutes or hours: 90s, 5m, 1h.
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "5m",
-        env = "PPS_NODE_GRACE_PERIOD",
-        value_parser = grace_period,
-    )]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = grace_period)]
+    #[arg(env = "PPS_NODE_GRACE_PERIOD")]
     pub node_grace_period: Duration,
 
     /// Evict Pods that are Pending for a node that no longer exists, so that their controller re-creates
     /// them. Applies to objects with nodeDeletionPolicy: Forget. Needs the permission to create
     /// pods/eviction. With false the sidecar reports such Pods and leaves them.
-    #[arg(
-        long,
-        value_name = "true|false",
-        default_value_t = false,
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = ArgAction::Set,
-        env = "PPS_EVICT_PENDING_PODS",
-    )]
+    #[arg(long, value_name = "true|false", default_value_t = false, default_missing_value = "true")]
+    #[arg(num_args = 0..=1, require_equals = true, action = ArgAction::Set, env = "PPS_EVICT_PENDING_PODS")]
     pub evict_pending_pods: bool,
 
     /// Whether several processes may run. Only the holder of the Lease writes. With false this
@@ -102,21 +76,11 @@ pub struct Args {
 
     /// Namespace of the Lease. Defaults to the namespace of the Pod, and outside a cluster to that of the
     /// kubeconfig's current context.
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "POD_NAMESPACE",
-        value_parser = NonEmptyStringValueParser::new(),
-    )]
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", value_parser = NonEmpty::new())]
     pub lease_namespace: Option<String>,
 
     /// Name of the Lease.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "pps-sidecar",
-        value_parser = NonEmptyStringValueParser::new(),
-    )]
+    #[arg(long, value_name = "NAME", default_value = "pps-sidecar", value_parser = NonEmpty::new())]
     pub lease_name: String,
 
     /// Which program records. self: this sidecar, which also reports if OpenKruise's manager runs.
@@ -125,18 +89,9 @@ pub struct Args {
     #[arg(long, value_name = "RECORDER", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
     pub recorder: Recorder,
 
-    /// Maximum number of concurrent writes.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub max_writes: u16,
-
     /// Maximum size of an object in KiB. Objects above nine tenths of it get a warning. The PolicyServer
     /// refuses changes of an object above 1000 KiB. Set less if etcd's --max-request-bytes is less.
-    #[arg(
-        long,
-        value_name = "KIB",
-        default_value_t = pps_core::size::DEFAULT_LIMIT / 1024,
-        value_parser = kibibytes,
-    )]
+    #[arg(long, value_name = "KIB", default_value_t = DEFAULT_LIMIT / 1024, value_parser = kibibytes)]
     pub max_object_size: usize,
 
     /// In which form the states of large objects are stored. auto: in status.packed, from about 200 Pods on,
@@ -146,26 +101,16 @@ pub struct Args {
     #[arg(long, value_name = "auto|never", value_enum, default_value_t = CompactStates::Auto, env = "PPS_COMPACT_STATES")]
     pub compact_states: CompactStates,
 
-    /// How long to continue with pending writes after SIGTERM, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    pub shutdown_timeout: Duration,
-
     /// Log level: error, warn, info, debug or trace, or a filter such as pps_sidecar=debug,kube=warn.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "PPS_LOG")]
     pub log: String,
-
-    /// Log format.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto, env = "PPS_LOG_FORMAT")]
-    pub log_format: LogFormat,
 }
 
-/// What the program does instead of recording.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     Check(Box<CheckArgs>),
 }
 
-/// Which program records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Recorder {
     /// This sidecar.
@@ -176,24 +121,12 @@ pub enum Recorder {
     OpenKruise,
 }
 
-/// Whether large objects get the compact form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompactStates {
     /// Where it pays, and the definition of PersistentPodState has it.
     Auto,
     /// None gets it, and those that have it lose it.
     Never,
-}
-
-/// Log format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// One line of text for each entry.
-    Text,
-    /// One JSON object for each entry.
-    Json,
 }
 
 impl Args {
@@ -203,28 +136,18 @@ impl Args {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<u32>() {
-        Ok(seconds) if seconds <= 600 => Ok(Duration::from_secs(seconds.into())),
-        _ => Err("use a whole number of seconds from 0 to 600".into()),
-    }
-}
-
 fn kibibytes(text: &str) -> Result<usize, String> {
-    match text.parse::<usize>() {
-        Ok(size @ 16..=1_048_576) => Ok(size),
-        _ => Err("use a whole number of KiB from 16 to 1048576".into()),
-    }
+    let size = text.parse().ok().filter(|size| (16..=1_048_576).contains(size));
+    size.ok_or_else(|| "use a whole number of KiB from 16 to 1048576".into())
 }
 
 fn grace_period(text: &str) -> Result<Duration, String> {
     let seconds = [("s", 1), ("m", 60), ("h", 3600)]
         .into_iter()
         .find_map(|(unit, seconds)| text.strip_suffix(unit)?.parse::<u32>().ok()?.checked_mul(seconds));
-    match seconds {
-        Some(seconds @ 1..=604_800) => Ok(Duration::from_secs(seconds.into())),
-        _ => Err("use a whole number of s, m or h, from 1s to 168h".into()),
-    }
+    let seconds = seconds.filter(|seconds| (1..=604_800).contains(seconds));
+    let period = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    period.ok_or_else(|| "use a whole number of s, m or h, from 1s to 168h".into())
 }
 
 #[cfg(test)]
@@ -256,7 +179,6 @@ mod tests {
     fn parses_defaults_and_rejects_values_out_of_range() {
         Args::command().debug_assert();
         let args = Args::parse_from(["pps-sidecar"]);
-        assert_eq!((args.max_writes, args.shutdown_timeout.as_secs()), (16, 10));
         assert_eq!(
             (args.config_namespace.as_str(), args.openkruise_namespace()),
             ("kruise-system", "kruise-system")
@@ -279,8 +201,6 @@ mod tests {
         assert_eq!((args.leader_election, args.lease_name.as_str()), (true, "pps-sidecar"));
         let alone = Args::parse_from(["pps-sidecar", "--leader-election=false"]);
         assert!(!alone.leader_election);
-        assert!(Args::try_parse_from(["pps-sidecar", "--shutdown-timeout", "soon"]).is_err());
-        assert!(Args::try_parse_from(["pps-sidecar", "--max-writes", "0"]).is_err());
         assert!(!args.evict_pending_pods);
         assert!(Args::parse_from(["pps-sidecar", "--evict-pending-pods"]).evict_pending_pods);
         assert_eq!(args.recorder, Recorder::Own);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 
 pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
-use self::lease::{LeaseAction, ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
+use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
 use crate::observe::client::{RequestError, bounded};
 use crate::telemetry::health::Health;
 
@@ -38,26 +38,13 @@ pub(crate) const HANDOVER_WINDOW: Duration = Duration::from_secs(30);
 /// A running election.
 #[derive(Debug)]
 pub(crate) struct Election {
-    leadership: Leadership,
-    task: Task,
-}
-
-#[derive(Debug)]
-enum Task {
-    Elector {
-        stop: oneshot::Sender<()>,
-        task: JoinHandle<()>,
-    },
-    /// There is no election. Dropping the sender would signal its end.
-    Fixed(
-        #[cfg_attr(not(test), expect(dead_code, reason = "kept only so that it is not dropped"))]
-        watch::Sender<Term>,
-    ),
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Election {
     /// Takes part in the election by this Lease.
-    pub(crate) fn start(client: Client, namespace: &str, name: &str, health: Health) -> Self {
+    pub(crate) fn start(client: Client, namespace: &str, name: &str, health: Health) -> (Self, Leadership) {
         let (term, leadership) = watch::channel(Term::default());
         let (stop, stopped) = oneshot::channel();
         health.set_election_problem(Some("the Lease has not been read yet".to_owned()));
@@ -75,44 +62,14 @@ impl Election {
             reported: None,
         };
         info!(lease = elector.lease, identity = elector.me, "taking part in the leader election");
-        let task = Task::Elector { stop, task: tokio::spawn(elector.run(stopped)) };
-        Self { leadership: Leadership::new(leadership), task }
-    }
-
-    /// Always leads: for a process that is the only one.
-    pub(crate) fn always_leading() -> Self {
-        let (term, leadership) = watch::channel(Term::unlimited());
-        Self { leadership: Leadership::new(leadership), task: Task::Fixed(term) }
-    }
-
-    /// Ends the term and begins another one.
-    #[cfg(test)]
-    pub(crate) fn begin_another_term(&self) {
-        if let Task::Fixed(term) = &self.task {
-            term.send_modify(|term| {
-                term.end();
-                term.extend(Duration::MAX, now());
-            });
-        }
-    }
-
-    /// Never leads: for a process that writes nothing.
-    pub(crate) fn never_leading() -> Self {
-        let (term, leadership) = watch::channel(Term::default());
-        Self { leadership: Leadership::new(leadership), task: Task::Fixed(term) }
-    }
-
-    pub(crate) fn leadership(&self) -> Leadership {
-        self.leadership.clone()
+        (Self { stop, task: tokio::spawn(elector.run(stopped)) }, Leadership::new(leadership))
     }
 
     /// Ends the term and releases the Lease, so that another process can lead at once.
     pub(crate) async fn end(self) {
-        if let Task::Elector { stop, task } = self.task {
-            // Fails only if the elector has ended already.
-            let _ = stop.send(());
-            let _ = task.await;
-        }
+        // Fails only if the elector has ended already.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
     }
 }
 
@@ -189,21 +146,15 @@ impl Elector {
     }
 
     async fn attempt(&mut self) -> Result<Duration, RequestError> {
-        let ours = self.ours.take();
-        let (lease, action) = if let Some(ours) = ours {
-            (Some(ours), LeaseAction::Renew)
-        } else {
-            let lease = bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?;
+        let mut lease = self.ours.take();
+        if lease.is_none() {
+            lease = bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?;
             let spec = lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
-            let action = self.observed.decide(&self.me, spec.as_ref(), now());
-            (lease, action)
-        };
-        if let LeaseAction::Wait(wait) = action {
-            let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
-            self.follow(holder(&spec).unwrap_or_default());
-            return Ok(wait);
+            if let Some(wait) = self.observed.wait(&self.me, spec.as_ref(), now()) {
+                self.follow(spec.as_ref().and_then(holder).unwrap_or_default());
+                return Ok(wait);
+            }
         }
-
         let (requested_at, exists) = (now(), lease.is_some());
         self.has_requested = true;
         match self.write(lease, |before| hold(before, &self.me, wall_clock())).await {
@@ -226,26 +177,26 @@ impl Elector {
         lease: Option<Lease>,
         change: impl FnOnce(Option<LeaseSpec>) -> LeaseSpec,
     ) -> Result<Lease, RequestError> {
-        let params = PostParams::default();
-        if let Some(mut lease) = lease {
-            lease.spec = Some(change(Some(lease.spec.unwrap_or_default())));
-            bounded(REQUEST_TIMEOUT, self.api.replace(&self.name, &params, &lease)).await
-        } else {
-            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-            let lease = Lease { metadata, spec: Some(change(None)) };
-            bounded(REQUEST_TIMEOUT, self.api.create(&params, &lease)).await
-        }
+        let (params, exists) = (PostParams::default(), lease.is_some());
+        let mut lease = lease.unwrap_or_default();
+        lease.metadata.name.get_or_insert_with(|| self.name.clone());
+        lease.spec = Some(change(exists.then(|| lease.spec.take().unwrap_or_default())));
+        let request = async {
+            if exists {
+                self.api.replace(&self.name, &params, &lease).await
+            } else {
+                self.api.create(&params, &lease).await
+            }
+        };
+        bounded(REQUEST_TIMEOUT, request).await
     }
 
     fn lead(&mut self, until: Duration) {
         let now = now();
         if until <= now {
-            self.step_down("the API server answered too late");
-            return;
+            return self.step_down("the API server answered too late");
         }
-        let mut is_new = false;
-        self.term.send_modify(|term| is_new = term.extend(until, now));
-        if is_new {
+        if self.term.send_if_modified(|term| term.extend(until, now)) {
             self.leader = Some(self.me.clone());
             info!(lease = self.lease, identity = self.me, "leading");
         }
@@ -261,9 +212,7 @@ impl Elector {
 
     fn step_down(&mut self, why: &str) {
         self.ours = None;
-        let mut led = false;
-        self.term.send_modify(|term| led = term.end());
-        if led {
+        if self.term.send_if_modified(Term::end) {
             self.leader = None;
             warn!(lease = self.lease, "no longer leading: {why}");
         }
@@ -271,32 +220,25 @@ impl Elector {
 
     /// Removes this process as the holder, if it may be the holder.
     async fn release_lease(mut self) {
-        self.term.send_modify(|term| {
-            term.end();
-        });
+        self.term.send_if_modified(Term::end);
         if !self.has_requested {
             return;
         }
-        let lease = match self.ours.take() {
-            Some(ours) => Ok(Some(ours)),
-            None => bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await,
-        };
-        let is_ours = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
-        let result = match lease {
-            Ok(lease) => match lease.filter(is_ours) {
-                Some(lease) => {
-                    let change = |spec: Option<LeaseSpec>| release(spec.unwrap_or_default(), wall_clock());
-                    self.write(Some(lease), change).await.map(drop)
-                }
-                None => return,
-            },
-            Err(problem) => Err(problem),
-        };
-        match result {
-            Ok(()) => info!(lease = self.lease, "released the Lease"),
-            Err(problem) => {
-                warn!(lease = self.lease, "cannot release the Lease: {}", self.describe(&problem));
+        let release = async {
+            let lease = match self.ours.take() {
+                Some(ours) => Some(ours),
+                None => bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?,
+            };
+            let is_ours = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
+            if let Some(lease) = lease.filter(is_ours) {
+                let change = |spec: Option<LeaseSpec>| release(spec.unwrap_or_default(), wall_clock());
+                self.write(Some(lease), change).await?;
+                info!(lease = self.lease, "released the Lease");
             }
+            Ok(())
+        };
+        if let Err(problem) = release.await {
+            warn!(lease = self.lease, "cannot release the Lease: {}", self.describe(&problem));
         }
     }
 

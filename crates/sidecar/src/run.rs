@@ -18,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use kube::Client;
 use pps_check::args::CheckArgs;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,16 +26,14 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 use tracing::{info, warn};
 
-use self::term::CurrentTerm;
 use self::worker::Worker;
 use crate::args::{Args, Recorder};
-use crate::lead::Election;
+use crate::lead::{Election, Leadership};
 use crate::observe::watch::Watches;
 use crate::observe::{client, openkruise};
 use crate::serve;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use pps_recorder::facts::interest::Interest;
 
 /// How many observations may be queued before the watches have to wait.
 const QUEUE: usize = 1024;
@@ -42,6 +41,9 @@ const QUEUE: usize = 1024;
 const APPLIED_AT_ONCE: usize = 256;
 /// How often metrics are updated and unused timing is dropped.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long to continue with pending writes after a signal.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the program until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster
 /// is configured, or the admin address is in use.
@@ -73,12 +75,13 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     };
     let client = client::connect(args.kubeconfig.as_deref()).await?;
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
-    let election = start_election(args, &client, &health);
+    let (election, leadership) = start_election(args, &client, &health);
     // Awaited here, because the fields of a log entry that is filtered out are not evaluated.
-    let address = serve::serve(args.admin_address, health.clone(), metrics.clone(), election.leadership())?;
+    let address = serve::serve(args.admin_address, health.clone(), metrics.clone(), leadership.clone());
+    let address = address.await?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
     match args.recorder {
-        Recorder::Own => record(args, client, election, health, metrics, stop).await?,
+        Recorder::Own => record(args, client, leadership, health, metrics, stop).await?,
         Recorder::OpenKruise => {
             health.mark_synced();
             tokio::select! {
@@ -87,39 +90,37 @@ async fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
     }
+    if let Some(election) = election {
+        election.end().await;
+    }
     info!("stopped");
     Ok(())
 }
 
-fn start_election(args: &Args, client: &Client, health: &Health) -> Election {
-    if args.recorder == Recorder::OpenKruise {
-        return Election::never_leading();
-    }
-    if !args.leader_election {
-        return Election::always_leading();
+fn start_election(args: &Args, client: &Client, health: &Health) -> (Option<Election>, Leadership) {
+    if args.recorder == Recorder::OpenKruise || !args.leader_election {
+        return (None, Leadership::fixed(args.recorder == Recorder::Own));
     }
     // In a Pod, the client's default namespace is the Pod's own.
     let namespace = args.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-    Election::start(client.clone(), namespace, &args.lease_name, health.clone())
+    let (election, leadership) = Election::start(client.clone(), namespace, &args.lease_name, health.clone());
+    (Some(election), leadership)
 }
 
 async fn record(
     args: &Args,
     client: Client,
-    election: Election,
+    mut leadership: Leadership,
     health: Health,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (sender, mut observations) = mpsc::channel(QUEUE);
-    let interest = Interest::default();
-    let mut leadership = election.leadership();
-    let term = CurrentTerm::new(leadership.clone(), client.clone(), metrics.clone());
-    let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
+    let watches = Watches::new(client.clone(), health, metrics, sender);
+    let mut worker = Worker::new(args, watches, leadership.clone());
     let (checked, mut checks) = mpsc::channel(1);
     let namespace = args.openkruise_namespace();
-    let manager_checks = openkruise::check_repeatedly(client.clone(), namespace.to_owned(), checked);
-    let mut worker = Worker::new(args, client, interest, watches, term, health, metrics);
+    let manager_checks = openkruise::check_repeatedly(client, namespace.to_owned(), checked);
     worker.watching.spawn("check of OpenKruise's manager", manager_checks);
     worker.watching.start_first(args.config_namespace.clone());
 
@@ -136,9 +137,9 @@ async fn record(
                     worker.apply(observation);
                 }
             }
-            Some(result) = worker.writes.next_result() => worker.on_write_done(result?),
+            Some(result) = worker.writes.next_result() => worker.on_write_done(result.context("a write has failed")?),
             failure = worker.watching.first_failure() => return Err(failure),
-            () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP_INTERVAL).into()), if due.is_some() => {}
+            () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             Some(check) = checks.recv() => worker.on_manager_checked(check, namespace),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),
@@ -151,9 +152,8 @@ async fn record(
     while let Ok(observation) = observations.try_recv() {
         worker.apply(observation);
     }
-    if timeout(args.shutdown_timeout, worker.finish(&mut observations)).await.is_err() {
-        warn!(seconds = args.shutdown_timeout.as_secs(), "stopping before all pending writes were done");
+    if timeout(SHUTDOWN_TIMEOUT, worker.finish(&mut observations)).await.is_err() {
+        warn!(seconds = SHUTDOWN_TIMEOUT.as_secs(), "stopping before all pending writes were done");
     }
-    election.end().await;
     Ok(())
 }

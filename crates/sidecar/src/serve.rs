@@ -17,8 +17,6 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::io::Errno;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
@@ -40,14 +38,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves in the background until the program ends. Returns the address, whose port differs from the
 /// requested one if that was 0. Fails if the address cannot be bound. All IPv6 addresses include those of
-/// IPv4, and are these alone on a host without IPv6.
-pub(crate) fn serve(
+/// IPv4, unless the host says otherwise (`net.ipv6.bindv6only`), and are these alone on a host without IPv6.
+pub(crate) async fn serve(
     address: SocketAddr,
     health: Health,
     metrics: Arc<Metrics>,
     leadership: Leadership,
 ) -> anyhow::Result<SocketAddr> {
-    let listener = listen(address, bind)
+    let listener = listen(address)
+        .await
         .with_context(|| format!("cannot listen on {address}; choose another --admin-address"))?;
     let address = listener.local_addr()?;
     let router = Router::new()
@@ -90,39 +89,21 @@ async fn answer(stream: TcpStream, router: Router) {
     drop(timeout(CONNECTION_TIMEOUT, connection).await);
 }
 
-fn listen(
-    address: SocketAddr,
-    bind: impl Fn(SocketAddr) -> io::Result<TcpListener>,
-) -> io::Result<TcpListener> {
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) => match without_ipv6(address, &error) {
+            Some(address) => TcpListener::bind(address).await,
+            None => Err(error),
+        },
+        listener => listener,
+    }
+}
+
+/// All addresses of a host on which all IPv6 addresses are refused like this, as it may have no IPv6.
+fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let is_any = address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED);
-    match bind(address) {
-        Err(error) if is_any && is_without_ipv6(&error) => {
-            bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
-        }
-        result => result,
-    }
-}
-
-/// Binds as the standard library does; `[::]` also takes IPv4, whatever the host's default
-/// (`net.ipv6.bindv6only`) is.
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    TcpListener::from_std(socket.into())
-}
-
-/// The kernel has no IPv6, or it is disabled on all interfaces.
-fn is_without_ipv6(error: &io::Error) -> bool {
-    [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
-        .map(Errno::raw_os_error)
-        .map(Some)
-        .contains(&error.raw_os_error())
+    let may_help = is_any && error.kind() != io::ErrorKind::AddrInUse;
+    may_help.then(|| (Ipv4Addr::UNSPECIFIED, address.port()).into())
 }
 
 type Shared = State<(Health, Arc<Metrics>, Leadership)>;
@@ -153,40 +134,32 @@ mod tests {
 
     #[tokio::test]
     async fn all_addresses_of_ipv6_include_those_of_ipv4() {
-        let listener = listen(any(0), bind).unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let port = listen(any(0)).await.unwrap().local_addr().unwrap().port();
+        let _listener = listen(any(port)).await.unwrap();
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-        if listener.local_addr().unwrap().is_ipv6() {
-            TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
-        }
     }
 
-    #[tokio::test]
-    async fn a_host_without_ipv6_listens_on_all_addresses_of_ipv4() {
-        for errno in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
-            let without_ipv6 = |address: SocketAddr| match address {
-                SocketAddr::V6(_) => Err(io::Error::from(errno)),
-                SocketAddr::V4(_) => bind(address),
-            };
-            let listener = listen(any(0), without_ipv6).unwrap();
-            assert_eq!(listener.local_addr().unwrap().ip(), Ipv4Addr::UNSPECIFIED);
+    #[test]
+    fn a_host_without_ipv6_listens_on_all_addresses_of_ipv4() {
+        for kind in [io::ErrorKind::Unsupported, io::ErrorKind::AddrNotAvailable] {
+            let instead = |address| without_ipv6(address, &kind.into());
+            assert_eq!(instead(any(8080)), Some((Ipv4Addr::UNSPECIFIED, 8080).into()));
             // An address that was asked for is not replaced by another one.
-            let one = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-            assert!(listen(one, without_ipv6).is_err());
+            assert_eq!(instead((Ipv6Addr::LOCALHOST, 0).into()), None);
         }
     }
 
     #[tokio::test]
     async fn a_port_that_is_taken_is_an_error() {
-        let first = listen(any(0), bind).unwrap();
-        let error = listen(any(first.local_addr().unwrap().port()), bind).unwrap_err();
+        let first = listen(any(0)).await.unwrap();
+        let error = listen(any(first.local_addr().unwrap().port())).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
-    fn running_server() -> SocketAddr {
-        let leadership = crate::lead::Election::always_leading().leadership();
+    async fn running_server() -> SocketAddr {
+        let leadership = Leadership::fixed(true);
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        serve(any, Health::default(), Arc::new(Metrics::default()), leadership).unwrap()
+        serve(any, Health::default(), Arc::new(Metrics::default()), leadership).await.unwrap()
     }
 
     /// Sends this, and then nothing. Returns what is answered until the connection ends; nothing if it stays
@@ -202,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_sends_no_whole_request_or_a_large_one_is_closed() {
-        let address = running_server();
+        let address = running_server().await;
         let endless = [b"GET /healthz HTTP/1.1\r\nX: ", "x".repeat(64 << 10).as_bytes()].concat();
         let get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
         let post = b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n";
@@ -225,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_open_connections_neither_add_up_nor_keep_the_kubelet_out() {
-        let address = running_server();
+        let address = running_server().await;
         let mut held = Vec::new();
         for _ in 0..200 {
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -242,7 +215,7 @@ mod tests {
     }
     #[tokio::test]
     async fn a_probe_that_has_arrived_is_answered_whoever_connects_after_it() {
-        let address = running_server();
+        let address = running_server().await;
         let connect = || std::net::TcpStream::connect(address).unwrap();
         let mut probe = connect();
         std::io::Write::write_all(&mut probe, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

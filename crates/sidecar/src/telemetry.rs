@@ -3,4 +3,5 @@
 
 pub(crate) mod health;
 pub mod metrics;
+#[cfg(target_os = "linux")]
 mod process;

@@ -2,7 +2,7 @@
 
 pub(crate) mod events;
 mod failure;
-pub(crate) mod reads;
+mod reads;
 #[cfg(test)]
 mod tests;
 
@@ -13,12 +13,13 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{Request, Status};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{Request, Status, request};
 use kube::{Api, Client};
 use pps_core::status::{compact_patch, guarded_patch};
 use pps_recorder::generate;
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -27,8 +28,7 @@ use crate::lead::Permit;
 use crate::observe::client::{RequestError, bounded};
 use pps_recorder::decide::index::StatusWrite;
 use pps_recorder::decide::{GeneratedPps, PodEviction};
-use pps_recorder::facts::PpsObject;
-use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
+use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -108,7 +108,7 @@ impl Writer {
             return self.write_compact_form(write).await;
         }
         let patch = if write.keeps_compact_form { &compact_patch(&write.patch) } else { &write.patch };
-        let result = self.run_permitted(self.patch_status(&write, patch)).await;
+        let result = self.patch_status(&write, patch).await;
         WriteResult::Status(write, result)
     }
 
@@ -119,7 +119,7 @@ impl Writer {
     async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
         let mut beside = write.patch.clone();
         beside["status"].as_object_mut().map(|status| status.remove("podStates"));
-        let stored = match self.run_permitted(self.patch_whole_status(&write, &beside, false)).await {
+        let stored = match self.patch_whole_status(&write, &beside, false).await {
             Ok(stored) => stored,
             // Both forms together are too large.
             Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
@@ -135,14 +135,14 @@ impl Writer {
         }
         let removal = Map::from_iter([("podStates".to_owned(), Value::Null)]);
         let removal = compact_patch(&guarded_patch(&write.uid, &version, &removal));
-        let result = self.run_permitted(self.patch_status(&write, &removal)).await;
+        let result = self.patch_status(&write, &removal).await;
         WriteResult::Status(write, result)
     }
 
     /// Moves the states of an object that is too large to have both forms. The API server is asked first what
     /// it would store, and then what it has stored.
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
-        match self.run_permitted(self.patch_whole_status(&write, &write.patch, true)).await {
+        match self.patch_whole_status(&write, &write.patch, true).await {
             Ok(stored) if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
             Ok(_) => {
                 return WriteResult::CompactFormDropped(write, Err("it would not be stored as it is".into()));
@@ -151,7 +151,7 @@ impl Writer {
             Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         }
-        match self.run_permitted(self.patch_whole_status(&write, &write.patch, false)).await {
+        match self.patch_whole_status(&write, &write.patch, false).await {
             Ok(stored) if !stored.has_compact_form_of(&write.patch) => {
                 WriteResult::CompactFormDropped(write, Ok(stored.metadata.resource_version))
             }
@@ -165,41 +165,25 @@ impl Writer {
         workload: WorkloadKey,
         generated: GeneratedPps,
     ) -> WriteResult {
-        let api: Api<DynamicObject> = Api::namespaced_with(
-            self.client.clone(),
-            &generated.key().namespace,
-            &ApiResource::erase::<PpsObject>(&()),
-        );
-        let name = &*generated.key().name;
-        let result = match &generated {
+        let key = generated.key();
+        let requests = requests::<PpsObject>(&key.namespace);
+        let field_manager = Some(generate::FIELD_MANAGER.to_owned());
+        let (request, sent) = match &generated {
             GeneratedPps::Create { body, .. } => {
-                let params = PostParams {
-                    field_manager: Some(generate::FIELD_MANAGER.into()),
-                    ..PostParams::default()
-                };
-                let request = async {
-                    let object = serde_json::from_value(body.clone()).map_err(kube::Error::SerdeError)?;
-                    api.create(&params, &object).await
-                };
-                self.run_permitted(request).await.map(|stored| apply_result(body, &stored.data))
+                let params = PostParams { field_manager, ..PostParams::default() };
+                (requests.create(&params, body.to_string().into_bytes()), body)
             }
             GeneratedPps::Update { patch, .. } => {
-                let params = PatchParams {
-                    field_manager: Some(generate::FIELD_MANAGER.into()),
-                    ..PatchParams::default()
-                };
-                let merge = Patch::Merge(patch);
-                self.run_permitted(api.patch(name, &params, &merge))
-                    .await
-                    .map(|stored| apply_result(patch, &stored.data))
+                let params = PatchParams { field_manager, ..PatchParams::default() };
+                (requests.patch(&key.name, &params, &Patch::Merge(patch)), patch)
             }
             GeneratedPps::Delete { uid, resource_version, .. } => {
-                let params = delete_params(uid, resource_version);
-                match self.run_permitted(async { api.delete(name, &params).await.map(drop) }).await {
-                    Err(Failure::NotFound) => Ok(ApplyResult::Complete),
-                    other => other.map(|()| ApplyResult::Complete),
-                }
+                (requests.delete(&key.name, &delete_params(uid, resource_version)), &Value::Null)
             }
+        };
+        let result = match self.send::<Value>(request).await {
+            Err(Failure::NotFound) if sent.is_null() => Ok(ApplyResult::Complete),
+            result => result.map(|stored| apply_result(sent, &stored)),
         };
         WriteResult::Generated(workload, generated, result)
     }
@@ -208,33 +192,28 @@ impl Writer {
     /// asks for a node that could take the Pod and that no watch has shown. A disruption budget does not
     /// protect a Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
+        let PodEviction { pod, uid, resource_version, .. } = &eviction;
+        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then
+        // policy/v1. kube's own eviction sends no precondition.
+        let body = json!({
+            "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
+            "deleteOptions": delete_params(uid, resource_version),
+        });
+        let (params, body) = (PostParams::default(), body.to_string().into_bytes());
+        let request =
+            requests::<Pod>(&pod.namespace).create_subresource("eviction", &pod.name, &params, body);
         let result = match self.exists_node(&eviction.node_selectors).await {
-            Ok(false) => self.run_permitted(self.create_eviction(&eviction)).await,
+            Ok(false) => self.send(request).await.map(|_: IgnoredAny| ()),
             Ok(true) => Err(Failure::Conflict),
             Err(failure) => Err(failure),
         };
         WriteResult::Eviction(eviction, result)
     }
 
-    async fn create_eviction(&self, eviction: &PodEviction) -> Result<(), kube::Error> {
-        let pods = <Pod as kube::Resource>::url_path(&(), Some(&eviction.pod.namespace));
-        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then
-        // policy/v1.
-        let body = json!({
-            "metadata": {"name": &*eviction.pod.name, "namespace": &*eviction.pod.namespace},
-            "deleteOptions": delete_params(&eviction.uid, &eviction.resource_version),
-        });
-        let request = http::Request::post(format!("{pods}/{}/eviction", eviction.pod.name))
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body.to_string().into_bytes())
-            .map_err(kube::Error::HttpError)?;
-        self.client.request_text(request).await.map(drop)
-    }
-
     async fn create_event(&self, event: &Event) -> Result<(), Failure> {
-        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-        let (events, params) = (Api::namespaced(self.client.clone(), namespace), PostParams::default());
-        self.run_permitted(async { events.create(&params, event).await.map(drop) }).await
+        let requests = requests::<Event>(event.metadata.namespace.as_deref().unwrap_or_default());
+        let request = requests.create(&PostParams::default(), json!(event).to_string().into_bytes());
+        self.send(request).await.map(|_: IgnoredAny| ())
     }
 
     /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a
@@ -254,14 +233,13 @@ impl Writer {
 
     /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the
     /// whole object.
-    async fn patch_status(&self, write: &StatusWrite, patch: &Value) -> Result<String, kube::Error> {
-        let mut request = status_request(write, patch, false)?;
-        request.headers_mut().insert(
-            ACCEPT,
-            HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
-        );
-        let stored: StoredPps = self.client.request(request).await?;
-        Ok(stored.metadata.resource_version)
+    async fn patch_status(&self, write: &StatusWrite, patch: &Value) -> Result<String, Failure> {
+        let only_metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let request = status_request(write, patch, false).map(|mut request| {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(only_metadata));
+            request
+        });
+        self.send::<StoredPps>(request).await.map(|stored| stored.metadata.resource_version)
     }
 
     /// Sends a status patch and requests the object in return. With `dry_run` the API server only says what
@@ -271,18 +249,23 @@ impl Writer {
         write: &StatusWrite,
         patch: &Value,
         dry_run: bool,
-    ) -> Result<StoredPps, kube::Error> {
-        self.client.request(status_request(write, patch, dry_run)?).await
+    ) -> Result<StoredPps, Failure> {
+        self.send(status_request(write, patch, dry_run)).await
     }
 
-    /// Runs a write, which stops when this process no longer leads.
-    async fn run_permitted<T>(
-        &self,
-        request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Failure> {
+    /// Sends a write, and gives up when this process no longer leads.
+    async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Failure> {
+        let request = async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await };
         let answer = self.permit.run_while_valid(bounded(REQUEST_TIMEOUT, request)).await;
         answer.map_or(Err(Failure::NotLeading), |answer| answer.map_err(Failure::from))
     }
+}
+
+type Built = Result<http::Request<Vec<u8>>, request::Error>;
+
+/// The requests for objects of a kind in a namespace.
+fn requests<O: kube::Resource<DynamicType = ()>>(namespace: &str) -> Request {
+    Request::new(O::url_path(&(), Some(namespace)))
 }
 
 /// What the API server has stored.
@@ -313,20 +296,15 @@ impl StoredPps {
 }
 
 /// A status patch: a list is a JSON patch, anything else a merge patch.
-fn status_request(
-    write: &StatusWrite,
-    patch: &Value,
-    dry_run: bool,
-) -> Result<http::Request<Vec<u8>>, kube::Error> {
-    let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
-    let params = PatchParams {
-        field_manager: Some(generate::FIELD_MANAGER.into()),
-        dry_run,
-        ..PatchParams::default()
-    };
-    let mut request = Request::new(url)
-        .patch_subresource("status", &write.key.name, &params, &Patch::Merge(patch))
-        .map_err(kube::Error::BuildRequest)?;
+fn status_request(write: &StatusWrite, patch: &Value, dry_run: bool) -> Built {
+    let field_manager = Some(generate::FIELD_MANAGER.to_owned());
+    let params = PatchParams { field_manager, dry_run, ..PatchParams::default() };
+    let mut request = requests::<PpsObject>(&write.key.namespace).patch_subresource(
+        "status",
+        &write.key.name,
+        &params,
+        &Patch::Merge(patch),
+    )?;
     if patch.is_array() {
         let json_patch = HeaderValue::from_static("application/json-patch+json");
         request.headers_mut().insert(CONTENT_TYPE, json_patch);

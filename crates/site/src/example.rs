@@ -16,12 +16,8 @@ use crate::share::fragment;
 pub struct Example {
     /// The line of its fence.
     pub line: usize,
-    /// The objects of the block and of the cluster around them, as YAML. Line numbers of the block stay the same.
-    pub objects: String,
-    /// The Pod that is deleted after the workloads were created.
-    pub pod: String,
-    /// A node that is cordoned at first, so that the Pod starts elsewhere.
-    pub cordoned: Option<&'static str>,
+    /// The objects of the block and of the cluster around them.
+    cluster: Cluster,
     end: usize,
     indent: usize,
 }
@@ -30,12 +26,12 @@ impl Example {
     /// The state of the playground, as JSON: the workloads are created. Then a node is uncordoned that the scheduler would
     /// choose for the Pod, and the Pod is deleted: without a recorded state it starts on that node.
     pub fn scenario(&self) -> String {
-        let mut actions = vec![json!({"do": "rollOut"})];
-        actions.extend(self.cordoned.map(|node| json!({"do": "uncordon", "node": node})));
-        actions.push(json!({"do": "deletePod", "pod": self.pod}));
-        let scenario =
-            json!({"version": 1, "objects": self.objects, "settings": "", "actions": actions, "done": 1});
-        scenario.to_string()
+        let Cluster { objects, pod, has_nodes } = &self.cluster;
+        let mut actions = vec![json!({"do": "rollOut"}), json!({"do": "deletePod", "pod": pod})];
+        if !has_nodes {
+            actions.insert(1, json!({"do": "uncordon", "node": CORDONED}));
+        }
+        json!({"version": 1, "objects": objects, "settings": "", "actions": actions, "done": 1}).to_string()
     }
 }
 
@@ -71,13 +67,11 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
             Event::End(TagEnd::CodeBlock) => {
                 let Some((language, code)) = block.take() else { continue };
                 let line = line_at(markdown, range.start);
-                let start_of_line = markdown[..range.start].rfind('\n').map_or(0, |newline| newline + 1);
+                let indent =
+                    range.start - markdown[..range.start].rfind('\n').map_or(0, |newline| newline + 1);
                 for yaml in texts(&language, &code) {
-                    let completed = complete(&yaml).with_context(|| format!("the block at line {line}"))?;
-                    if let Some(Completed { objects, pod, cordoned }) = completed {
-                        let indent = range.start - start_of_line;
-                        examples.push(Example { line, objects, pod, cordoned, end: range.end, indent });
-                    }
+                    let cluster = complete(&yaml).with_context(|| format!("the block at line {line}"))?;
+                    examples.extend(cluster.map(|cluster| Example { line, cluster, end: range.end, indent }));
                 }
             }
             _ => {}
@@ -88,147 +82,96 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
 
 /// The YAML texts of a block: all of it, or what a command of a shell reads.
 fn texts(language: &str, code: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut lines = code.lines();
     match language {
-        "yaml" => vec![code.to_owned()],
+        "yaml" => texts.push(code.to_owned()),
         "sh" | "console" => {
-            let mut texts = Vec::new();
-            let mut lines = code.lines();
             while let Some(line) = lines.next() {
                 if let Some((_, end)) = line.split_once("kubectl apply -f - <<") {
                     let end = end.trim().trim_matches('\'');
-                    texts.push(
-                        lines
-                            .by_ref()
-                            .take_while(|line| *line != end)
-                            .fold(String::new(), |text, line| text + line + "\n"),
-                    );
+                    let read = lines.by_ref().take_while(|line| *line != end);
+                    texts.push(read.flat_map(|line| [line, "\n"]).collect());
                 }
             }
-            texts
         }
-        _ => Vec::new(),
+        _ => {}
     }
-}
-
-/// The fields of an object that matter here.
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Object {
-    api_version: String,
-    kind: String,
-    metadata: Metadata,
-    spec: Spec,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Metadata {
-    name: String,
-    namespace: Option<String>,
-    annotations: std::collections::BTreeMap<String, String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    target_ref: Option<Reference>,
-    required_persistent_topology: Topology,
-    preferred_persistent_topology: Vec<Preferred>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Reference {
-    api_version: String,
-    kind: String,
-    name: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Topology {
-    node_topology_keys: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Preferred {
-    preference: Topology,
+    texts
 }
 
 const PPS: &str = "PersistentPodState";
 const STATEFUL_SET: &str = "StatefulSet";
-/// The annotations of a workload that name labels of Nodes.
-const TOPOLOGY_ANNOTATIONS: [&str; 2] =
-    ["kruise.io/required-persistent-topology", "kruise.io/preferred-persistent-topology"];
 
 #[derive(Debug, PartialEq, Eq)]
-struct Completed {
+struct Cluster {
+    /// As YAML. The line numbers of the block stay the same.
     objects: String,
+    /// The Pod that is deleted after the workloads were created.
     pod: String,
-    cordoned: Option<&'static str>,
+    /// Whether the block itself has Nodes.
+    has_nodes: bool,
 }
 
 /// Completes the objects of a block so that the playground shows a cluster: the workload that a PersistentPodState
 /// names, and Nodes with the labels that it names. Returns nothing for a block without an object to show.
-fn complete(yaml: &str) -> Result<Option<Completed>> {
-    let mut objects = Vec::new();
-    for document in yaml_serde::Deserializer::from_str(yaml) {
-        let value = Value::deserialize(document)?;
-        let kind = value["kind"].as_str();
-        if kind.is_some_and(|kind| [PPS, STATEFUL_SET, "Node"].contains(&kind))
-            && value["apiVersion"].is_string()
-        {
-            objects.push(serde_json::from_value::<Object>(value)?);
-        }
-    }
+fn complete(yaml: &str) -> Result<Option<Cluster>> {
+    let documents = yaml_serde::Deserializer::from_str(yaml).map(Value::deserialize);
+    let mut objects = documents.collect::<Result<Vec<Value>, _>>()?;
     // An alias names another PPS. It governs nothing by itself.
-    let is_alias = |object: &Object| object.spec.target_ref.as_ref().is_some_and(|target| target.kind == PPS);
-    if !objects.iter().any(|object| [PPS, STATEFUL_SET].contains(&object.kind.as_str()) && !is_alias(object))
-    {
-        return Ok(None);
-    }
+    objects.retain(|object| object["apiVersion"].is_string() && object["spec"]["targetRef"]["kind"] != PPS);
+    let target = |object: &Value| match object["kind"].as_str() {
+        Some(PPS) => Some(object["spec"]["targetRef"].clone()),
+        Some(STATEFUL_SET) => {
+            let (version, name) = (&object["apiVersion"], &object["metadata"]["name"]);
+            Some(json!({"apiVersion": version, "kind": STATEFUL_SET, "name": name}))
+        }
+        _ => None,
+    };
+    let Some(first) = objects.iter().find_map(target) else { return Ok(None) };
     let mut completed = yaml.to_owned();
-    let mut keys: BTreeSet<&str> = BTreeSet::new();
-    for object in &objects {
-        let topologies =
-            object.spec.preferred_persistent_topology.iter().map(|preferred| &preferred.preference);
-        keys.extend(
-            topologies
-                .chain([&object.spec.required_persistent_topology])
-                .flat_map(|topology| topology.node_topology_keys.iter().map(String::as_str)),
-        );
-        let annotated = TOPOLOGY_ANNOTATIONS.iter().filter_map(|key| object.metadata.annotations.get(*key));
-        keys.extend(annotated.flat_map(|keys| keys.split(',')).map(str::trim).filter(|key| !key.is_empty()));
-        let Some(target) = &object.spec.target_ref else { continue };
-        let is_target = |other: &Object| {
-            other.kind == target.kind
-                && other.metadata.name == target.name
-                && other.metadata.namespace == object.metadata.namespace
-                && group(&other.api_version) == group(&target.api_version)
+    for object in objects.iter().filter(|object| object["kind"] == PPS) {
+        let (wanted, namespace) = (&object["spec"]["targetRef"], &object["metadata"]["namespace"]);
+        let is_target = |other: &Value| {
+            other["kind"] == wanted["kind"]
+                && other["metadata"]["name"] == wanted["name"]
+                && other["metadata"]["namespace"] == *namespace
+                && group(&other["apiVersion"]) == group(&wanted["apiVersion"])
         };
-        if !is_alias(object) && !objects.iter().any(is_target) {
-            completed.push_str(&workload(target, object.metadata.namespace.as_deref()));
+        if !objects.iter().any(is_target) {
+            completed.push_str(&workload(wanted, namespace.as_str()));
         }
     }
-    let has_nodes = objects.iter().any(|object| object.kind == "Node");
+    let has_nodes = objects.iter().any(|object| object["kind"] == "Node");
     if !has_nodes {
-        completed.push_str(&nodes(&keys));
+        completed.push_str(&nodes(&objects.iter().flat_map(topology_keys).collect()));
     }
-    let named = objects.iter().find_map(|object| match &object.spec.target_ref {
-        Some(target) => Some(&target.name),
-        None => (object.kind == STATEFUL_SET).then_some(&object.metadata.name),
-    });
-    let pod = format!("{}-0", named.map_or("", String::as_str));
-    Ok(Some(Completed { objects: completed, pod, cordoned: (!has_nodes).then_some(CORDONED) }))
+    let pod = format!("{}-0", text(&first["name"]));
+    Ok(Some(Cluster { objects: completed, pod, has_nodes }))
 }
 
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
-fn workload(target: &Reference, namespace: Option<&str>) -> String {
-    let Reference { api_version, kind, name } = target;
+fn group(api_version: &Value) -> &str {
+    text(api_version).split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The labels of Nodes that a PersistentPodState or a workload's annotations name.
+fn topology_keys(object: &Value) -> Vec<&str> {
+    let (spec, annotations) = (&object["spec"], &object["metadata"]["annotations"]);
+    let preferred = spec["preferredPersistentTopology"].as_array().into_iter().flatten();
+    let topologies = preferred.map(|term| &term["preference"]).chain([&spec["requiredPersistentTopology"]]);
+    let keys = topologies.flat_map(|topology| topology["nodeTopologyKeys"].as_array().into_iter().flatten());
+    let annotated = ["required", "preferred"]
+        .map(|kind| text(&annotations[format!("kruise.io/{kind}-persistent-topology")]).split(','));
+    let annotated = annotated.into_iter().flatten().map(str::trim).filter(|key| !key.is_empty());
+    keys.map(text).chain(annotated).collect()
+}
+
+fn workload(target: &Value, namespace: Option<&str>) -> String {
+    let [api_version, kind, name] = ["apiVersion", "kind", "name"].map(|field| text(&target[field]));
     let namespace = namespace.map(|namespace| format!("\n  namespace: {namespace}")).unwrap_or_default();
     format!(
         "---
@@ -321,7 +264,7 @@ mod tests {
             "{DB}---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: n}}\n"
         );
         assert_eq!(completed(&both), both);
-        assert_eq!(complete(&both).unwrap().unwrap().cordoned, None);
+        assert!(complete(&both).unwrap().unwrap().has_nodes);
         // Another group, another workload.
         let other = format!(
             "{DB}---\napiVersion: apps.kruise.io/v1beta1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n"
@@ -352,7 +295,7 @@ mod tests {
         let page = format!("- a\n\n  ```yaml\n  {indented}\n  ```\n\nb\n");
         let linked = add_links(&page, "../playground/").unwrap();
         let found = find(&page).unwrap();
-        assert_eq!((found.len(), found[0].line, found[0].pod.as_str()), (1, 3, "db-0"));
+        assert_eq!((found.len(), found[0].line, found[0].cluster.pod.as_str()), (1, 3, "db-0"));
         assert!(
             linked.contains("  ```\n\n  <a class=\"open-in-playground\" href=\"../playground/#"),
             "{linked}"
@@ -363,7 +306,7 @@ mod tests {
     fn what_a_command_applies_is_an_example() {
         let page = format!("```sh\nkubectl apply -f - <<'END'\n{DB}END\nkubectl get pps\n```\n");
         let found = find(&page).unwrap();
-        assert!(found[0].objects.starts_with(DB) && !found[0].objects.contains("kubectl"));
+        assert!(found[0].cluster.objects.starts_with(DB) && !found[0].cluster.objects.contains("kubectl"));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | [`example`] | which examples of a document can be opened in the playground, and with which cluster around them? |
 //! | [`share`] | which link opens the playground with a scenario? |
 //! | [`theme`] | how do pages look? |
-//! | [`check`] | does each link of the finished site have a target, and does no page load anything from elsewhere? |
+//! | [`check`] | does each link of the finished site have a target? |
 //!
 //! [`build()`] puts them together. Besides it only [`theme`] and [`check`] read and write files.
 

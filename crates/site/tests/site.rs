@@ -128,12 +128,6 @@ fn a_site_that_is_not_whole_is_refused() {
         ("[x](docs/b.md#b)", "# B\n", None, ""),
         ("[x](docs/b.md#gone)", "# B\n", None, "docs/b.html has no such anchor"),
         ("[x](docs/c.md)", "# B\n", None, "README.md:1: the link docs/c.md: there is no docs/c.md"),
-        (
-            "<img src=\"https://e.example/a.png\">",
-            "# B\n",
-            None,
-            "index.html: the page loads https://e.example/a.png",
-        ),
         ("x", "# B\n", Some("docs/c.md"), "docs/SUMMARY.md does not name these pages: docs/c.md"),
         ("x", "# B\n", Some("docs/images/a.png"), "no page shows these pictures: docs/images/a.png"),
         ("x", "# B\n", Some("site/mine.txt"), "has files that are no site; name an empty folder"),

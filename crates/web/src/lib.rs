@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
-pub use server::{CONTENT_SECURITY_POLICY, Request, Server};
+pub use server::{Request, Server};
 
 /// Writes a module for browsers, with an ES module around it and its types: `bindings.js`. The ES module exports `__wbg_reset_state`,
 /// with which a page goes on after a panic.

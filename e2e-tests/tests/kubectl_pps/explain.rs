@@ -61,7 +61,7 @@ pub(super) async fn a_cordoned_node_is_named_and_uncordoned(cluster: &Cluster) {
     assert_says(
         &answer,
         &[
-            &format!("Only {node} has that, and it is cordoned."),
+            &format!("Only {node} has that: cordoned."),
             &format!("kubectl uncordon {node}"),
             "kubectl pps move web-0 --anywhere -n explain-cordon",
         ],
@@ -138,8 +138,7 @@ pub(super) async fn a_template_that_is_not_the_present_one_is_named(cluster: &Cl
     let answer = ask(&pool, &["explain", "web-0"]).await;
     assert_exit(&answer, 1);
     let command = "kubectl delete pod web-0 -n explain-template";
-    let cause = "It was made from another template than its workload has now, with which it could start.";
-    assert_says(&answer, &[cause, command]);
+    assert_says(&answer, &["created again from the present template", command]);
     carry_out(&pool, command).await;
     assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
 }

@@ -81,13 +81,13 @@ async fn explains_certificate_and_scheme_mismatches() {
         (
             secure,
             vec!["--ca-file", &stranger],
-            format!("the certificate of {secure} is not signed by an authority in {stranger}"),
+            format!("the certificate of {secure} is signed by an unknown authority"),
         ),
-        (secure, vec!["--plain-http"], format!("{secure} speaks HTTPS: remove --plain-http")),
+        (secure, vec!["--plain-http"], "HTTPS server".to_owned()),
         (plain, vec![], format!("{plain} does not speak HTTPS: use --plain-http if you trust the network")),
-        (&closed, vec!["--plain-http"], format!("cannot connect to {closed}: Connection refused")),
-        (&closed, vec!["--ca-file", &authority], format!("cannot connect to {closed}: Connection refused")),
-        (&name, vec!["--plain-http"], format!("cannot connect to {name}: failed to lookup address")),
+        (&closed, vec!["--plain-http"], "(Connection refused".to_owned()),
+        (&closed, vec!["--ca-file", &authority], "(Connection refused".to_owned()),
+        (&name, vec!["--plain-http"], "(failed to lookup address".to_owned()),
         (
             secure,
             vec!["--ca-file", "/nowhere.pem"],

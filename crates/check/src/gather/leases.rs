@@ -15,44 +15,43 @@ use crate::rules;
 use crate::settings::Recorder;
 
 /// The sidecar's Lease, and that of OpenKruise's manager.
-pub(super) type Leases = (Read<Option<LeaseSpec>>, Read<Option<LeaseSpec>>);
+pub(super) struct Leases {
+    at: Instant,
+    own: Read<Option<LeaseSpec>>,
+    openkruise: Read<Option<LeaseSpec>>,
+}
 
-pub(super) async fn read(reader: &Reader, facts: &Facts) -> Leases {
-    let get = async |namespace: &str, name: &str| {
-        reader.get_one::<Lease>(Some(namespace), name).await.map(|lease| lease.spec)
-    };
-    let own = async {
-        match &facts.recording.lease {
-            Some(lease) => get(&facts.settings.namespace, lease).await,
+impl Leases {
+    pub(super) async fn read(reader: &Reader, facts: &Facts) -> Self {
+        let at = Instant::now();
+        let get = async |namespace: &str, name: Option<&str>| match name {
+            Some(name) => reader.get_one::<Lease>(Some(namespace), name).await.map(|lease| lease.spec),
             None => Read::Unknown,
-        }
-    };
-    tokio::join!(own, get(&facts.recording.openkruise_namespace, "kruise-manager"))
+        };
+        let (own, openkruise) = tokio::join!(
+            get(&facts.settings.namespace, facts.recording.lease.as_deref()),
+            get(&facts.recording.openkruise_namespace, Some("kruise-manager")),
+        );
+        Self { at, own, openkruise }
+    }
 }
 
 /// Reads the Leases again, until the one of the recorder was renewed or its duration has passed.
-pub(super) async fn compare(
-    reader: &Reader,
-    facts: &mut Facts,
-    first: Leases,
-    first_read: Instant,
-    timing: &Timing,
-) {
-    if first.0.known().is_some() || first.1.known().is_some() {
-        sleep_until(first_read + timing.lease_interval.min(reader.time_left())).await;
+pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, timing: &Timing) {
+    if first.own.known().is_some() || first.openkruise.known().is_some() {
+        sleep_until(first.at + timing.lease_interval.min(reader.time_left())).await;
     }
     loop {
-        let now = Instant::now();
-        let second = read(reader, facts).await;
-        facts.lease = pair(first.0.clone(), second.0);
-        facts.openkruise_lease = pair(first.1.clone(), second.1);
+        let second = Leases::read(reader, facts).await;
+        facts.lease = pair(&first.own, second.own);
+        facts.openkruise_lease = pair(&first.openkruise, second.openkruise);
         let recorders = match facts.recording.recorder {
             Recorder::Own if facts.settings.is_before() => return,
             Recorder::Own => &mut facts.lease,
             Recorder::OpenKruise => &mut facts.openkruise_lease,
         };
         let is_silent = |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
-        if !recorders.known().is_some_and(is_silent) || now >= first_read + timing.lease_duration {
+        if !recorders.known().is_some_and(is_silent) || second.at >= first.at + timing.lease_duration {
             return;
         }
         if reader.time_left().is_zero() {
@@ -61,18 +60,16 @@ pub(super) async fn compare(
             *recorders = reader.failed(Some(right), "no time is left to see whether it is renewed");
             return;
         }
-        sleep_until(now + (timing.lease_interval / 2).min(reader.time_left())).await;
+        sleep_until(second.at + (timing.lease_interval / 2).min(reader.time_left())).await;
     }
 }
 
-/// Two reads of one Lease.
-fn pair(first: Read<Option<LeaseSpec>>, second: Read<Option<LeaseSpec>>) -> Read<LeaseReads> {
-    match (first, second) {
-        (Read::Unknown, _) | (_, Read::Unknown) => Read::Unknown,
-        (_, Read::Absent) => Read::Absent,
-        // A Lease that has just appeared has no first read, so its holder counts as living.
-        (Read::Absent, Read::Known(second)) => Read::Known(LeaseReads { first: None, second }),
-        (Read::Known(first), Read::Known(second)) => Read::Known(LeaseReads { first, second }),
+/// Two reads of one Lease. A Lease that has just appeared has no first read, so its holder counts as living.
+fn pair(first: &Read<Option<LeaseSpec>>, second: Read<Option<LeaseSpec>>) -> Read<LeaseReads> {
+    match first {
+        Read::Unknown => Read::Unknown,
+        Read::Absent => second.map(|second| LeaseReads { first: None, second }),
+        Read::Known(first) => second.map(|second| LeaseReads { first: first.clone(), second }),
     }
 }
 
@@ -104,16 +101,15 @@ pub(super) async fn silent_recorder_within(client: &Client, timing: &Timing) -> 
         facts.settings.sidecar = metadata.name.unwrap_or_default();
     }
     facts.recording = Recording::of(&facts.settings, facts.own_sidecar());
-    let first_read = Instant::now();
-    let first = read(&reader, &facts).await;
-    let recorders = if facts.recording.recorder == Recorder::Own { &first.0 } else { &first.1 };
+    let first = Leases::read(&reader, &facts).await;
+    let recorders = if facts.recording.recorder == Recorder::Own { &first.own } else { &first.openkruise };
     let has_name = facts.own_sidecar().is_some() || facts.sidecars.items().is_some_and(<[_]>::is_empty);
     let is_unclear = match recorders {
         Read::Known(lease) => !looks_renewed(lease.as_ref(), timing.lease_duration),
         other => other.is_absent() && has_name,
     };
     if is_unclear {
-        compare(&reader, &mut facts, first, first_read, timing).await;
+        compare(&reader, &mut facts, &first, timing).await;
     }
     let finding = rules::silent_recorder(&facts)?;
     let seen = words(&facts, &finding).seen;

@@ -25,7 +25,7 @@ fn status(code: u16) -> Response<String> {
 
 async fn ask_insecure(address: SocketAddr) -> ModuleAnswer {
     let insecure = [address.to_string()];
-    ask(&format!("registry://{address}/a/b:v1"), &Sources::new(&insecure, None)).await
+    ask(&format!("registry://{address}/a/b:v1"), &Sources { insecure: &insecure, authorities: None }).await
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn the_status_says_whether_the_module_exists() {
 /// Asks for a token, as Docker Hub and GitHub do also for public repositories.
 fn with_tokens(path: &str, token: Option<&str>, address: SocketAddr) -> Response<String> {
     match (path, token) {
-        ("/token?x=1&service=a%20b&scope=repository%3Aa%2Fb%3Apull", None) => {
+        ("/token?x=1&service=a+b&scope=repository%3Aa%2Fb%3Apull", None) => {
             Response::builder().body(r#"{"token":"t"}"#.into()).unwrap()
         }
         ("/v2/a/b/manifests/v1", Some("Bearer t")) => status(200),
@@ -73,7 +73,7 @@ async fn a_registry_without_https_is_asked_only_if_the_policy_server_would() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = registry(|_, _, _| status(200)).await;
     let module = format!("registry://{address}/a/b:v1");
-    assert_eq!(ask(&module, &Sources::new(&[], None)).await, ModuleAnswer::PlainHttp);
+    assert_eq!(ask(&module, &Sources { insecure: &[], authorities: None }).await, ModuleAnswer::PlainHttp);
     assert_eq!(ask_insecure(address).await, ModuleAnswer::Found);
 }
 
@@ -132,7 +132,7 @@ async fn tokens_are_fetched_only_as_the_policy_server_may_connect_to_their_host(
     // The PolicyServer may use plain HTTP there, too.
     let insecure = [http.to_string(), elsewhere.to_string()];
     let module = format!("registry://{http}/a/b:v1");
-    assert_eq!(ask(&module, &Sources::new(&insecure, None)).await, ModuleAnswer::Found);
+    assert_eq!(ask(&module, &Sources { insecure: &insecure, authorities: None }).await, ModuleAnswer::Found);
 }
 
 #[test]
@@ -142,5 +142,34 @@ fn only_an_unknown_issuer_is_mended_by_another_authority() {
     for reason in [CertificateError::Expired, CertificateError::NotValidForName] {
         let Failure::Other(why) = of(reason) else { panic!("it is no unknown authority") };
         assert!(why.starts_with("its certificate is not valid: ") && why.contains("renew it"), "{why}");
+    }
+}
+
+#[test]
+fn reads_references_as_the_policy_server_does() {
+    let read = |text: &str| Reference::parse(text).map(|found| format!("{}{}", found.host, found.path));
+    for (text, wanted) in [
+        ("registry://r.example/a/b:v1", "r.example/v2/a/b/manifests/v1"),
+        ("r.example:5000/a", "r.example:5000/v2/a/manifests/latest"),
+        ("registry://localhost/a:v1@sha256:0a", "localhost/v2/a/manifests/sha256:0a"),
+        ("registry://docker.io/a/b:v1", "registry-1.docker.io/v2/a/b/manifests/v1"),
+        ("registry://a/b:v1", "registry-1.docker.io/v2/a/b/manifests/v1"),
+    ] {
+        assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
+    }
+    for text in [
+        "",
+        "registry://",
+        "r.example",
+        "r.example/",
+        "r.example/../x",
+        "r.example/a?b",
+        "r.example/a\r\nb",
+        "r ex.a/b",
+    ] {
+        assert!(matches!(read(text), Err(ModuleAnswer::Unclear(_))), "{text}");
+    }
+    for text in ["https://r.example/policy.wasm", "file:///policy.wasm"] {
+        assert!(matches!(read(text), Err(ModuleAnswer::NotAsked)), "{text}");
     }
 }

@@ -1,26 +1,41 @@
 //! The words of each finding: what was seen, and what to do about it.
 
-use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer};
-use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, NotRecorded, PullFailure, Unready};
-use crate::rules::{INJECTION, OLDEST, OWN_FIELD, VERSIONS, host_of, is_ours};
+use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer, Recorded};
+use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Unready};
+use crate::rules::{INJECTION, OLDEST, OWN_FIELD, VERSIONS, is_ours};
 
 /// How many names a finding lists.
 const MAX_NAMES: usize = 5;
 /// Up to so many objects are named with the whole message of their condition.
 const MAX_EXPLAINED: usize = 2;
 const AGAIN: &str = "apply the policy of this version again";
+const OUR_DEFINITION: &str = "apply our crd.yaml";
 
 /// A finding in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
     /// What was seen.
     pub(crate) seen: String,
-    /// What to do, in one line. Empty if there is nothing to do.
+    /// What to do. Empty if there is nothing to do, or only a command to run.
     pub(crate) advice: String,
+    /// The command to run for it, or empty.
+    pub(crate) command: String,
+}
+
+impl Words {
+    /// What to do, with the command.
+    pub(crate) fn advice(&self) -> String {
+        let parts = [self.advice.as_str(), &self.command];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    }
+
+    fn run(self, command: impl Into<String>) -> Self {
+        Self { command: command.into(), ..self }
+    }
 }
 
 fn say(seen: impl Into<String>, advice: impl Into<String>) -> Words {
-    Words { seen: seen.into(), advice: advice.into() }
+    Words { seen: seen.into(), advice: advice.into(), command: String::new() }
 }
 
 /// Puts a finding into words.
@@ -30,13 +45,13 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
     let (server, server_namespace) = (&facts.server_name, &facts.server_namespace);
     let account = facts.account_name();
     let version = facts.kubernetes.known().map_or("", |(_, _, version)| version.as_str());
-    let is_before = settings.is_before();
+    let pods_of =
+        |server: &str| format!("kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}");
     match &finding.diagnosis {
         D::KubernetesSupported => say(version, ""),
-        D::KubernetesTooOld => say(
-            version,
-            format!("update it to {}.{} or newer, the oldest that is supported", OLDEST.0, OLDEST.1),
-        ),
+        D::KubernetesTooOld => {
+            say(version, format!("update it to {}.{} or newer, the oldest that is supported", OLDEST.0, OLDEST.1))
+        }
         D::KubewardenInstalled => say("its definitions have all fields that the policies use", ""),
         D::KubewardenMissing(kinds) => say(
             format!("no definition of {}", kinds.join(" and ")),
@@ -72,15 +87,15 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "is being deleted, and all PersistentPodStates with it",
             "save them now (kubectl get pps -A -o yaml); wait until the definition is gone, then install it again",
         ),
-        D::DefinitionNotEstablished { is_deleted: false } => say(
-            "is not established",
-            "kubectl describe crd persistentpodstates.apps.kruise.io says why: usually another kind has its names",
-        ),
+        D::DefinitionNotEstablished { is_deleted: false } => {
+            say("is not established", "usually another kind has its names")
+                .run("kubectl describe crd persistentpodstates.apps.kruise.io")
+        }
         D::DefinitionVersionNotServed => {
-            say(format!("serves neither {}", VERSIONS.join(" nor ")), "apply our crd.yaml")
+            say(format!("serves neither {}", VERSIONS.join(" nor ")), OUR_DEFINITION)
         }
         D::DefinitionWithoutStatus => {
-            say("has no subresource status, so nothing can be recorded", "apply our crd.yaml")
+            say("has no subresource status, so nothing can be recorded", OUR_DEFINITION)
         }
         D::DefinitionWithoutCompactForm(hidden) => say(
             format!(
@@ -97,30 +112,23 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "does not exist: policies on it are never active",
             "create it (chart: policyServer.create=true), or name one of `kubectl get policyservers`",
         ),
-        D::PolicyServerNotReady(unready) => match unready {
-            Unready::Stopped => say(
-                "spec.replicas is 0, so nothing answers",
-                format!(
-                    "kubectl patch policyserver {server} --type=merge -p '{{\"spec\":{{\"replicas\":2}}}}'"
-                ),
-            ),
-            Unready::NoDeployment => say(
-                format!("has no Deployment in namespace {server_namespace}"),
-                "see whether Kubewarden's controller runs",
-            ),
-            Unready::Pods { ready, wanted, unavailable } => say(
-                format!("{ready} of {wanted} Pods are ready, {unavailable} are unavailable"),
-                // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its settings.
-                format!(
-                    "the log of a Pod that is not ready says why: kubectl get pods -n {server_namespace} -l \
-                     kubewarden/policy-server={server}"
-                ),
-            ),
-        },
-        D::ServiceAccountMissing => say(
-            format!("PolicyServer {server} uses it, but it does not exist, so no Pod of it can be created"),
-            format!("kubectl create serviceaccount -n {server_namespace} {account}"),
+        D::PolicyServerNotReady(Unready::Stopped) => say("spec.replicas is 0, so nothing answers", "").run(
+            format!("kubectl patch policyserver {server} --type=merge -p '{{\"spec\":{{\"replicas\":2}}}}'"),
         ),
+        D::PolicyServerNotReady(Unready::NoDeployment) => say(
+            format!("has no Deployment in namespace {server_namespace}"),
+            "see whether Kubewarden's controller runs",
+        ),
+        // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its settings.
+        D::PolicyServerNotReady(Unready::Pods { ready, wanted, unavailable }) => say(
+            format!("{ready} of {wanted} Pods are ready, {unavailable} are unavailable"),
+            "the log of a Pod that is not ready says why",
+        )
+        .run(pods_of(server)),
+        D::ServiceAccountMissing => {
+            say(format!("PolicyServer {server} uses it, but it does not exist, so no Pod of it can be created"), "")
+                .run(format!("kubectl create serviceaccount -n {server_namespace} {account}"))
+        }
         D::ServiceAccountMismatch(bound_namespace, bound) => say(
             format!("uses {server_namespace}/{account}, but the role is bound to {bound_namespace}/{bound}"),
             "bind the role pps-policy to the PolicyServer's own account (chart: policy.policyServerServiceAccount)",
@@ -131,11 +139,12 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
                 "PolicyServer {server} uses it, but it may not get persistentpodstates in all namespaces: Pods that are \
                  looked up are refused"
             ),
-            format!(
-                "kubectl create clusterrolebinding pps-policy-{server} --clusterrole=pps-policy \
-                 --serviceaccount={server_namespace}:{account}"
-            ),
-        ),
+            "",
+        )
+        .run(format!(
+            "kubectl create clusterrolebinding pps-policy-{server} --clusterrole=pps-policy \
+             --serviceaccount={server_namespace}:{account}"
+        )),
 
         D::PolicyActive { server, mode } => say(format!("active on PolicyServer {server}, mode {mode}"), ""),
         D::PolicyMissing { is_validation } => say(
@@ -151,63 +160,46 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
                 Some(one) => format!("{} is {}: {}", one.kind, one.status, one.message),
                 None => "Kubewarden's controller has not looked at it yet".to_owned(),
             };
-            say(
-                format!("is {state} on PolicyServer {server}: {reason}"),
-                format!(
-                    "kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}, and the log of a Pod that \
-                     is not ready"
-                ),
-            )
+            let advice = "the log of a Pod of the PolicyServer that is not ready says why";
+            say(format!("is {state} on PolicyServer {server}: {reason}"), advice).run(pods_of(server))
         }
-        D::PolicyServersDiffer(servers) => say(
-            format!("the policies run on several PolicyServers: {}", servers.join(", ")),
-            "only one of them is checked here; finish the move that \"Another PolicyServer\" in deploy/README.md describes",
+        D::PoliciesDiffer(field, values) => say(
+            format!("the policies differ in spec.{field}: {}", values.iter().cloned().collect::<Vec<_>>().join(", ")),
+            "set it to the same value in all; \"Another PolicyServer\" in deploy/README.md describes a move",
         ),
         D::PolicyServerImmutable { from, to } => say(
             format!("runs on PolicyServer {from}, and would move to {to}, which Kubewarden refuses"),
             "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md describes",
         ),
-        D::PolicyMonitors => say(
-            "has the mode monitor: it only logs, and changes and refuses nothing",
-            "set spec.mode to protect",
-        ),
-        D::MatchConditionsChanged(changed) => say(
-            format!("the match condition {} is missing or changed", changed.join(", ")),
-            "apply the policy of this version again: without its conditions, more Pods wait for the PolicyServer",
-        ),
+        D::PolicyMonitors => {
+            say("has the mode monitor: it only logs, and changes and refuses nothing", "set spec.mode to protect")
+        }
         D::PolicyDiffers(difference) => of_difference(difference),
         D::LookupNotGranted => say(
             "spec.contextAwareResources does not name PersistentPodState: the PolicyServer refuses each lookup",
             AGAIN,
         ),
-        D::ModulesDiffer(modules) => say(
-            format!("the policies have different modules: {}", modules.join(", ")),
-            "set spec.module of all to the same reference",
-        ),
-
         D::WebhookRegistered => say("exists", ""),
         D::WebhookMissing => say(
-            "does not exist, so the API server does not ask the policy",
+            "does not exist or is empty, so the API server does not ask the policy",
             "Kubewarden's controller makes it once the policy is active",
         ),
 
-        D::ModuleFound
-        | D::ModuleNotFound(_)
-        | D::RegistryNeedsCredentials(_)
-        | D::RegistryUnreachable { .. }
-        | D::RegistryUntrusted(_)
-        | D::RegistryAnswerUnclear(_)
-        | D::ModuleNotChecked => of_module(facts, finding),
+        D::ModuleFound(pull)
+        | D::ModuleNotFound(pull)
+        | D::RegistryNeedsCredentials(pull)
+        | D::RegistryUnreachable(pull)
+        | D::RegistryUntrusted(pull)
+        | D::RegistryAnswerUnclear(pull)
+        | D::ModuleNotChecked(pull) => of_pull(facts, pull),
 
         D::SidecarAvailable { available, wanted } => {
             say(format!("{available} of {wanted} sidecars are available"), "")
         }
         D::SidecarNotAvailable { available, wanted } => {
             let so = if *available == 0 { ", so nothing is recorded" } else { "" };
-            say(
-                format!("{available} of {wanted} sidecars are available{so}"),
-                format!("kubectl describe pods -n {namespace}; /readyz of a Pod says what it waits for"),
-            )
+            say(format!("{available} of {wanted} sidecars are available{so}"), "/readyz of a Pod says what it waits for")
+                .run(format!("kubectl describe pods -n {namespace}"))
         }
         D::SidecarMissing(None) => say(
             "does not exist, so nothing is recorded",
@@ -222,15 +214,9 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
              process outside the cluster is intended",
         ),
         D::SidecarForbidden(rights) => say(
-            format!(
-                "its ServiceAccount may not {}",
-                some_of(&rights.iter().map(ToString::to_string).collect::<Vec<_>>())
-            ),
+            format!("its ServiceAccount may not {}", some_of(rights)),
             "apply the roles and bindings of this version again (deploy/base/rbac.yaml, chart: rbac.create)",
         ),
-        D::VersionsDiffer { sidecar, policy } => {
-            say(format!("the sidecar is {sidecar}, the policy {policy}"), "update both to the same version")
-        }
         D::LeaderActive(pod) => say(format!("{pod} leads"), ""),
         D::LeaderMissing(why) => {
             let seen = match why {
@@ -240,10 +226,8 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
                     format!("{holder} holds it, but did not renew it for {LEASE_SECONDS} s")
                 }
             };
-            say(
-                format!("{seen}, so nothing is recorded"),
-                format!("kubectl logs -n {namespace} deployment/{sidecar}"),
-            )
+            say(format!("{seen}, so nothing is recorded"), "")
+                .run(format!("kubectl logs -n {namespace} deployment/{sidecar}"))
         }
         D::SecondInstallation(names) => say(
             format!("another sidecar runs, which may record the same objects: {}", some_of(names)),
@@ -258,23 +242,23 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "start OpenKruise's manager, or install without the overlay openkruise (chart: sidecar.recorder=self)",
         ),
 
-        D::ObjectsRecorded { listed, more } => {
-            say(format!("{}, none reports a problem", count(*listed, *more)), "")
+        D::ObjectsRecorded(listed) => say(format!("{}, none reports a problem", count(*listed)), ""),
+        D::ObjectsNotRecorded(failed, listed) => of_objects(failed, *listed),
+        D::NamespacesNotCovered(namespaces) if settings.is_before() => {
+            let words = say(
+                format!(
+                    "the installation would leave out namespaces whose Pods get their states back now: {}. At their next \
+                     restart these Pods start without them, on any node",
+                    some_of(namespaces)
+                ),
+                "remove them from the excluded namespaces (chart: policy.excludedNamespaces), if that is not meant",
+            );
+            match settings.scope.as_str() {
+                "OptIn" => Words { advice: "first label them".into(), ..words }
+                    .run(format!("kubectl label namespace NAME {INJECTION}=enabled --overwrite")),
+                _ => words,
+            }
         }
-        D::ObjectsNotRecorded { failed, listed, more } => of_objects(failed, &count(*listed, *more)),
-        D::NamespacesNotCovered(namespaces) if is_before => say(
-            format!(
-                "the installation would leave out namespaces whose Pods get their states back now: {}. At their next \
-                 restart these Pods start without them, on any node",
-                some_of(namespaces)
-            ),
-            if settings.scope == "OptIn" {
-                format!("first label them: kubectl label namespace NAME {INJECTION}=enabled --overwrite")
-            } else {
-                "remove them from the excluded namespaces (chart: policy.excludedNamespaces), if that is not meant"
-                    .to_owned()
-            },
-        ),
         D::NamespacesNotCovered(namespaces) => say(
             format!("no policy covers the namespace, so no Pod gets its state back: {}", some_of(namespaces)),
             format!("if that is not meant, change the namespace's label {INJECTION}"),
@@ -318,7 +302,14 @@ fn of_difference(difference: &Difference) -> Words {
             ),
             "remove them, if that is not meant (chart: policy.namespaceSelector)",
         ),
-        Difference::MatchConditions(names) => say(
+        Difference::MissingConditions(names) => say(
+            format!(
+                "spec.matchConditions lacks {}, or has it changed: more Pods wait for the PolicyServer",
+                some_of(names)
+            ),
+            AGAIN,
+        ),
+        Difference::FurtherConditions(names) => say(
             format!(
                 "spec.matchConditions has further conditions: {}. Pods that they leave out start without their states",
                 some_of(names)
@@ -328,97 +319,81 @@ fn of_difference(difference: &Difference) -> Words {
     }
 }
 
-fn of_module(facts: &Facts, finding: &Finding) -> Words {
+fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &Pull) -> Words {
     let server = &facts.server_name;
-    let host = host_of(finding.subject.trim_start_matches("module "));
-    let later = |failure: &PullFailure| match (failure.is_harmless_now, facts.settings.is_before()) {
+    let later = match (is_harmless_now, facts.settings.is_before()) {
         (true, true) => {
             " The installed policies name it already, so the installation changes nothing about that."
         }
         (true, false) => " The policy runs now, but not after the next start of the PolicyServer.",
         (false, _) => "",
     };
-    match &finding.diagnosis {
-        D::ModuleFound => say(format!("{host} has it"), ""),
-        D::ModuleNotFound(failure) => say(
-            format!("{host} does not have it.{}", later(failure)),
+    let secret = facts.server.known().map_or("", |server| server.spec.image_pull_secret.as_str());
+    match answer {
+        ModuleAnswer::Found => say(format!("{host} has it"), ""),
+        ModuleAnswer::NotFound => say(
+            format!("{host} does not have it.{later}"),
             "correct repository and tag of the module (chart: policy.module), or push it",
         ),
-        D::RegistryNeedsCredentials(code) => {
-            match facts.server.known().map_or("", |server| server.spec.image_pull_secret.as_str()) {
-                "" => say(
-                    format!("{host} requires a login ({code}), and the PolicyServer has no imagePullSecret"),
-                    format!("set spec.imagePullSecret of PolicyServer {server}, if the repository exists"),
-                ),
-                secret => say(
-                    format!(
-                        "{host} requires a login ({code}); the PolicyServer uses the Secret {secret}, which is not read here"
-                    ),
-                    "check the Secret with `kwctl pull`, or by whether the PolicyServer becomes ready",
-                ),
-            }
-        }
-        D::RegistryUnreachable { failure, may_differ } => {
+        ModuleAnswer::NeedsCredentials(code) if secret.is_empty() => say(
+            format!("{host} requires a login ({code}), and the PolicyServer has no imagePullSecret"),
+            format!("set spec.imagePullSecret of PolicyServer {server}, if the repository exists"),
+        ),
+        ModuleAnswer::NeedsCredentials(code) => say(
+            format!(
+                "{host} requires a login ({code}); the PolicyServer uses the Secret {secret}, which is not read here"
+            ),
+            "check the Secret with `kwctl pull`, or by whether the PolicyServer becomes ready",
+        ),
+        ModuleAnswer::Unreachable(why) => {
             let context = if *may_differ { " from here; the PolicyServer may reach it" } else { "" };
-            let why = why(&failure.answer);
             say(
-                format!("{host} cannot be reached{context}: {why}.{}", later(failure)),
+                format!("{host} cannot be reached{context}: {why}.{later}"),
                 "correct the registry's name, or let Kubewarden's namespace reach it",
             )
         }
-        D::RegistryUntrusted(failure) if failure.answer == ModuleAnswer::PlainHttp => say(
-            format!(
-                "{host} does not speak HTTPS, and the PolicyServer does not list it as insecure.{}",
-                later(failure)
-            ),
+        ModuleAnswer::PlainHttp => say(
+            format!("{host} does not speak HTTPS, and the PolicyServer does not list it as insecure.{later}"),
             format!("add {host} to spec.insecureSources of PolicyServer {server}, if you trust the network"),
         ),
-        D::RegistryUntrusted(failure) => say(
-            format!("the certificate of {host} is not trusted: {}.{}", why(&failure.answer), later(failure)),
+        ModuleAnswer::UnknownAuthority(why) => say(
+            format!("the certificate of {host} is not trusted: {why}.{later}"),
             format!("add the authority's certificate to spec.sourceAuthorities of PolicyServer {server}"),
         ),
-        D::RegistryAnswerUnclear(answer) => {
+        ModuleAnswer::Unclear(answer) => {
             say(format!("{host} answers {answer}"), "try again; ask who runs the registry")
         }
-        _ => say("the registry was not asked (--skip-registry), or the module is not in an OCI registry", ""),
+        ModuleAnswer::NotAsked => {
+            say("the registry was not asked (--skip-registry), or the module is not in an OCI registry", "")
+        }
     }
 }
 
-fn why(answer: &ModuleAnswer) -> &str {
-    match answer {
-        ModuleAnswer::Unreachable(why) | ModuleAnswer::UnknownAuthority(why) => why,
-        _ => "",
-    }
-}
-
-fn of_objects(failed: &[NotRecorded], all: &str) -> Words {
-    let named = failed.iter().map(|NotRecorded { namespace, name, condition }| {
+fn of_objects(failed: &[Recorded], listed: Listed) -> Words {
+    let named = failed.iter().filter_map(|Recorded { namespace, name, recording, .. }| {
+        let condition = recording.as_ref()?;
         // The messages of many would hide their names.
         let message = Some(&condition.message).filter(|one| failed.len() <= MAX_EXPLAINED && !one.is_empty());
         let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-        format!("{namespace}/{name} ({}{message})", condition.reason)
+        Some(format!("{namespace}/{name} ({}{message})", condition.reason))
     });
     let named: Vec<String> = named.collect();
-    let first = failed.first().map(|first| format!("{} -n {}", first.name, first.namespace));
-    say(
-        format!("{} of {all} are not recorded: {}", failed.len(), some_of(&named)),
-        format!(
-            "correct what the reason names; for all of it: kubectl describe pps {}",
-            first.unwrap_or_default()
-        ),
-    )
+    let first =
+        failed.first().map(|first| format!("{} -n {}", first.name, first.namespace)).unwrap_or_default();
+    let seen = format!("{} of {} are not recorded: {}", failed.len(), count(listed), some_of(&named));
+    say(seen, "correct what the reason names; for all of it").run(format!("kubectl describe pps {first}"))
 }
 
-fn count(listed: usize, more: u64) -> String {
+fn count(Listed { read, more }: Listed) -> String {
     match more {
-        0 => listed.to_string(),
-        more => format!("{listed} (and {more} more that were not read)"),
+        0 => read.to_string(),
+        more => format!("{read} (and {more} more that were not read)"),
     }
 }
 
 /// The first names, and how many more there are.
-fn some_of(names: &[String]) -> String {
-    let shown = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+fn some_of(names: &[impl ToString]) -> String {
+    let shown = names.iter().take(MAX_NAMES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),

@@ -8,8 +8,8 @@ use pps_recorder::whitelist;
 
 use super::Findings;
 use super::policies::INJECTION;
-use crate::facts::Facts;
-use crate::finding::{Diagnosis, NotRecorded};
+use crate::facts::{Facts, Recorded};
+use crate::finding::{Diagnosis, Listed, Severity};
 use crate::settings::CUSTOM_WORKLOADS;
 
 const SUBJECT: &str = "PersistentPodStates";
@@ -26,16 +26,13 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 
 fn check_recording(facts: &Facts, findings: &mut Findings) {
     let Some(objects) = facts.objects.known() else { return };
-    let failed = objects.listed.iter().filter_map(|object| {
-        let condition = object.recording.clone().filter(|condition| condition.status == "False")?;
-        Some(NotRecorded { namespace: object.namespace.clone(), name: object.name.clone(), condition })
-    });
-    let failed: Vec<NotRecorded> = failed.collect();
-    let (listed, more) = (objects.listed.len(), objects.more);
+    let has_failed = |object: &&Recorded| object.recording.as_ref().is_some_and(|one| one.status == "False");
+    let failed: Vec<Recorded> = objects.listed.iter().filter(has_failed).cloned().collect();
+    let listed = Listed { read: objects.listed.len(), more: objects.more };
     if failed.is_empty() {
-        findings.ok(SUBJECT, Diagnosis::ObjectsRecorded { listed, more });
+        findings.ok(SUBJECT, Diagnosis::ObjectsRecorded(listed));
     } else {
-        findings.warning(SUBJECT, Diagnosis::ObjectsNotRecorded { failed, listed, more });
+        findings.warning(SUBJECT, Diagnosis::ObjectsNotRecorded(failed, listed));
     }
 }
 
@@ -50,15 +47,14 @@ fn check_namespaces(facts: &Facts, findings: &mut Findings) {
     };
     let namespaces: BTreeSet<&str> = objects.listed.iter().map(|object| object.namespace.as_str()).collect();
     let uncovered: Vec<String> = namespaces.into_iter().filter(is_uncovered).map(str::to_owned).collect();
-    match uncovered.as_slice() {
-        [] => {}
-        _ if is_before => findings.warning(SUBJECT, Diagnosis::NamespacesNotCovered(uncovered)),
-        _ => findings.info(SUBJECT, Diagnosis::NamespacesNotCovered(uncovered)),
+    if !uncovered.is_empty() {
+        let severity = if is_before { Severity::Warning } else { Severity::Info };
+        findings.add(severity, SUBJECT, Diagnosis::NamespacesNotCovered(uncovered));
     }
 }
 
 /// Whether an installed policy is sent the Pods in a namespace. None if no policy for Pods is installed.
-pub(super) fn is_covered_now(facts: &Facts, namespace: &str) -> Option<bool> {
+fn is_covered_now(facts: &Facts, namespace: &str) -> Option<bool> {
     let labels = facts.labels_of(namespace);
     let mut policies = facts.policies_for_pods().peekable();
     policies.peek()?;
@@ -71,7 +67,7 @@ pub(super) fn is_covered_now(facts: &Facts, namespace: &str) -> Option<bool> {
 }
 
 /// Whether the settings of the installation cover a namespace.
-pub(super) fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
+fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
     let settings = &facts.settings;
     let is_skipped = namespace == facts.server_namespace
         || namespace == settings.namespace
@@ -83,7 +79,7 @@ pub(super) fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
 }
 
 fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
-    let Some(text) = facts.whitelist.known() else { return };
+    let Some(Some(text)) = facts.whitelist.known() else { return };
     let subject = format!("ConfigMap {}/{}", facts.recording.config_namespace, whitelist::CONFIG_MAP);
     let listed = match whitelist::parse(text) {
         Ok(listed) => listed,
@@ -97,15 +93,12 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     let policy = facts.own_policies().find(|policy| policy.name() == custom);
     let conditions = policy.into_iter().flat_map(|policy| &policy.spec.match_conditions);
     let conditions: String = conditions.map(|condition| condition.expression.as_str()).collect();
-    let uncovered: Vec<String> = listed
-        .entries
-        .iter()
-        .filter(|entry| !(entry.group == "apps.kruise.io" && entry.kind == "StatefulSet"))
-        .filter(|entry| {
-            !conditions.contains(&entry.group) || !conditions.contains(&format!("'{}'", entry.kind))
-        })
-        .map(|entry| format!("{}.{}", entry.kind, entry.group))
-        .collect();
+    let is_covered = |kind: &str, group: &str| {
+        group == "apps.kruise.io" && kind == "StatefulSet"
+            || conditions.contains(group) && conditions.contains(&format!("'{kind}'"))
+    };
+    let uncovered = listed.entries.iter().filter(|entry| !is_covered(&entry.kind, &entry.group));
+    let uncovered: Vec<String> = uncovered.map(|entry| format!("{}.{}", entry.kind, entry.group)).collect();
     if !uncovered.is_empty() {
         findings.warning(subject, Diagnosis::CustomKindNotCovered(uncovered));
     }

@@ -1,14 +1,12 @@
 //! The product's `ClusterAdmissionPolicies`: whether they run, and which Pods they are sent.
 
-pub(super) mod server;
-
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
 use super::Findings;
-use crate::facts::{Facts, Policy};
+use crate::facts::{ContextAwareResource, Facts, Policy};
 use crate::finding::{Diagnosis, Difference, Severity};
 use crate::settings::{CUSTOM_WORKLOADS, POLICY, VALIDATION, is_policy_of};
 
@@ -57,15 +55,14 @@ fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     for policy in facts.policies_for_pods() {
         check_what_is_sent(policy, findings);
     }
-    let distinct = |field: fn(&Policy) -> &str| -> Option<Vec<String>> {
-        let values: BTreeSet<&str> = ours.iter().map(|policy| field(policy)).collect();
-        (values.len() > 1).then(|| values.into_iter().map(str::to_owned).collect())
+    let values = |field: fn(&Policy) -> &String| -> BTreeSet<String> {
+        ours.iter().map(|policy| field(policy).clone()).collect()
     };
-    if let Some(servers) = distinct(|policy| &policy.spec.policy_server) {
-        findings.warning(subject(base), Diagnosis::PolicyServersDiffer(servers));
-    }
-    if let Some(modules) = distinct(|policy| &policy.spec.module) {
-        findings.warning(subject(base), Diagnosis::ModulesDiffer(modules));
+    let servers = values(|policy| &policy.spec.policy_server);
+    for (field, values) in [("policyServer", servers), ("module", values(|policy| &policy.spec.module))] {
+        if values.len() > 1 {
+            findings.warning(subject(base), Diagnosis::PoliciesDiffer(field, values));
+        }
     }
 }
 
@@ -105,44 +102,39 @@ fn check_one(policy: &Policy, findings: &mut Findings) {
 /// A policy that is never asked looks healthy, and Pods start without their states.
 fn check_what_is_sent(policy: &Policy, findings: &mut Findings) {
     let (subject, spec) = (subject(policy.name()), &policy.spec);
-    let shipped = shipped_conditions(policy.name());
-    let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
-    let changed: Vec<&str> = shipped
-        .iter()
-        .filter(|(name, expression)| {
-            !spec.match_conditions.iter().any(|one| one.name == *name && is_same(&one.expression, expression))
-        })
-        .map(|(name, _)| *name)
-        .collect();
-    if !changed.is_empty() {
-        findings.warning(subject.as_str(), Diagnosis::MatchConditionsChanged(changed));
-    }
     let is_custom = policy.name().ends_with(CUSTOM_WORKLOADS);
-    let is_shipped =
-        |name: &str| shipped.iter().any(|(one, _)| *one == name) || is_custom && name == CUSTOM_CONDITION;
+    // The last one depends on the kinds that are configured.
+    let shipped = if is_custom { &SHIPPED_CONDITIONS[..2] } else { &SHIPPED_CONDITIONS };
+    let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
+    let is_missing = |name: &str, expression: &str| {
+        !spec.match_conditions.iter().any(|one| one.name == name && is_same(&one.expression, expression))
+    };
+    let missing = shipped.iter().filter(|(name, expression)| is_missing(name, expression));
+    let missing: Vec<String> = missing.map(|(name, _)| (*name).to_owned()).collect();
+    let is_further = |name: &String| {
+        !(shipped.iter().any(|(one, _)| one == name) || is_custom && name == CUSTOM_CONDITION)
+    };
     let names = spec.match_conditions.iter().map(|one| one.name.clone());
-    let conditions: Vec<String> = names.filter(|name| !is_shipped(name)).collect();
+    let further: Vec<String> = names.filter(is_further).collect();
     let namespaces = further_expressions(&spec.namespace_selector);
+    // That for custom kinds depends on their Pods' labels.
+    let has_other_selector = !is_custom && is_other_selector(&spec.object_selector);
     for (differs, severity, difference) in [
         (!spec.mutating, Severity::Error, Difference::NotMutating),
         (!spec.rules.iter().any(has_new_pods), Severity::Error, Difference::NoNewPods),
-        // That for custom kinds depends on their Pods' labels.
-        (
-            !is_custom && is_other_selector(&spec.object_selector),
-            Severity::Warning,
-            Difference::ObjectSelector,
-        ),
+        (has_other_selector, Severity::Warning, Difference::ObjectSelector),
         (!namespaces.is_empty(), Severity::Warning, Difference::NamespaceSelector(namespaces)),
-        (!conditions.is_empty(), Severity::Warning, Difference::MatchConditions(conditions)),
+        (!missing.is_empty(), Severity::Warning, Difference::MissingConditions(missing)),
+        (!further.is_empty(), Severity::Warning, Difference::FurtherConditions(further)),
     ] {
         if differs {
             findings.add(severity, subject.as_str(), Diagnosis::PolicyDiffers(difference));
         }
     }
-    let mut resources = spec.context_aware_resources.iter();
-    if !resources
-        .any(|one| one.kind == "PersistentPodState" && one.api_version.starts_with("apps.kruise.io/"))
-    {
+    let is_ours = |one: &ContextAwareResource| {
+        one.kind == "PersistentPodState" && one.api_version.starts_with("apps.kruise.io/")
+    };
+    if !spec.context_aware_resources.iter().any(is_ours) {
         findings.error(subject, Diagnosis::LookupNotGranted);
     }
 }
@@ -183,50 +175,50 @@ fn expressions(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorR
 }
 
 /// The match conditions that a policy for Pods is installed with: names and expressions.
-fn shipped_conditions(policy: &str) -> &'static [(&'static str, &'static str)] {
-    const SHIPPED: [(&str, &str); 3] = [
-        ("pod-is-not-bound-to-a-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),
-        ("pod-has-a-name", "has(object.metadata.name) && object.metadata.name != ''"),
-        (
-            "controller-is-a-statefulset",
-            "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
-             has(owner.controller) && owner.controller && owner.kind == 'StatefulSet' &&
-             (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('apps.kruise.io/')))",
-        ),
-    ];
-    // The last one depends on the kinds that are configured.
-    if policy.ends_with(CUSTOM_WORKLOADS) { &SHIPPED[..2] } else { &SHIPPED }
-}
+const SHIPPED_CONDITIONS: [(&str, &str); 3] = [
+    ("pod-is-not-bound-to-a-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),
+    ("pod-has-a-name", "has(object.metadata.name) && object.metadata.name != ''"),
+    (
+        "controller-is-a-statefulset",
+        "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
+         has(owner.controller) && owner.controller && owner.kind == 'StatefulSet' &&
+         (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('apps.kruise.io/')))",
+    ),
+];
 
-/// The name that Kubewarden's controller gives to a policy's webhook configuration.
-fn webhook_name(policy: &str) -> String {
-    format!("clusterwide-{policy}")
-}
+/// What Kubewarden's controller puts before the name of a policy, to name its webhook configuration.
+const WEBHOOK_PREFIX: &str = "clusterwide-";
 
 /// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies, unless those have names of
 /// their own.
 pub fn is_own_webhook(name: &str) -> bool {
     let policy =
-        name.strip_suffix(".kubewarden.admission").and_then(|name| name.strip_prefix("clusterwide-"));
+        name.strip_suffix(".kubewarden.admission").and_then(|name| name.strip_prefix(WEBHOOK_PREFIX));
     policy.is_some_and(|policy| is_policy_of(POLICY, policy))
 }
 
 fn check_webhooks(facts: &Facts, findings: &mut Findings) {
-    let has = |name: &str, metadata: &ObjectMeta| metadata.name.as_deref() == Some(name);
     for policy in facts.own_policies() {
-        let name = webhook_name(policy.name());
-        let (kind, exists) = if policy.spec.mutating {
-            let all = facts.mutating.items();
-            ("Mutating", all.map(|all| all.iter().any(|one| has(&name, &one.metadata))))
-        } else {
-            let all = facts.validating.items();
-            ("Validating", all.map(|all| all.iter().any(|one| has(&name, &one.metadata))))
-        };
-        let subject = format!("{kind}WebhookConfiguration {name}");
-        match exists {
+        let mutating = policy.spec.mutating;
+        let kind = if mutating { "Mutating" } else { "Validating" };
+        let subject = format!("{kind}WebhookConfiguration {WEBHOOK_PREFIX}{}", policy.name());
+        match has_webhook(facts, policy.name(), mutating) {
             Some(true) => findings.ok(subject, Diagnosis::WebhookRegistered),
             Some(false) => findings.error(subject, Diagnosis::WebhookMissing),
             None => {}
         }
+    }
+}
+
+/// Whether the API server asks a policy. None if it could not be read.
+pub(super) fn has_webhook(facts: &Facts, policy: &str, mutating: bool) -> Option<bool> {
+    let name = format!("{WEBHOOK_PREFIX}{policy}");
+    let is_it = |metadata: &ObjectMeta, is_empty: bool| metadata.name.as_ref() == Some(&name) && !is_empty;
+    if mutating {
+        let mut all = facts.mutating.items()?.iter();
+        Some(all.any(|one| is_it(&one.metadata, one.webhooks.as_ref().is_none_or(Vec::is_empty))))
+    } else {
+        let mut all = facts.validating.items()?.iter();
+        Some(all.any(|one| is_it(&one.metadata, one.webhooks.as_ref().is_none_or(Vec::is_empty))))
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Findings;
-use crate::facts::{Facts, Read, container};
+use crate::facts::{Facts, Read};
 use crate::finding::{Diagnosis, Finding, Leaderless, Severity};
 use crate::settings::Recorder;
 
@@ -13,7 +13,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let subject = format!("Deployment {}/{}", settings.namespace, settings.sidecar);
     if !settings.is_before() && facts.sidecars.items().is_some() {
         match facts.own_sidecar() {
-            Some(sidecar) => check_deployment(facts, sidecar, &subject, findings),
+            Some(sidecar) => check_deployment(sidecar, &subject, findings),
             None => check_missing(facts, &subject, findings),
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     check_openkruise(facts, findings);
 }
 
-fn check_deployment(facts: &Facts, sidecar: &Deployment, subject: &str, findings: &mut Findings) {
+fn check_deployment(sidecar: &Deployment, subject: &str, findings: &mut Findings) {
     let wanted = replicas(sidecar);
     let available = sidecar.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
     if available >= wanted.max(1) {
@@ -43,14 +43,6 @@ fn check_deployment(facts: &Facts, sidecar: &Deployment, subject: &str, findings
     } else {
         let severity = if available == 0 { Severity::Error } else { Severity::Warning };
         findings.add(severity, subject, Diagnosis::SidecarNotAvailable { available, wanted });
-    }
-    let image = container(sidecar).and_then(|container| container.image.as_deref());
-    let module = facts.own_policies().next().map(|policy| policy.spec.module.as_str());
-    if let (Some(sidecar), Some(policy)) = (image.and_then(version), module.and_then(version))
-        && sidecar != policy
-    {
-        let (sidecar, policy) = (sidecar.to_owned(), policy.to_owned());
-        findings.info(subject, Diagnosis::VersionsDiffer { sidecar, policy });
     }
 }
 
@@ -60,14 +52,6 @@ fn replicas(deployment: &Deployment) -> i32 {
 
 fn full_name(metadata: &ObjectMeta) -> String {
     [&metadata.namespace, &metadata.name].map(|part| part.as_deref().unwrap_or_default()).join("/")
-}
-
-/// The tag of a reference, if it looks like a version.
-fn version(reference: &str) -> Option<&str> {
-    let reference = reference.split('@').next()?;
-    let tag = reference.rsplit('/').next()?.split_once(':')?.1;
-    let is_version = tag.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    is_version.then_some(tag)
 }
 
 /// A sidecar may run under another name or outside the cluster: then its Lease is renewed all the same.
@@ -94,23 +78,22 @@ pub(crate) fn silent_recorder(facts: &Facts) -> Option<Finding> {
 
 fn check_lease(facts: &Facts, findings: &mut Findings) {
     let Some(name) = &facts.recording.lease else { return };
-    let leaderless = match &facts.lease {
-        Read::Unknown => return,
-        Read::Absent => Err(Leaderless::NoLease),
-        Read::Known(reads) => match (reads.living_holder(), reads.holder()) {
-            (Some(holder), _) => Ok(holder),
-            (None, Some(holder)) => Err(Leaderless::Silent(holder.to_owned())),
-            (None, None) => Err(Leaderless::Free),
-        },
-    };
     let subject = format!("Lease {}/{name}", facts.settings.namespace);
-    match leaderless {
+    let reads = match &facts.lease {
+        Read::Unknown => return,
+        Read::Absent => return findings.error(subject, Diagnosis::LeaderMissing(Leaderless::NoLease)),
+        Read::Known(reads) => reads,
+    };
+    match (reads.living_holder(), reads.holder()) {
         // The identity is `<name of the Pod>_<suffix of the process>`.
-        Ok(holder) => {
+        (Some(holder), _) => {
             let pod = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
             findings.ok(subject, Diagnosis::LeaderActive(pod.to_owned()));
         }
-        Err(why) => findings.error(subject, Diagnosis::LeaderMissing(why)),
+        (None, Some(holder)) => {
+            findings.error(subject, Diagnosis::LeaderMissing(Leaderless::Silent(holder.to_owned())));
+        }
+        (None, None) => findings.error(subject, Diagnosis::LeaderMissing(Leaderless::Free)),
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use super::Findings;
 use crate::facts::{Facts, Read};
-use crate::finding::Diagnosis;
+use crate::finding::{Diagnosis, Severity};
 use crate::settings::Recorder;
 
 /// The oldest supported version of Kubernetes.
@@ -101,13 +101,9 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
         .map(|object| format!("{}/{}", object.namespace, object.name))
         .collect();
     if !hidden.is_empty() && versions.iter().any(prunes_packed) {
-        let diagnosis = Diagnosis::DefinitionWithoutCompactForm(hidden);
         // The installation brings the field back.
-        if facts.settings.is_before() {
-            findings.warning(DEFINITION, diagnosis);
-        } else {
-            findings.error(DEFINITION, diagnosis);
-        }
+        let severity = if facts.settings.is_before() { Severity::Warning } else { Severity::Error };
+        findings.add(severity, DEFINITION, Diagnosis::DefinitionWithoutCompactForm(hidden));
     }
     let served = versions.iter().filter(|version| version.served);
     let read = served.clone().filter(|version| VERSIONS.contains(&version.name.as_str()));

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use k8s_openapi::jiff::SignedDuration;
 
-use super::{AllNamespaces, Consent, OutputArgs, TextOutputArgs};
+use super::{AllNamespaces, Consent, OutputArgs};
+
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
 #[derive(Args, Clone, Debug)]
 pub struct Status {
@@ -26,15 +29,12 @@ pub struct Explain {
     #[arg(value_name = "POD", value_parser = pod)]
     pub pod: String,
     #[command(flatten)]
-    pub output: TextOutputArgs,
+    pub output: OutputArgs,
 }
 
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("question").required(true).multiple(false))]
 pub struct Simulate {
-    /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
-    #[arg(value_name = "WORKLOAD")]
-    pub workload: Option<String>,
     /// This node is deleted. May be repeated.
     #[arg(long, value_name = "NODE", group = "question", value_parser = name)]
     pub without_node: Vec<String>,
@@ -44,23 +44,14 @@ pub struct Simulate {
     /// All nodes of this zone are deleted.
     #[arg(long, value_name = "ZONE", group = "question")]
     pub zone_down: Option<String>,
-    /// This StatefulSet or PersistentPodState is applied, and the workload restarted. - is standard input.
-    #[arg(long, value_name = "FILE", group = "question")]
-    pub spec: Option<PathBuf>,
     #[command(flatten)]
     pub all: AllNamespaces,
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Version {
-    #[command(flatten)]
-    pub output: TextOutputArgs,
-}
-
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("where").multiple(false))]
+#[command(group = ArgGroup::new("where").required(true).multiple(false))]
 #[command(group = ArgGroup::new("which").required(true).multiple(false))]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Move {
@@ -81,15 +72,13 @@ pub struct Move {
     /// such as a required zone.
     #[arg(long, group = "where")]
     pub anywhere: bool,
-    /// With --anywhere: to a node with any value of this label, such as zone. Give the whole key if several
-    /// end with it. May be repeated.
+    /// With --anywhere: to a node with any value of this label, such as zone. May be repeated.
     #[arg(long, value_name = "KEY", requires = "anywhere")]
     pub any: Vec<String>,
     /// Do not bring its recorded annotations back, such as a fixed IP address.
     #[arg(long)]
     pub drop_annotations: bool,
-    /// Go on although no node can take a Pod now, or other Pods of its workload are not Ready or not
-    /// recorded.
+    /// Go on although no node can take a Pod now.
     #[arg(long)]
     pub force: bool,
     /// How long to wait for each new Pod to be Ready and recorded.
@@ -119,12 +108,9 @@ pub struct Export {
     /// Only these PersistentPodStates.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// File to write instead of standard output. It must not exist, unless you give --overwrite.
+    /// File to write instead of standard output. It must not exist.
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Replace the file.
-    #[arg(long, requires = "file")]
-    pub overwrite: bool,
     #[command(flatten)]
     pub all: AllNamespaces,
 }
@@ -140,9 +126,6 @@ pub struct Import {
     /// Leave out this label or annotation, which means nothing in this cluster. May be repeated.
     #[arg(long, value_name = "KEY")]
     pub drop_key: Vec<String>,
-    /// Only objects of this namespace; a file may have those of many.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub from_namespace: Option<String>,
     #[command(flatten)]
     pub consent: Consent,
 }
@@ -175,34 +158,22 @@ fn pod(text: &str) -> Result<String, String> {
     name(crate::decide::workload_name::pod_name(text))
 }
 
-/// A duration: `90s`, `2m`, `1h`, or seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "h" => 3600,
-        "m" => 60,
-        _ => 1,
-    };
-    let seconds = number.parse::<u32>().ok().map(|number| u64::from(number) * factor);
-    seconds.map(Duration::from_secs).ok_or_else(|| "use a duration such as 90s, 2m or 1h".into())
+    let parsed = text.parse::<SignedDuration>().ok().and_then(|one| Duration::try_from(one).ok());
+    let hint = || "use a duration such as 90s, 2m or 1h, and at most a day".into();
+    parsed.filter(|one| *one <= MAX_TIMEOUT).ok_or_else(hint)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{Cli, Command, Output};
 
     #[test]
-    fn a_duration_has_a_unit_or_is_in_seconds() {
-        for (text, seconds) in [("90s", 90), ("2m", 120), ("1h", 3600), ("5", 5), ("0", 0)] {
+    fn a_duration_has_a_unit_and_an_end() {
+        for (text, seconds) in [("90s", 90), ("2m", 120), ("1h", 3600), ("0s", 0)] {
             assert_eq!(duration(text).unwrap().as_secs(), seconds, "{text}");
         }
-        for text in ["", "m", "-1s", "1d", "1.5h", "99999999999s", "1 m"] {
+        for text in ["", "m", "-1s", "1d", "5", "99999999999s", "25h"] {
             assert!(duration(text).is_err(), "{text}");
         }
     }
@@ -223,13 +194,5 @@ mod tests {
         for text in ["", "Db", "a/b", "-a", "a b", "ä"] {
             assert!(name(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn an_answer_that_is_no_table_has_no_table_formats() {
-        let explain = |format: &str| Cli::try_parse_from(["kubectl-pps", "explain", "db-0", "-o", format]);
-        let Command::Explain(args) = explain("text").unwrap().command else { panic!() };
-        assert_eq!(args.output.output, Output::Table);
-        assert!(explain("json").is_ok() && explain("wide").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -9,7 +9,7 @@ use kube::Client;
 use pps_check::read::{Problem, Read, Right};
 use pps_check::reader::{Limits, Reader};
 use pps_core::pps::GROUP;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::Failure;
@@ -20,7 +20,7 @@ use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workloa
 const LIMITS: Limits =
     Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
 /// The names of objects are a hint, for which one page is enough.
-const HINT: Limits = Limits { objects: LIMITS.page, ..LIMITS };
+const HINT: Limits = Limits { objects: 500, ..LIMITS };
 /// How long all reads of a command may take.
 const TOTAL: Duration = Duration::from_mins(3);
 
@@ -64,19 +64,19 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
 /// If PersistentPodStates cannot be read at all: the API server cannot be reached, or there is no definition. A missing
 /// right is no error: [`Snapshot::unread`] has it.
 pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
-    let lists = Lists::new(client, LIMITS);
+    let lists = Lists::new(client);
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
-        lists.pps(scope),
+        lists.list(Resource::PersistentPodStates, scope, Pps::read),
         read_if(wanted.pods || wanted.other_pods, lists.pods(scope, wanted.other_pods)),
-        read_if(wanted.nodes, lists.all(Resource::Nodes, &Scope::All, Node::read)),
+        read_if(wanted.nodes, lists.list(Resource::Nodes, &Scope::All, Node::read)),
         read_if(
             wanted.workloads,
-            lists.all(Resource::StatefulSets, scope, |object| Workload::read(object, "apps/v1"))
+            lists.list(Resource::StatefulSets, scope, |object| Workload::read(object, "apps/v1"))
         ),
         read_if(wanted.workloads, lists.kruise_workloads(scope)),
-        read_if(wanted.volumes, lists.all(Resource::PersistentVolumeClaims, scope, Some)),
-        read_if(wanted.volumes, lists.all(Resource::PersistentVolumes, &Scope::All, Some)),
-        read_if(wanted.budgets, lists.budgets(scope)),
+        read_if(wanted.volumes, lists.list(Resource::PersistentVolumeClaims, scope, Some)),
+        read_if(wanted.volumes, lists.list(Resource::PersistentVolumes, &Scope::All, Some)),
+        read_if(wanted.budgets, lists.list(Resource::PodDisruptionBudgets, scope, Some)),
     );
     let mut unread = lists.unread.into_inner();
     unread.sort();
@@ -107,17 +107,10 @@ pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Resul
     Ok(snapshot)
 }
 
-/// The namespaces that have PersistentPodStates, by name; none if the user may not list them.
-pub async fn namespaces_with_pps(client: &Client) -> Vec<String> {
-    let found = items(Lists::new(client, HINT).pps(&Scope::All).await);
-    let namespaces: BTreeSet<String> = found.iter().map(|pps| pps.namespace().to_owned()).collect();
-    namespaces.into_iter().collect()
-}
-
 /// The nodes, by name; none if the user may not list them, or there are more than are read.
 pub async fn nodes(client: &Client) -> Option<BTreeMap<String, Node>> {
-    let lists = Lists::new(client, LIMITS);
-    let nodes = lists.all(Resource::Nodes, &Scope::All, Node::read).await;
+    let lists = Lists::new(client);
+    let nodes = lists.list(Resource::Nodes, &Scope::All, Node::read).await;
     by_name(nodes).filter(|_| lists.unread.into_inner().is_empty())
 }
 
@@ -161,23 +154,7 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
 /// Whether the user has a right; none if the API server does not say. Every user may ask this.
 pub async fn may(client: &Client, right: &Right) -> Option<bool> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
-    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {
-            "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
-            "namespace": right.namespace.as_deref().unwrap_or_default(),
-            "name": right.name.as_deref().unwrap_or_default(),
-        }},
-    });
-    let needed = Right::new("create", "authorization.k8s.io", "selfsubjectaccessreviews");
-    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    reader
-        .review(needed, path, &review)
-        .await
-        .known()
-        .and_then(|answer| answer["status"]["allowed"].as_bool())
+    reader.may(None, right).await.known().copied()
 }
 
 async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {
@@ -187,30 +164,13 @@ async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -
 /// Reads lists, and remembers which of them it could not read.
 struct Lists<'a> {
     client: &'a Client,
-    limits: Limits,
     deadline: Instant,
     unread: RefCell<Vec<Unread>>,
 }
 
 impl<'a> Lists<'a> {
-    fn new(client: &'a Client, limits: Limits) -> Self {
-        Self { client, limits, deadline: Instant::now() + TOTAL, unread: RefCell::default() }
-    }
-
-    async fn pps(&self, scope: &Scope) -> Read<Vec<Pps>> {
-        match self.list(Resource::PersistentPodStates, "v1alpha1", scope, Pps::read).await {
-            // OpenKruise may serve only the newer version.
-            Read::Absent => self.list(Resource::PersistentPodStates, "v1beta1", scope, Pps::read).await,
-            read => read,
-        }
-    }
-
-    async fn budgets(&self, scope: &Scope) -> Read<Vec<Value>> {
-        match self.list(Resource::PodDisruptionBudgets, "v1", scope, Some).await {
-            // The control plane of the tests serves only the older version.
-            Read::Absent => self.list(Resource::PodDisruptionBudgets, "v1beta1", scope, Some).await,
-            read => read,
-        }
+    fn new(client: &'a Client) -> Self {
+        Self { client, deadline: Instant::now() + TOTAL, unread: RefCell::default() }
     }
 
     /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list them would
@@ -226,64 +186,72 @@ impl<'a> Lists<'a> {
             return Read::Absent;
         }
         let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
-        self.list(Resource::KruiseStatefulSets, "v1beta1", scope, take).await
+        self.list(Resource::KruiseStatefulSets, scope, take).await
     }
 
     /// The Pods of the scope, and of all namespaces if they are wanted and may be read.
     async fn pods(&self, scope: &Scope, other_pods: bool) -> Read<Vec<Pod>> {
-        let all =
-            if other_pods { self.all(Resource::Pods, &Scope::All, Pod::read).await } else { Read::Unknown };
-        match all {
+        if other_pods
+            && *scope != Scope::All
+            && let Read::Known(pods) = self.list(Resource::Pods, &Scope::All, Pod::read).await
             // Those of the scope must be complete: one that was not read looks like one that does not exist.
-            Read::Known(mut pods) if pods.len() >= LIMITS.objects && *scope != Scope::All => {
-                pods.retain(|pod| !scope.contains(pod.namespace()));
-                self.all(Resource::Pods, scope, Pod::read).await.map(|own| {
-                    pods.extend(own);
-                    pods
-                })
-            }
-            Read::Known(pods) => Read::Known(pods),
-            Read::Absent | Read::Unknown => self.all(Resource::Pods, scope, Pod::read).await,
+            && pods.len() < LIMITS.objects
+        {
+            return Read::Known(pods);
         }
+        self.list(Resource::Pods, scope, Pod::read).await
     }
 
-    async fn all<T>(
+    /// All objects of a kind, in the first version that the API server serves.
+    async fn list<T>(
         &self,
         resource: Resource,
         scope: &Scope,
-        take: impl FnMut(Value) -> Option<T>,
+        take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
-        self.list(resource, "v1", scope, take).await
+        // OpenKruise may serve only the newer version, and an old control plane only that of budgets.
+        let versions: &[&str] = match resource {
+            Resource::PersistentPodStates => &["v1alpha1", "v1beta1"],
+            Resource::PodDisruptionBudgets => &["v1", "v1beta1"],
+            Resource::KruiseStatefulSets => &["v1beta1"],
+            _ => &["v1"],
+        };
+        for version in versions {
+            match self.list_version(resource, version, scope, &take).await {
+                Read::Absent => {}
+                read => return read,
+            }
+        }
+        Read::Absent
     }
 
-    async fn list<T>(
+    async fn list_version<T>(
         &self,
         resource: Resource,
         version: &str,
         scope: &Scope,
-        take: impl FnMut(Value) -> Option<T>,
+        take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
         let (group, plural) = resource.name();
-        let right = Right::new("list", group, plural);
         let base =
             if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let right = Right::new("list", group, plural);
         let (right, path) = match scope {
             Scope::All => (right, format!("{base}/{plural}")),
             Scope::Namespace(namespace) => {
                 (right.within(namespace), format!("{base}/namespaces/{namespace}/{plural}"))
             }
         };
-        let reader = Reader::new(self.client.clone(), self.limits, self.deadline);
+        let reader = Reader::new(self.client.clone(), LIMITS, self.deadline);
         let found = reader.list_as(right, &path, "", take).await;
         let more = found.known().map_or(0, |(_, more)| *more);
-        let mut why: Vec<Option<String>> = Vec::new();
-        why.extend(reader.into_problems().into_iter().map(|problem| match problem {
+        let failures = reader.into_problems().into_iter().map(|problem| match problem {
             Problem::Forbidden(_) => None,
             Problem::Failed { why, .. } => Some(why),
-        }));
-        why.extend((more > 0).then(|| Some(format!("{more} objects more than are read"))));
+        });
+        let why = failures.chain((more > 0).then(|| Some(format!("{more} objects more than are read"))));
         let namespace = scope.namespace().map(str::to_owned);
-        let unread = why.into_iter().map(|why| Unread { resource, namespace: namespace.clone(), why });
+        let unread = why.map(|why| Unread { resource, namespace: namespace.clone(), why });
         self.unread.borrow_mut().extend(unread);
         found.map(|(found, _)| found)
     }

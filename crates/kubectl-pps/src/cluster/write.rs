@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::Failure;
 
-/// Whose writes these are, in managed fields.
+/// Whose writes and Events these are.
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
 /// How long a write may take.
@@ -19,9 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a busy API server is asked again, and how long to wait before.
 const BUSY_TRIES: u32 = 4;
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
-
-/// Who publishes the Events.
-const REPORTER: &str = "kubectl-pps";
 
 /// Why a write was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,26 +73,18 @@ impl Write {
         Self { method, path, content_type, body, right, dry_run: false, timeout: TIMEOUT }
     }
 
-    /// A merge patch. Its metadata must have the UID and the resource version that were read.
-    pub fn merge_patch(right: Right, path: String, body: Value) -> Self {
-        let content_type = "application/merge-patch+json";
-        Self::new(Method::PATCH, path, content_type, body, right)
-    }
-
     /// A patch: a list is a JSON patch, anything else a merge patch. It must have the UID and the resource version that
     /// were read.
     pub fn patch(right: Right, path: String, body: Value) -> Self {
-        let mut write = Self::merge_patch(right, path, body);
-        if write.body.is_array() {
-            write.content_type = "application/json-patch+json";
-        }
-        write
+        let is_list = body.is_array();
+        let content_type =
+            if is_list { "application/json-patch+json" } else { "application/merge-patch+json" };
+        Self::new(Method::PATCH, path, content_type, body, right)
     }
 
     /// Creates an object.
     pub fn create(right: Right, path: String, body: Value) -> Self {
-        let content_type = "application/json";
-        Self::new(Method::POST, path, content_type, body, right)
+        Self::new(Method::POST, path, "application/json", body, right)
     }
 
     /// Deletes exactly this object.
@@ -235,8 +224,8 @@ pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), 
         "reason": note.reason,
         "action": note.action,
         "note": note.message.chars().take(1000).collect::<String>(),
-        "reportingController": REPORTER,
-        "reportingInstance": REPORTER,
+        "reportingController": FIELD_MANAGER,
+        "reportingInstance": FIELD_MANAGER,
         "regarding": {
             "apiVersion": note.about["apiVersion"],
             "kind": note.about["kind"],

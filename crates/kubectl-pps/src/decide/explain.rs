@@ -1,70 +1,69 @@
 //! `explain`: why a Pod is where it is, or why it is nowhere, and what the user can do.
 
-mod absent;
-mod bound;
-mod facts;
-mod groups;
-mod pending;
 mod remedies;
 mod subject;
 
+use pps_check::is_own_webhook;
 use pps_check::read::Read;
 use pps_core::plan::Requirement;
-use pps_scheduler::{Caveat, ExclusionKind};
+use pps_core::pps::GROUP;
+use pps_recorder::demand::Wanted;
+use pps_recorder::workload::ordinal;
+use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 
-pub use self::absent::{blocker, wanting};
-pub use self::facts::{Fact, Governance, Refuser};
-pub use self::groups::{Group, Reason};
 pub use self::remedies::{Remedy, RemedyKind, Step};
-use self::subject::Subject;
+pub use self::subject::Subject;
 use super::landing::Landing;
+use super::placement::Nodes;
 use super::similar::similar;
-use super::status::Drift;
-use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread};
+use super::status::{Drift, drift_of};
+use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
 use crate::{Failure, Outcome};
 
 /// The label that is a node's name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
+/// How many Pods before this one are looked at.
+const MAX_BEFORE: usize = 10_000;
+/// How many characters of a refusal are repeated.
+const MAX_MESSAGE: usize = 500;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Question<'a> {
-    /// What was read.
     pub snapshot: &'a Snapshot,
-    /// The Pod's namespace.
     pub namespace: &'a str,
-    /// The Pod.
     pub pod: &'a str,
-    /// Why its controller could not create it, the newest first. None if Events were not read.
-    pub refusals: Option<&'a [String]>,
+    /// Why its controller could not create it, the newest first.
+    pub refusals: &'a [String],
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Explanation {
-    /// The Pod's namespace.
-    pub namespace: String,
-    /// The Pod.
-    pub pod: String,
+#[derive(Clone, Debug)]
+pub struct Explanation<'a> {
+    /// The Pod, and what is recorded of it.
+    pub subject: Subject<'a>,
     /// In one word.
     pub verdict: Verdict,
     /// Why that is so.
     pub cause: Cause,
-    /// Whether one of the present template could start, so that it is the template that keeps the Pod from all nodes.
-    pub is_kept_by_template: bool,
-    /// The nodes that cannot take the Pod now, by reason: of a Pod that runs, if it had to be placed again.
-    pub excluded: Vec<Group>,
-    /// The nodes that could take the Pod now: of a Pod that runs, if it had to be placed again.
+    /// How a Pod with a node differs from its recorded state.
+    pub drift: Vec<Drift>,
+    /// The nodes that cannot take the Pod now, or the next one.
+    pub excluded: Vec<NodeVerdict>,
+    /// The nodes that could take the Pod now, or the next one.
     pub landing: Landing,
-    /// What it follows from, the most important first.
-    pub facts: Vec<Fact>,
+    /// What would become of the Pod if it were deleted now, as far as that is known.
+    pub next: Option<Next>,
     /// What the user can do. Each was tried in the simulation of the scheduler.
     pub remedies: Vec<Remedy>,
-    /// What is not known, and what follows from that.
-    pub notes: Vec<Note>,
-    /// Whether it is not known what is recorded.
-    pub is_incomplete: bool,
+    /// Whether nothing that was tried lets the Pod go.
+    pub is_stuck: bool,
+    /// What is not simulated.
+    pub caveats: Vec<Caveat>,
+    /// The lists that could not be read.
+    pub unread: Vec<Unread>,
 }
 
 /// The answer in one word.
@@ -100,98 +99,36 @@ pub enum Verdict {
 
 /// Why a Pod is where it is, or nowhere.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the fields' names say what they are")]
 pub enum Cause {
     /// It is on its node.
-    OnNode { node: String, place: Place, progress: Progress },
+    OnNode(Option<LostNode>),
     /// Its node lacks a label that the recorded state requires.
-    Misplaced { node: String, drift: Drift },
-    /// It runs and is not recorded.
-    NotRecorded { node: String, why: Unrecorded },
-    /// Its node is gone, and Kubernetes deletes it.
-    NodeGone { node: String, next: Successor },
-    /// It has ended in this phase.
-    Ended { node: Option<String>, phase: String },
-    /// It is being deleted, and its node is as it should be.
-    Terminating { node: Option<String> },
-    /// It should have been gone by this time, and is not.
-    Overdue { node: Option<String>, deadline: String },
-    /// It is being deleted, and nothing confirms that it has stopped: its node is gone.
-    TerminatingWithoutNode { node: String },
-    /// It is being deleted, and nothing confirms that it has stopped: its node is not Ready.
-    TerminatingOnLostNode { node: LostNode },
-    /// Scheduling gates keep the scheduler from looking at it.
-    Gated,
-    /// A node could take it, and the scheduler says otherwise.
-    RefutedBy { message: String },
-    /// The scheduler has not looked at it, and a node could take it, if nodes could be read.
-    NotLookedAt,
-    /// No node can take it. `matching` have what is injected, and have this reason in common.
-    NoNode { pin: Option<Pin>, matching: Vec<String>, common: Option<ExclusionKind>, is_governed: bool },
-    /// The scheduler has found no node, and nodes could not be read.
-    NoNodeKnown { pin: Option<Pin> },
-    /// It does not exist, and its workload wants so many others.
-    NotWanted { workload: String, replicas: u64 },
-    /// It does not exist, and nothing that was read wants it; this PersistentPodState has its state.
-    NoWorkload { pps: String, is_known: bool },
+    Misplaced(Drift),
+    /// It is Ready and not recorded, and its PersistentPodState has a problem.
+    NotRecorded,
+    /// Its node is gone, and Kubernetes deletes it. This becomes of the next one.
+    NodeGone(Option<Next>),
+    /// It has ended.
+    Ended,
+    /// It is being deleted. If its node is not Ready, nothing confirms that it has stopped.
+    Terminating(Option<LostNode>),
+    /// It has no node, and one could take it, as far as nodes could be read.
+    Unscheduled,
+    /// No node can take it, not even these, which have the injected labels; none if nodes could not be read.
+    NoNode(Option<Vec<NodeVerdict>>),
+    /// It does not exist, and its workload does not want it.
+    NotWanted,
+    /// It does not exist, and nothing wants it; whether all workloads were read that may want it.
+    NoWorkload {
+        /// Whether that is certain.
+        is_known: bool,
+    },
     /// An ordered workload creates this Pod first.
-    WaitsFor { workload: String, pod: String },
-    /// Its creation is refused.
-    Refused,
+    WaitsFor(String),
+    /// Its controller reports that its creation is refused.
+    Refused(String),
     /// It does not exist although its workload wants it.
-    NotCreated { workload: String },
-}
-
-/// What a Pending Pod requires because it was injected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
-    /// The labels.
-    pub required: Vec<Requirement>,
-    /// Whether the recorded state has changed since the Pod was created, or is not known.
-    pub is_former: bool,
-    /// The node that was recorded, if it is gone.
-    pub gone_node: Option<String>,
-    /// Why the only node with these labels cannot take it.
-    pub only: Vec<Reason>,
-    /// Whether nothing is recorded now.
-    pub is_forgotten: bool,
-}
-
-/// Where a Pod that runs is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On its node.
-    Here,
-    /// On another node.
-    Elsewhere(String),
-    /// Nowhere yet.
-    Nowhere,
-    /// Nowhere, since no PersistentPodState governs its workload.
-    NotGoverned,
-    /// That is not known.
-    Unknown,
-}
-
-/// How far a Pod with a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// It is Ready.
-    Ready,
-    /// It runs and is not Ready.
-    NotReady,
-    /// It is not Ready, and neither is its node.
-    NodeNotReady,
-    /// It does not run yet.
-    NotStarted,
-}
-
-/// Why a Ready Pod is not recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unrecorded {
-    /// The condition of the PersistentPodState says so: its reason and message.
-    Condition(String, String),
-    /// No sidecar has looked at this PersistentPodState yet.
-    NotSeen(String),
+    NotCreated,
 }
 
 /// A node that is not Ready, and since when if that is known.
@@ -202,55 +139,48 @@ pub struct LostNode {
     pub since: Option<String>,
 }
 
-/// What becomes of the Pod that is created next.
+/// The Pod that its controller would create now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Successor {
-    /// Nothing creates one.
-    None,
-    /// Where it would start is not known.
-    Unknown,
-    /// It would start.
-    Starts(Landing),
-    /// No node could take it, with these injected requirements.
-    Pending(Vec<Requirement>),
+pub struct Next {
+    /// The labels that the recorded state requires.
+    pub required: Vec<Requirement>,
+    /// Where it could start.
+    pub landing: Landing,
+    /// Why the node of the present Pod could not take it.
+    pub excluded: Vec<Exclusion>,
 }
 
-/// What is not known, or does not help.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields' names say what they are")]
-pub enum Note {
-    /// What is not simulated.
-    Caveat(Caveat),
-    /// A list that could not be read.
-    Unread(Unread),
-    /// No change that was tried lets the Pod go, nor would it start without its recorded state.
-    NothingHelps { is_pinned: bool },
-    /// A move lets it start elsewhere if another node can take it, which is not known.
-    MoveMayHelp,
-}
-
-impl Explanation {
-    fn new(question: &Question, verdict: Verdict, cause: Cause) -> Self {
+impl<'a> Explanation<'a> {
+    fn new(subject: Subject<'a>, verdict: Verdict, cause: Cause) -> Self {
         Self {
-            namespace: question.namespace.to_owned(),
-            pod: question.pod.to_owned(),
+            unread: subject.snapshot.relevant_unread().cloned().collect(),
+            subject,
             verdict,
             cause,
-            is_kept_by_template: false,
+            drift: Vec::new(),
             excluded: Vec::new(),
             landing: Landing::default(),
-            facts: Vec::new(),
+            next: None,
             remedies: Vec::new(),
-            notes: Vec::new(),
-            is_incomplete: verdict == Verdict::Unknown,
+            is_stuck: false,
+            caveats: Vec::new(),
         }
+    }
+
+    /// Takes over what the simulation of the scheduler says of the Pod, or of the next one.
+    fn add(&mut self, selection: Selection) {
+        self.landing = Landing::of(&selection);
+        self.caveats = selection.caveats;
+        self.excluded = selection.verdicts;
+        self.excluded.retain(|verdict| !verdict.exclusions.is_empty());
     }
 
     /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         match self.verdict {
-            Verdict::Running | Verdict::Terminating | Verdict::NotWanted | Verdict::Unknown => {
-                if self.is_incomplete { Outcome::Incomplete } else { Outcome::Well }
+            Verdict::Unknown => Outcome::Incomplete,
+            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => {
+                if self.subject.pps == Read::Unknown { Outcome::Incomplete } else { Outcome::Well }
             }
             _ => Outcome::NotWell,
         }
@@ -262,24 +192,15 @@ impl Explanation {
 /// # Errors
 ///
 /// If there is no such Pod and nothing wants it, or Pods could not be read.
-pub fn explain(question: &Question) -> Result<Explanation, Failure> {
+pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
-    let mut explanation = match index.pod(question.namespace, question.pod) {
-        Some(pod) => {
-            let subject = Subject::of(question, &index, pod);
-            let mut explanation = match pod.node() {
-                _ if pod.is_terminating() || pod.is_finished() => bound::ending(question, &subject),
-                Some(node) => bound::explain(question, &subject, node),
-                None => pending::explain(question, &subject),
-            };
-            explanation.facts.extend(facts::of(question, &index, &subject));
-            explanation.is_incomplete = subject.pps == Read::Unknown;
-            explanation
-        }
-        None => absent::explain(question, &index).ok_or_else(|| unknown(question, &index))?,
-    };
-    explanation.notes.extend(question.snapshot.relevant_unread().cloned().map(Note::Unread));
-    Ok(explanation)
+    let subject = Subject::of(question, &index).ok_or_else(|| unknown(question, &index))?;
+    Ok(match subject.pod {
+        None => absent(question, &index, subject),
+        Some(pod) if question.snapshot.is_stranded(pod) => on_gone_node(subject),
+        Some(pod) if pod.node().is_some() || pod.is_terminating() || pod.is_finished() => bound(subject, pod),
+        Some(pod) => pending(subject, pod),
+    })
 }
 
 fn unknown(question: &Question, index: &Index) -> Failure {
@@ -294,4 +215,198 @@ fn unknown(question: &Question, index: &Index) -> Failure {
     let near = similar(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
     let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
     Failure::Usage(format!("there is no Pod {pod} in namespace {namespace}, and no workload wants one{hint}"))
+}
+
+/// A Pod that has a node, or that ends.
+fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
+    let node = pod.node().unwrap_or_default();
+    let drift = match &subject.spec {
+        Some(spec) => drift_of(subject.snapshot, spec, pod, subject.recorded()),
+        None => Vec::new(),
+    };
+    let misplaced = drift.iter().find(|one| matches!(one, Drift::RequiredTopology { .. })).cloned();
+    let lost = LostNode::of(subject.snapshot, node).filter(|_| pod.is_terminating() || !pod.is_ready());
+    let is_lost = lost.is_some();
+    let (verdict, cause) = match misplaced.clone() {
+        _ if pod.is_finished() && !pod.is_terminating() => (Verdict::NotRunning, Cause::Ended),
+        _ if pod.is_terminating() && is_lost => (Verdict::NotRunning, Cause::Terminating(lost)),
+        _ if pod.is_terminating() => (Verdict::Terminating, Cause::Terminating(None)),
+        Some(drift) => (Verdict::Misplaced, Cause::Misplaced(drift)),
+        None if subject.is_unrecorded() && subject.problem.is_some() => {
+            (Verdict::NotRecorded, Cause::NotRecorded)
+        }
+        None if pod.phase() == "Running" && !is_lost => (Verdict::Running, Cause::OnNode(None)),
+        None => (Verdict::NotRunning, Cause::OnNode(lost)),
+    };
+    let is_over = matches!(cause, Cause::Ended | Cause::Terminating(_));
+    let mut explanation = Explanation { drift, ..Explanation::new(subject, verdict, cause) };
+    let mut remedies = Vec::new();
+    if is_lost {
+        let rest = explanation.subject.nodes.as_ref().map(|nodes| nodes.without(node));
+        let next = Next::of(&explanation.subject, rest.as_ref(), "").map(|(next, _)| next);
+        remedies.push(RemedyKind::DeleteNode { node: node.to_owned(), next });
+    }
+    if pod.is_marked() && !is_over {
+        let goal = explanation.subject.recorded_node();
+        let goal = goal.filter(|node| pps_core::is_dns_subdomain(node)).map(str::to_owned);
+        let finish = (goal.as_deref() != Some(node)).then_some(RemedyKind::FinishMove { to: goal });
+        remedies.extend(finish.into_iter().chain([RemedyKind::CallMoveOff { node: node.to_owned() }]));
+    } else if misplaced.is_some() && !is_over && !pod.is_exempt() {
+        remedies.push(RemedyKind::Check);
+    }
+    explanation.remedies = remedies.into_iter().map(Remedy::new).collect();
+    let all = explanation.subject.nodes.as_ref().filter(|_| !is_over);
+    if let Some((next, selection)) = Next::of(&explanation.subject, all, node) {
+        explanation.add(selection);
+        if !next.landing.is_nowhere() {
+            explanation.excluded.clear();
+        }
+        explanation.next = Some(next);
+    }
+    explanation
+}
+
+/// A Pod whose node does not exist any more: Kubernetes deletes it, and then it is created again.
+fn on_gone_node(subject: Subject<'_>) -> Explanation<'_> {
+    let next = subject.successor().and_then(|next| Some((subject.select(&next)?, next)));
+    let cause = next.as_ref().map(|(selection, next)| Next::new(next, selection, ""));
+    let mut explanation = Explanation::new(subject, Verdict::NodeGone, Cause::NodeGone(cause));
+    let Some((selection, next)) = next else { return explanation };
+    if selection.chosen.is_none() {
+        explanation.remedies = remedies::remedies(&explanation.subject, &next, &selection);
+        explanation.is_stuck = explanation.remedies.is_empty();
+    }
+    explanation.add(selection);
+    explanation
+}
+
+impl LostNode {
+    /// None if the node is Ready, or was not read.
+    fn of(snapshot: &Snapshot, node: &str) -> Option<Self> {
+        let lost = snapshot.node(node).filter(|node| !node.is_ready())?;
+        Some(Self { name: node.to_owned(), since: lost.not_ready_since().map(str::to_owned) })
+    }
+}
+
+impl Next {
+    fn new(candidate: &subject::Candidate, selection: &Selection, node: &str) -> Self {
+        let here = selection.verdicts.iter().find(|verdict| verdict.node == node);
+        let excluded = here.map(|verdict| verdict.exclusions.clone()).unwrap_or_default();
+        Self { required: candidate.required.clone(), landing: Landing::of(selection), excluded }
+    }
+
+    /// If there were only these nodes; none if not enough is known.
+    fn of(subject: &Subject, nodes: Option<&Nodes>, node: &str) -> Option<(Self, Selection)> {
+        let next = subject.successor()?;
+        let selection = subject.select_on(nodes?, &next.pod, Some(&next.before));
+        Some((Self::new(&next, &selection, node), selection))
+    }
+}
+
+/// A Pod without a node: why it has none, and what would give it one.
+fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
+    let is_refused = pod.unschedulable().is_some();
+    let present = subject.present(pod);
+    let is_pinned = !present.required.is_empty();
+    let Some(mut selection) = subject.select(&present) else {
+        // Without the right to read nodes only the scheduler's own message is known.
+        let (verdict, cause) = match is_refused {
+            false => (Verdict::Unscheduled, Cause::Unscheduled),
+            true if is_pinned => (Verdict::Pinned, Cause::NoNode(None)),
+            true => (Verdict::Unschedulable, Cause::NoNode(None)),
+        };
+        return Explanation::new(subject, verdict, cause);
+    };
+    let is_nowhere = selection.chosen.is_none();
+    let (verdict, cause) = if is_nowhere {
+        let is_match = |node: &&NodeVerdict| !is_pinned || !node.exclusions.iter().any(Exclusion::from_pps);
+        let matching = selection.verdicts.iter().filter(is_match).cloned().collect();
+        // Without the recorded state it may be Pending as well.
+        let is_free = subject.select_freed(&present).is_some_and(|freed| freed.chosen.is_some());
+        let verdict = if is_free { Verdict::Pinned } else { Verdict::Unschedulable };
+        (verdict, Cause::NoNode(Some(matching)))
+    } else {
+        (Verdict::Unscheduled, Cause::Unscheduled)
+    };
+    let mut explanation = Explanation::new(subject, verdict, cause);
+    // What is not simulated may exclude the nodes that are left.
+    if is_nowhere || is_refused && !selection.caveats.is_empty() {
+        explanation.remedies = remedies::remedies(&explanation.subject, &present, &selection);
+        explanation.is_stuck = is_nowhere && explanation.remedies.is_empty();
+    }
+    if present.is_outdated {
+        for exclusion in selection.verdicts.iter_mut().flat_map(|node| &mut node.exclusions) {
+            *exclusion = exclusion.clone().of_former_state();
+        }
+    }
+    explanation.add(selection);
+    explanation
+}
+
+/// A Pod that does not exist.
+fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> Explanation<'a> {
+    let (verdict, cause) = match subject.workload {
+        Some(workload) if workload.wants(question.pod) => not_created(question, index, workload),
+        Some(_) => (Verdict::NotWanted, Cause::NotWanted),
+        None => {
+            // Workloads of other kinds are not read at all.
+            let is_read = subject.owner.as_ref().is_some_and(|owner| {
+                owner.kind == "StatefulSet" && ["apps", GROUP].contains(&owner.group.as_str())
+            });
+            let is_known = is_read && question.snapshot.require_workloads().is_ok();
+            let verdict = if is_known { Verdict::NotWanted } else { Verdict::Unknown };
+            (verdict, Cause::NoWorkload { is_known })
+        }
+    };
+    let kinds = match &cause {
+        Cause::WaitsFor(pod) => vec![RemedyKind::ExplainOther { pod: pod.clone() }],
+        Cause::Refused(message) if is_by_policy(message) => {
+            vec![RemedyKind::Check, RemedyKind::DisableInjection]
+        }
+        _ if verdict == Verdict::NotWanted && subject.recorded().is_some() => vec![RemedyKind::Forget],
+        _ => Vec::new(),
+    };
+    let remedies = kinds.into_iter().map(Remedy::new).collect();
+    Explanation { remedies, ..Explanation::new(subject, verdict, cause) }
+}
+
+/// Why a Pod does not exist that its workload wants.
+fn not_created(question: &Question, index: &Index, workload: &Workload) -> (Verdict, Cause) {
+    let Question { namespace, pod, refusals, .. } = question;
+    if let Some(blocker) = blocker(index, workload, namespace, pod) {
+        return (Verdict::NotCreated, Cause::WaitsFor(blocker));
+    }
+    let mentions = |message: &&String| {
+        message.split(|c: char| c.is_whitespace() || "\"',:".contains(c)).any(|word| word == *pod)
+    };
+    let message = refusals.iter().find(mentions);
+    message.map_or((Verdict::NotCreated, Cause::NotCreated), |message| {
+        (Verdict::Refused, Cause::Refused(message.chars().take(MAX_MESSAGE).collect()))
+    })
+}
+
+/// Whether the policy denies a request, or its webhook cannot be called: the API server writes which webhook it was.
+fn is_by_policy(message: &str) -> bool {
+    let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
+    webhook.is_some_and(is_own_webhook)
+}
+
+/// The workload that wants a Pod of this name, or one that could.
+pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
+    let of_this_name =
+        |workload: &&Workload| workload.namespace() == namespace && ordinal(workload.name(), pod).is_some();
+    snapshot.workloads.iter().filter(of_this_name).max_by_key(|workload| workload.wants(pod))
+}
+
+/// The Pod for which an ordered workload waits before it creates this one.
+fn blocker(index: &Index<'_>, workload: &Workload, namespace: &str, pod: &str) -> Option<String> {
+    let (spec, name, demand) = (&workload.object()["spec"], workload.name(), workload.demand());
+    let last = ordinal(name, pod)?;
+    if spec["podManagementPolicy"] == "Parallel" {
+        return None;
+    }
+    let start = spec["ordinals"]["start"].as_u64().unwrap_or_default();
+    let before = (start..last).take(MAX_BEFORE).map(|ordinal| format!("{name}-{ordinal}"));
+    let is_unready = |pod: &String| !index.pod(namespace, pod).is_some_and(Pod::is_ready);
+    before.filter(|pod| demand.wants(name, pod, 0) == Wanted::Yes).find(is_unready)
 }

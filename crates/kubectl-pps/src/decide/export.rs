@@ -1,5 +1,7 @@
 //! `export`: PersistentPodStates with their recorded states, without what belongs to one cluster only.
 
+use std::collections::BTreeSet;
+
 use pps_core::edit::{self, EditError};
 use pps_core::pps::KIND;
 use pps_recorder::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
@@ -11,47 +13,47 @@ use crate::snapshot::Pps;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exported {
     /// PersistentPodStates, by namespace and name.
     pub objects: Vec<Value>,
     /// How many recorded states they have.
     pub states: usize,
-    /// Objects that cannot be exported.
-    pub unreadable: Vec<Unreadable>,
-    /// Names that were asked for and do not exist.
-    pub missing: Vec<String>,
+    /// Objects that are left out: each `NAMESPACE/NAME` with why its states cannot be read.
+    pub left_out: Vec<(String, EditError)>,
 }
 
-/// An object that cannot be exported.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Unreadable {
-    pub namespace: String,
-    pub name: String,
-    pub error: EditError,
+/// The objects of these names; all if no names are given. Aliases are left out: the sidecar makes them again.
+///
+/// # Errors
+///
+/// The names of which there is no object.
+pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, BTreeSet<String>> {
+    let mut missing: BTreeSet<String> = names.iter().cloned().collect();
+    for pps in objects {
+        missing.remove(pps.name());
+    }
+    let is_chosen = |pps: &&Pps| names.is_empty() || names.iter().any(|name| name == pps.name());
+    let chosen = objects.iter().filter(|pps| !pps.is_alias()).filter(is_chosen);
+    if missing.is_empty() { Ok(chosen.collect()) } else { Err(missing) }
 }
 
-/// Takes these objects; all if no names are given. Aliases are left out: the sidecar makes them again.
-pub fn export(objects: &[Pps], names: &[String]) -> Exported {
-    let mut missing: Vec<String> =
-        names.iter().filter(|name| !objects.iter().any(|pps| pps.name() == *name)).cloned().collect();
-    missing.sort();
-    missing.dedup();
-    let mut exported = Exported { objects: Vec::new(), states: 0, unreadable: Vec::new(), missing };
-    let is_wanted =
-        |pps: &&Pps| !pps.is_alias() && (names.is_empty() || names.iter().any(|one| one == pps.name()));
-    for pps in objects.iter().filter(is_wanted) {
-        match edit::plain_states(pps.object()) {
+/// What is written of these objects. One whose states cannot be read is left out: an import would take it for one
+/// without states.
+pub fn export(objects: &[Value]) -> Exported {
+    let mut exported = Exported::default();
+    for object in objects {
+        match edit::plain_states(object) {
             Ok(states) => {
                 exported.states += states.len();
-                let mut object = portable(pps.object());
-                object["status"] = json!({"podStates": states});
-                exported.objects.push(object);
+                let mut copy = portable(object);
+                copy["status"] = json!({"podStates": states});
+                exported.objects.push(copy);
             }
             Err(error) => {
-                let (namespace, name) = (pps.namespace().to_owned(), pps.name().to_owned());
-                exported.unreadable.push(Unreadable { namespace, name, error });
+                let [namespace, name] =
+                    ["namespace", "name"].map(|field| object["metadata"][field].as_str().unwrap_or_default());
+                exported.left_out.push((format!("{namespace}/{name}"), error));
             }
         }
     }
@@ -80,8 +82,8 @@ pub(super) fn portable(object: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn object(name: &str, status: &Value) -> Pps {
-        Pps::read(json!({
+    fn object(name: &str, status: &Value) -> Value {
+        json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
             "metadata": {
                 "name": name, "namespace": "prod", "uid": "u", "resourceVersion": "7", "generation": 3,
@@ -93,15 +95,14 @@ mod tests {
             "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
                      "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}},
             "status": status,
-        }))
-        .unwrap()
+        })
     }
 
     #[test]
     fn nothing_that_belongs_to_one_cluster_is_exported() {
         let packed = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "2 db-* node-*\n0 7\n1 8\n"}},
                "targetUID": "w", "recorded": 2, "desired": 3, "conditions": [], "observedGeneration": 3});
-        let exported = export(&[object("db", &packed)], &[]);
+        let exported = export(&[object("db", &packed)]);
         assert_eq!(
             exported.objects,
             [json!({
@@ -116,15 +117,29 @@ mod tests {
     }
 
     #[test]
-    fn aliases_are_left_out_and_damage_and_missing_names_are_reported() {
-        let mut alias = object("db-1234", &Value::Null).object().clone();
+    fn aliases_are_left_out_and_missing_names_are_reported() {
+        let mut alias = object("db-1234", &Value::Null);
         alias["spec"]["targetRef"] =
             json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "db"});
+        let objects = [alias, object("db", &Value::Null), object("web", &Value::Null)];
+        let objects = objects.map(|object| Pps::read(object).unwrap());
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            chosen(&objects, &names).map(|found| found.iter().map(|pps| pps.name()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]), Ok(vec!["db", "web"]));
+        assert_eq!(names(&["db", "db-1234"]), Ok(vec!["db"]));
+        assert_eq!(names(&["db", "gone"]), Err(["gone".to_owned()].into()));
+    }
+
+    #[test]
+    fn an_object_whose_states_are_damaged_or_hidden_is_left_out() {
         let damaged = object("bad", &json!({"packed": {"version": 1, "buckets": {"ordinals-0": "9 cut"}}}));
-        let objects =
-            [Pps::read(alias).unwrap(), damaged, object("db", &Value::Null), object("web", &Value::Null)];
-        let exported = export(&objects, &["bad".into(), "db".into(), "gone".into()]);
-        assert_eq!((exported.objects.len(), exported.missing), (1, vec!["gone".to_owned()]));
-        assert!(matches!(exported.unreadable[0].error, EditError::Damaged(_)), "{:?}", exported.unreadable);
+        let mut hidden = object("hidden", &json!({"recorded": 2}));
+        hidden["metadata"]["managedFields"] = json!([{"fieldsV1": {"f:status": {"f:packed": {}}}}]);
+        let exported = export(&[damaged, hidden, object("db", &Value::Null)]);
+        assert_eq!((exported.objects.len(), exported.states), (1, 0));
+        let names: Vec<&str> = exported.left_out.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["prod/bad", "prod/hidden"]);
     }
 }

@@ -1,27 +1,40 @@
-//! `simulate`: what would happen to Pods if nodes were drained or lost, or an object changed.
+//! `simulate`: what would happen to Pods if nodes were drained or lost.
 //!
 //! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides.
 //! The namespaces are simulated one after the other: the Pods of all others take room where they are, or
 //! where they would be.
 
-mod answer;
-mod question;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use pps_core::TargetReference;
-use pps_scheduler::ExclusionKind;
-use pps_simulation::{Limits, Severity, Source, run_live};
+use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
+use pps_scheduler::{Exclusion, ExclusionKind};
+use pps_simulation::{
+    Absence, Action, Limits, NodeVerdict, Phase, PodView, Problem, RunResult, Scenario, Severity, Source,
+    Step, run_live,
+};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-pub use self::question::{Question, reference};
-use super::hand::portions;
-use super::move_pod::WayOut;
-use crate::decide::hand::Hand;
-use crate::snapshot::{Index, Node, Pod, Resource, Scope, Snapshot, Unread, Workload, WorkloadKey};
+use super::move_pod::{WayOut, short};
+use super::similar::similar;
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
+
+/// How many nodes a reason names.
+const NAMED: usize = 4;
+
+/// What happens to nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Question {
+    WithoutNodes(BTreeSet<String>),
+    Drain(BTreeSet<String>),
+    ZoneDown(String),
+}
 
 /// What would happen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,128 +42,86 @@ use crate::{Failure, Outcome};
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Forecast {
     pub question: Question,
-    /// The Pods that something would happen to, or that wait already, by namespace and name.
+    /// The Pods that something would happen to, or that have no node already, by namespace and name.
     pub pods: Vec<PodForecast>,
-    /// Rollouts that would not reach all Pods.
-    pub stopped_rollouts: Vec<StoppedRollout>,
     pub forgotten: Vec<Forgotten>,
-    /// Pods that would lose their node and are not simulated.
-    pub not_simulated: Vec<Displaced>,
+    /// Pods that would lose their node, and whose controller is not simulated: `NAMESPACE/NAME`.
+    pub not_simulated: Vec<String>,
+    /// Namespaces that were not asked about, and whose StatefulSets would lose Pods.
+    pub other_namespaces: BTreeSet<String>,
     /// What lets Pods start that would wait because of a recorded state.
-    pub advice: Vec<Step>,
-    /// What the user should know beside the answer.
-    pub notes: Vec<Note>,
-    /// The lists that could not be read.
+    pub advice: Vec<Advice>,
+    /// Objects that are not simulated, or not completely: each with why.
+    pub problems: Vec<(String, String)>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<Unread>,
-    /// Whether the answer is incomplete because of that.
     pub incomplete: bool,
-}
-
-/// A rollout that would stop at a Pod that does not become Ready.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct StoppedRollout {
-    pub namespace: String,
-    pub workload: String,
-    pub at: String,
-    /// The Pods that keep their former template, in the order in which the rollout would reach them.
-    pub not_reached: Vec<String>,
 }
 
 /// What a user can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Step {
-    Cordon {
-        nodes: Vec<String>,
-    },
-    Move {
-        namespace: String,
-        pods: Vec<String>,
-        flags: String,
-    },
-    /// Have Pods created again without the state that was injected, which is no longer recorded.
-    Delete {
-        namespace: String,
-        pods: Vec<String>,
-    },
+pub enum Advice {
+    Cordon { nodes: Vec<String> },
+    Move { namespace: String, pods: Vec<String>, flags: String },
 }
 
 /// What would happen to one Pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct PodForecast {
     pub namespace: String,
     pub workload: String,
     pub pod: String,
-    /// The node that it is on now.
     pub node_now: Option<String>,
     pub then: Then,
-    /// Whether it is so now: nothing changes for it, and it does not run.
+    /// Whether it has no node now, either.
     pub already: bool,
     /// The node that it would be on; one of `may_land_on`.
     pub node_then: Option<String>,
     /// The scheduler would take one of these nodes.
     pub may_land_on: Vec<String>,
-    /// All other nodes that could take it. Empty unless it would run.
-    pub others: Vec<String>,
-    /// The node that is recorded of it now.
     pub recorded_node: Option<String>,
-    /// Whether it would have its recorded state. None if nothing was recorded.
+    /// Whether it would have its recorded state. None if it would not run, or nothing was recorded.
     pub as_recorded: Option<bool>,
     pub why: Why,
     /// Why it could not run on other nodes, most frequent first. Empty unless it would be Pending.
     pub excluded_by: Vec<Reason>,
     /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
     pub without_its_state: Vec<String>,
-    /// The PersistentPodState that governs its workload.
-    #[serde(skip)]
-    pub pps: Option<String>,
     /// What the simulation leaves out of the Pod's requirements, in the scheduler's words.
     pub caveats: Vec<String>,
 }
 
 /// How a Pod would be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Then {
-    Running,
     Pending,
     Refused,
     /// It waits for another Pod of its workload before it is created.
     NotCreated,
     NotEvicted,
-    /// Its workload no longer wants it.
-    #[default]
-    Removed,
+    Running,
 }
 
 /// Why a Pod would be how it would be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Why {
     /// It has its recorded values: `zone=a`.
     AsRecorded(Vec<String>),
-    /// It could not have its recorded node, which something excludes.
+    /// `because` is what excludes the recorded node; none if it does not exist or others are better.
     NotAsRecorded {
         node: String,
-        /// What excludes it; none if it does not exist or others are better.
         because: Option<String>,
     },
-    /// It is Pending now, and gets a node.
-    GetsNode,
     NotRecorded,
-    New,
     /// All nodes are excluded: `excluded_by` says by what.
-    Excluded {
-        /// Whether the state that excludes nodes was injected and is no longer recorded.
-        by_former_state: bool,
-    },
+    Excluded,
     /// What the simulation says of a Pod without a node.
     Waits(String),
     /// The policy's or the API server's message.
@@ -158,9 +129,6 @@ pub enum Why {
     /// What keeps it from being evicted.
     Protected(String),
     WaitsForOther,
-    /// Its workload no longer wants it.
-    #[default]
-    Unwanted,
 }
 
 /// A reason that excludes some nodes.
@@ -171,7 +139,6 @@ pub struct Reason {
     /// In the scheduler's words, without the name of a node.
     pub text: String,
     pub what: ExclusionKind,
-    /// Whether the Pod has the requirement from its recorded state.
     pub from_pps: bool,
     /// How many nodes are excluded by it first.
     pub nodes: usize,
@@ -179,7 +146,7 @@ pub struct Reason {
     pub names: Vec<String>,
 }
 
-/// Recorded states that would be dropped.
+/// Recorded states that would be dropped after the grace period for nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -187,202 +154,338 @@ pub struct Forgotten {
     pub namespace: String,
     pub pps: String,
     pub pods: Vec<String>,
-    /// Whether they are dropped at once, since the workload no longer wants the Pods; else after the grace
-    /// period for nodes.
-    pub unwanted: bool,
-}
-
-/// A Pod that would lose its node, and that is not simulated.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Displaced {
-    pub namespace: String,
-    pub pod: String,
-    pub node: String,
-    /// Its controller: `ReplicaSet/web-5d4`.
-    pub owner: Option<String>,
-    /// Whether a PersistentPodState is about its controller.
-    pub has_pps: bool,
-}
-
-/// What a user should know beside the answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Note {
-    /// These nodes do not exist any more, and Pods are still bound to them.
-    NodesGone(Vec<String>),
-    NotSimulated {
-        kind: String,
-        name: String,
-    },
-    /// Of several namespaces that lack room, another one may get it.
-    OneAfterTheOther,
-    /// Pods of StatefulSets in namespaces that were not asked about lose their nodes.
-    OtherNamespaces {
-        pods: usize,
-        namespaces: Vec<String>,
-    },
-    /// Pods are being created or replaced now, with or without the question.
-    Anyway(Vec<String>),
-    /// An object is not simulated, or not completely.
-    Problem {
-        kind: String,
-        name: String,
-        message: String,
-    },
-    /// A warning of the policy or the sidecar about an object.
-    Warning {
-        object: String,
-        text: String,
-    },
-    /// The file's object does not exist yet.
-    Created(TargetReference),
-    /// Fields that the file does not set for an object stay.
-    KeepsFields(TargetReference),
-    /// There is no such StatefulSet to be restarted.
-    NothingToRestart(String),
-    /// The StatefulSet replaces no Pod by itself.
-    OnDelete(String),
 }
 
 impl Forecast {
-    /// Not well if a Pod would have no node that has one now, or would be refused or stay where it must go.
+    /// Not well if a Pod would have no node, would be refused, or would stay where it must go.
     pub fn outcome(&self) -> Outcome {
-        let is_well = self.pods.iter().all(|pod| matches!(pod.then, Then::Running | Then::Removed))
-            && self.stopped_rollouts.is_empty();
-        match (is_well, self.incomplete) {
-            (false, _) => Outcome::NotWell,
-            (true, true) => Outcome::Incomplete,
-            (true, false) => Outcome::Well,
+        match self.pods.iter().all(|pod| pod.then == Then::Running) {
+            false => Outcome::NotWell,
+            true if self.incomplete => Outcome::Incomplete,
+            true => Outcome::Well,
         }
     }
 }
 
-/// Answers a question. `workload` restricts the answer to the Pods of these workloads.
+impl Question {
+    /// The nodes that it is about.
+    fn nodes(&self, all: &BTreeMap<String, Node>) -> Result<BTreeSet<String>, Failure> {
+        let zone = match self {
+            Self::WithoutNodes(nodes) | Self::Drain(nodes) => {
+                let Some(node) = nodes.iter().find(|node| !all.contains_key(*node)) else {
+                    return Ok(nodes.clone());
+                };
+                let near = similar(node, all.keys().map(String::as_str)).join(", ");
+                let hint = if near.is_empty() { near } else { format!("; similar names: {near}") };
+                return Err(Failure::Usage(format!("there is no node {node}{hint}")));
+            }
+            Self::ZoneDown(zone) => zone,
+        };
+        let nodes = all.values().filter(|node| node.zone() == Some(zone)).map(|node| node.name().to_owned());
+        let nodes: BTreeSet<String> = nodes.collect();
+        if nodes.is_empty() {
+            let zones: BTreeSet<&str> = all.values().filter_map(Node::zone).collect();
+            let zones: Vec<&str> = zones.into_iter().take(10).collect();
+            return Err(Failure::Usage(format!("no node is in zone {zone}: there are {}", zones.join(", "))));
+        }
+        Ok(nodes)
+    }
+
+    fn actions(&self, nodes: &BTreeSet<String>) -> Vec<Action> {
+        // What happens anyway comes first.
+        let mut actions = vec![Action::RollOut {}];
+        match self {
+            Self::Drain(_) => actions.extend(nodes.iter().map(|node| Action::Drain { node: node.clone() })),
+            Self::WithoutNodes(_) | Self::ZoneDown(_) => {
+                let nodes = nodes.iter().cloned().collect();
+                actions.extend([Action::LoseNodes { nodes }, Action::EndGracePeriod {}]);
+            }
+        }
+        actions
+    }
+}
+
+/// Answers a question.
 ///
 /// # Errors
 ///
-/// If the question names what does not exist, the API server would refuse a change, or nodes could not be
+/// If the question names what does not exist, the cluster is too large, or what a forecast needs was not
 /// read.
-pub fn forecast(
-    snapshot: &Snapshot,
-    question: &Question,
-    workload: Option<&[WorkloadKey]>,
-    hand: &Hand,
-) -> Result<Forecast, Failure> {
-    let Some(nodes) = &snapshot.nodes else {
+pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Failure> {
+    let Some(all) = &snapshot.nodes else {
         let why =
             snapshot.unread(Resource::Nodes).map_or_else(|| "they were not read".into(), ToString::to_string);
         return Err(Failure::Unreadable(format!("a forecast needs the nodes: {why}")));
     };
-    let (count, most) = (nodes.len(), Limits::CLUSTER.nodes);
+    let (count, most) = (all.len(), Limits::CLUSTER.nodes);
     if count > most {
         return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
     }
     snapshot.require(Resource::PersistentPodStates)?;
     snapshot.require(Resource::Pods)?;
     snapshot.require_workloads()?;
-    question.check(snapshot, nodes, hand)?;
+    let nodes = &question.nodes(all)?;
+    let index = &Index::of(snapshot);
     let mut forecast = Forecast {
         question: question.clone(),
         pods: Vec::new(),
-        stopped_rollouts: Vec::new(),
         forgotten: Vec::new(),
         not_simulated: Vec::new(),
+        other_namespaces: BTreeSet::new(),
         advice: Vec::new(),
-        notes: Vec::new(),
-        unread: snapshot.unread.clone(),
-        incomplete: snapshot.unread.iter().any(|unread| !is_optional(unread.resource)),
+        problems: Vec::new(),
+        unread: snapshot.relevant_unread().cloned().collect(),
+        incomplete: false,
     };
-    let gone = question.gone_nodes(nodes);
-    if !gone.is_empty() {
-        forecast.notes.push(Note::NodesGone(gone.clone()));
-    }
-    let index = Index::of(snapshot);
-    let namespaces = namespaces(snapshot, question, workload);
-    for namespace in &namespaces {
-        let before = (forecast.notes.len(), forecast.forgotten.len());
-        let changes = question.changes(snapshot, namespace);
-        forecast.notes.extend(changes.notes);
-        let (scenario, pods) =
-            question.scenario(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
+    for namespace in namespaces(snapshot, nodes) {
+        let (scenario, pods) = scenario(snapshot, namespace, nodes, question.actions(nodes), &forecast.pods);
         let result = run_live(&scenario, &pods, &Limits::CLUSTER);
-        let is_refused = |source: &Source| {
-            result.steps.is_empty() || matches!(source, Source::Action { index } if *index > 0)
+        let is_fatal = |problem: &&Problem| {
+            // The first action fails where there is no StatefulSet.
+            let is_of_action = matches!(problem.source, Source::Action { index: 1.. });
+            problem.severity == Severity::Error && (result.steps.is_empty() || is_of_action)
         };
-        let mut errors = result.problems.iter().filter(|problem| problem.severity == Severity::Error);
-        if let Some(refused) = errors.find(|problem| is_refused(&problem.source)) {
-            return Err(Failure::Refused(refused.message.clone()));
+        if let Some(fatal) = result.problems.iter().find(is_fatal) {
+            return Err(Failure::Refused(fatal.message.clone()));
         }
-        let governing = answer::governing(&index, snapshot, namespace);
-        let asked =
-            answer::Asked { snapshot, namespace, scenario: &scenario, pods: &pods, governing: &governing };
-        asked.add(&mut forecast, &result);
-        if workload.is_some_and(|only| !only.iter().any(|key| key.namespace == *namespace)) {
-            forecast.notes.truncate(before.0);
-            forecast.forgotten.truncate(before.1);
-        }
+        let Some(last) = result.steps.last() else { continue };
+        let simulated = Simulated { snapshot, namespace, index };
+        forecast.pods.extend(last.world.pods.iter().filter_map(|view| simulated.describe(view)));
+        forecast.forgotten.extend(simulated.forgotten(last));
+        simulated.add_problems(&mut forecast, &scenario, &pods, &result);
     }
-    if let Some(only) = workload {
-        let is_meant = |namespace: &str, name: &str| {
-            only.iter().any(|key| key.namespace == namespace && key.name == name)
-        };
-        forecast.pods.retain(|one| is_meant(&one.namespace, &one.workload));
-        forecast.stopped_rollouts.retain(|one| is_meant(&one.namespace, &one.workload));
-        let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
-        forecast
-            .notes
-            .extend(unknown.map(|key| Note::NotSimulated { kind: key.kind.clone(), name: key.name.clone() }));
-    } else {
-        add_other_namespaces(&mut forecast, snapshot, question);
-    }
-    if namespaces.len() > 1 {
-        forecast.notes.push(Note::OneAfterTheOther);
-    }
+    forecast.add_others(snapshot, index, nodes);
     forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
-    forecast.not_simulated.sort();
-    forecast.not_simulated.dedup();
-    forecast.advice = advice(snapshot, question, &forecast.pods);
-    let mut kept: Vec<Note> = Vec::new();
-    for note in std::mem::take(&mut forecast.notes) {
-        if !kept.contains(&note) {
-            kept.push(note);
-        }
-    }
-    forecast.notes = kept;
+    forecast.advice = advice(snapshot, index, question, &forecast.pods);
     Ok(forecast)
 }
 
-/// Whether a forecast is complete enough without these objects.
-fn is_optional(resource: Resource) -> bool {
-    !matches!(resource, Resource::Nodes | Resource::StatefulSets | Resource::PersistentPodStates)
+/// The namespaces in which something may happen. A Pod without a node may wait for one of these nodes.
+fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<&'a str> {
+    if let Some(own) = snapshot.scope.namespace() {
+        return [own].into();
+    }
+    let with_workloads: BTreeSet<&str> = snapshot.workloads.iter().map(Workload::namespace).collect();
+    let is_concerned = |pod: &&Pod| pod.node().map_or(!pod.is_finished(), |node| nodes.contains(node));
+    let concerned = snapshot.pods.iter().filter(is_concerned).map(Pod::namespace);
+    concerned.filter(|namespace| with_workloads.contains(namespace)).collect()
 }
 
-/// Where the Pods of the namespaces that are simulated already would be: they take room there, and nowhere
-/// else.
-fn placed(forecast: &Forecast) -> question::Placed {
-    let key = |pod: &PodForecast| (pod.namespace.clone(), pod.pod.clone());
-    forecast.pods.iter().map(|pod| (key(pod), pod.node_then.clone())).collect()
+/// A scenario of the workloads of one namespace, and the Pods of all: the others take room. `before` are the
+/// Pods of the namespaces that were simulated before.
+fn scenario(
+    snapshot: &Snapshot,
+    namespace: &str,
+    nodes: &BTreeSet<String>,
+    actions: Vec<Action>,
+    before: &[PodForecast],
+) -> (Scenario, Vec<Arc<Value>>) {
+    let is_here = |object: &&Value| object["metadata"]["namespace"] == namespace;
+    let all_nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).map(|node| {
+        let mut object = typed(node.object(), "v1", "Node");
+        // No Pod starts there before the event: kubectl, too, cordons all nodes before it drains the first.
+        if nodes.contains(node.name()) {
+            object["spec"]["unschedulable"] = true.into();
+        }
+        object
+    });
+    let workloads = snapshot.workloads.iter().map(Workload::object).filter(is_here).cloned();
+    let pps = snapshot.pps.iter().map(Pps::object).filter(is_here);
+    let claims = snapshot.claims.iter().filter(is_here);
+    let budgets = snapshot.budgets.iter().filter(is_here);
+    let objects = all_nodes
+        .chain(workloads)
+        .chain(pps.map(|object| typed(object, API_VERSION, KIND)))
+        .chain(claims.map(|object| typed(object, "v1", "PersistentVolumeClaim")))
+        .chain(snapshot.volumes.iter().map(|object| typed(object, "v1", "PersistentVolume")))
+        .chain(budgets.map(|object| typed(object, "policy/v1", "PodDisruptionBudget")))
+        .collect();
+    let places: BTreeMap<(&str, &str), &Option<String>> =
+        before.iter().map(|pod| ((pod.namespace.as_str(), pod.pod.as_str()), &pod.node_then)).collect();
+    let pods = snapshot.pods.iter().filter_map(|pod| {
+        let mut shared = Arc::clone(pod.shared());
+        if let Some(node) = places.get(&(pod.namespace(), pod.name())) {
+            let moved = Arc::make_mut(&mut shared);
+            moved["spec"]["nodeName"] = node.as_deref()?.into();
+            moved["status"] = json!({"phase": "Running"});
+        }
+        Some(shared)
+    });
+    let pods = pods.collect();
+    let namespace = namespace.to_owned();
+    (Scenario { objects, live: true, namespace, with_pps: true, actions, ..Scenario::default() }, pods)
 }
 
-/// A node that is drained or lost is that of all namespaces: an answer without any Pod would otherwise be
-/// taken for an all-clear.
-fn add_other_namespaces(forecast: &mut Forecast, snapshot: &Snapshot, question: &Question) {
-    let is_of_set =
-        |owner: &Option<String>| owner.as_ref().is_some_and(|owner| owner.starts_with("StatefulSet/"));
-    forecast.not_simulated.retain(|pod| snapshot.scope.contains(&pod.namespace) || !is_of_set(&pod.owner));
-    let is_other = |pod: &&Pod| {
-        !snapshot.scope.contains(pod.namespace())
-            && pod.node().is_some_and(|node| question.concerns(snapshot, node))
-            && pod.owner().is_some_and(|(owner, _)| owner.kind == "StatefulSet")
+/// The items of a list carry no type.
+fn typed(object: &Value, api_version: &str, kind: &str) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.entry("apiVersion").or_insert_with(|| api_version.into());
+        fields.entry("kind").or_insert_with(|| kind.into());
+    }
+    object
+}
+
+/// A namespace that was simulated.
+#[derive(Clone, Copy)]
+struct Simulated<'a> {
+    snapshot: &'a Snapshot,
+    namespace: &'a str,
+    index: &'a Index<'a>,
+}
+
+impl Simulated<'_> {
+    /// What happens to a Pod; none if it stays where it is.
+    fn describe(&self, view: &PodView) -> Option<PodForecast> {
+        let node_now = self.index.pod(self.namespace, &view.name).and_then(Pod::node).map(str::to_owned);
+        if view.node.is_some() && view.node == node_now && view.kept_by.is_none() {
+            return None;
+        }
+        let governing = governing(self.snapshot, self.index, self.namespace, &view.workload);
+        let recorded = governing.and_then(|pps| pps.state(&view.name).ok()?);
+        let then = match view.phase {
+            _ if view.kept_by.is_some() => Then::NotEvicted,
+            Phase::Running => Then::Running,
+            Phase::Pending => Then::Pending,
+            Phase::Refused => Then::Refused,
+            Phase::NotCreated => Then::NotCreated,
+        };
+        let is_pending = then == Then::Pending;
+        let only_its_state = view.scheduler.iter().filter(|verdict| {
+            let mut exclusions = verdict.excluded_by.iter();
+            is_pending && !verdict.fits && exclusions.all(Exclusion::from_pps)
+        });
+        let excluded_by = if is_pending { reasons(&view.scheduler) } else { Vec::new() };
+        let why = match then {
+            Then::Running => why_there(view),
+            Then::Pending if excluded_by.is_empty() => {
+                Why::Waits(view.pending.as_ref().map(ToString::to_string).unwrap_or_default())
+            }
+            Then::Pending => Why::Excluded,
+            Then::NotEvicted => Why::Protected(view.kept_by.clone().unwrap_or_default()),
+            Then::Refused => {
+                Why::Refused(view.refusal.as_ref().map(|refusal| refusal.message.clone()).unwrap_or_default())
+            }
+            Then::NotCreated => Why::WaitsForOther,
+        };
+        Some(PodForecast {
+            namespace: self.namespace.to_owned(),
+            workload: view.workload.clone(),
+            pod: view.name.clone(),
+            already: then != Then::Running && node_now.is_none(),
+            node_now,
+            then,
+            node_then: view.node.clone(),
+            may_land_on: view.may_land_on.clone(),
+            recorded_node: recorded.map(|state| state.node_name),
+            as_recorded: view.came_home.filter(|_| then == Then::Running),
+            why,
+            excluded_by,
+            without_its_state: only_its_state.map(|verdict| verdict.node.clone()).collect(),
+            caveats: view.caveats.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// The states that `nodeDeletionPolicy: Forget` would drop.
+    fn forgotten(&self, last: &Step) -> Vec<Forgotten> {
+        let forgets =
+            |pps: &&Pps| pps.spec().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
+        let governing = last.world.workloads.iter().filter_map(|workload| {
+            governing(self.snapshot, self.index, self.namespace, &workload.name).filter(forgets)
+        });
+        let dropped = governing.filter_map(|before| {
+            let after = last.world.pps.iter().find(|after| after.name == before.name())?;
+            let is_wanted = |pod: &String| last.world.pods.iter().any(|view| view.name == *pod);
+            let mut pods: Vec<String> = before.states().ok()?.into_keys().collect();
+            // A state of another Pod is dropped with or without this.
+            pods.retain(|pod| !after.states.contains_key(pod) && is_wanted(pod));
+            let (namespace, pps) = (self.namespace.to_owned(), before.name().to_owned());
+            (!pods.is_empty()).then_some(Forgotten { namespace, pps, pods })
+        });
+        dropped.collect()
+    }
+
+    fn add_problems(
+        &self,
+        forecast: &mut Forecast,
+        scenario: &Scenario,
+        pods: &[Arc<Value>],
+        result: &RunResult,
+    ) {
+        for problem in &result.problems {
+            let Source::Objects { object: Some(at) } = problem.source else { continue };
+            let own = scenario.objects.get(at);
+            let object = own.or_else(|| pods.get(at - scenario.objects.len()).map(Arc::as_ref));
+            let text = |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str());
+            let (kind, name) = (text("/kind").unwrap_or("Pod"), text("/metadata/name").unwrap_or_default());
+            let is_workload = |pod: &PodForecast| pod.namespace == self.namespace && pod.workload == name;
+            // An object with an error is left out.
+            let is_error = problem.severity == Severity::Error;
+            if is_error || own.is_some() && forecast.pods.iter().any(is_workload) {
+                forecast.problems.push((format!("{kind} {name}"), problem.message.clone()));
+            }
+            forecast.incomplete |= is_error;
+        }
+    }
+}
+
+/// The PersistentPodState that governs a workload. Of two StatefulSets of one name the first is simulated.
+fn governing<'a>(snapshot: &'a Snapshot, index: &Index<'a>, namespace: &str, name: &str) -> Option<&'a Pps> {
+    let mut workloads = snapshot.workloads.iter();
+    let workload = workloads.find(|one| one.namespace() == namespace && one.name() == name)?;
+    index.governing(&WorkloadKey::of(namespace, &workload.target()))
+}
+
+/// Why a Pod runs where it does.
+fn why_there(view: &PodView) -> Why {
+    let Some(state) = &view.recorded_before else { return Why::NotRecorded };
+    if view.came_home == Some(true) {
+        let values = state.node_topology_labels.iter().chain(&state.annotations);
+        return Why::AsRecorded(values.map(|(key, value)| format!("{}={value}", short(key))).collect());
+    }
+    let because = match &view.absence {
+        Some(Absence::Excluded(exclusions)) => exclusions.first().map(Exclusion::in_general),
+        _ => None,
     };
-    let others: Vec<&str> = snapshot.pods.iter().filter(is_other).map(Pod::namespace).collect();
-    if !others.is_empty() {
-        let namespaces =
-            others.iter().copied().collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect();
-        forecast.notes.push(Note::OtherNamespaces { pods: others.len(), namespaces });
-        forecast.incomplete |= forecast.pods.is_empty();
+    Why::NotAsRecorded { node: state.node_name.clone(), because }
+}
+
+/// Groups the first reason of each node, the most frequent one first.
+fn reasons(verdicts: &[NodeVerdict]) -> Vec<Reason> {
+    let mut groups: BTreeMap<(String, bool), Reason> = BTreeMap::new();
+    for verdict in verdicts {
+        let Some(first) = verdict.excluded_by.first() else { continue };
+        let (text, what, from_pps) = (first.in_general(), first.kind(), first.from_pps());
+        let key = (text.clone(), from_pps);
+        let group = groups.entry(key).or_insert(Reason { text, what, from_pps, nodes: 0, names: Vec::new() });
+        group.nodes += 1;
+        if group.names.len() < NAMED {
+            group.names.push(verdict.node.clone());
+        }
+    }
+    let mut groups: Vec<Reason> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.nodes));
+    groups
+}
+
+impl Forecast {
+    /// Pods that lose their node and are not simulated: an answer without any Pod would otherwise be taken for
+    /// an all-clear.
+    fn add_others(&mut self, snapshot: &Snapshot, index: &Index, nodes: &BTreeSet<String>) {
+        let leaves = |pod: &&Pod| !pod.is_finished() && pod.node().is_some_and(|node| nodes.contains(node));
+        for pod in snapshot.pods.iter().filter(leaves) {
+            let controller = WorkloadKey::of_pod(pod);
+            match controller.as_ref().map(|key| key.kind.as_str()) {
+                // These stay with their node.
+                Some("DaemonSet" | "Node") => {}
+                Some("StatefulSet") if !snapshot.scope.contains(pod.namespace()) => {
+                    self.other_namespaces.insert(pod.namespace().to_owned());
+                }
+                _ if controller.as_ref().is_some_and(|key| index.workload(key).is_some()) => {}
+                _ => self.not_simulated.push(format!("{}/{}", pod.namespace(), pod.name())),
+            }
+        }
+        self.incomplete |= self.pods.is_empty() && !self.other_namespaces.is_empty();
     }
 }
 
@@ -391,86 +494,36 @@ fn order(pod: &PodForecast) -> (&str, &str, u64, &str) {
     (&pod.namespace, &pod.workload, ordinal, &pod.pod)
 }
 
-/// The namespaces in which something may happen.
-fn namespaces(
-    snapshot: &Snapshot,
-    question: &Question,
-    workload: Option<&[WorkloadKey]>,
-) -> BTreeSet<String> {
-    // The Pods of the other namespaces take room, or leave it, also if only some workloads are asked about.
-    let mut namespaces: BTreeSet<String> =
-        workload.into_iter().flatten().map(|key| key.namespace.clone()).collect();
-    let Scope::All = &snapshot.scope else {
-        namespaces.extend(snapshot.scope.namespace().map(str::to_owned));
-        return namespaces;
-    };
-    let with_workload: BTreeSet<&str> = snapshot.workloads.iter().map(Workload::namespace).collect();
-    // A Pod without a node may wait for one of the nodes.
-    let asks_about_nodes = !matches!(question, Question::Spec(_));
-    let is_touched = |pod: &&Pod| match pod.node() {
-        Some(node) => question.concerns(snapshot, node),
-        None => asks_about_nodes && !pod.is_finished(),
-    };
-    let touched = snapshot.pods.iter().filter(is_touched).map(Pod::namespace);
-    namespaces.extend(touched.filter(|one| with_workload.contains(one)).map(str::to_owned));
-    namespaces.extend(question.namespaces());
-    namespaces
-}
-
-/// What lets Pods start that only a recorded or injected state would keep Pending. Pods that cannot be
-/// evicted while these wait are moved with them.
-fn advice(snapshot: &Snapshot, question: &Question, pods: &[PodForecast]) -> Vec<Step> {
-    let is_kept = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
-    let is_former = |pod: &PodForecast| pod.why == Why::Excluded { by_former_state: true };
-    let (former, held): (Vec<&PodForecast>, Vec<&PodForecast>) =
-        pods.iter().filter(is_kept).partition(|pod| is_former(pod));
-    let mut steps = Vec::new();
-    if !held.is_empty() {
+/// What lets Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while
+/// these wait are moved with them.
+fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodForecast]) -> Vec<Advice> {
+    let is_held = |pod: &&PodForecast| !pod.without_its_state.is_empty() && pod.recorded_node.is_some();
+    let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
+    let mut moves: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for pod in pods {
+        let is_like = |other: &&&PodForecast| {
+            (&other.namespace, &other.workload) == (&pod.namespace, &pod.workload)
+                && (other.pod == pod.pod || pod.then == Then::NotEvicted)
+        };
+        let Some(like) = held.iter().find(is_like) else { continue };
+        let way_out = || {
+            let pps = governing(snapshot, index, &pod.namespace, &pod.workload)?;
+            let nodes = like.without_its_state.iter().filter_map(|node| snapshot.node(node));
+            WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes)
+        };
+        let flags = format!("--anywhere{}", way_out().map(|way_out| way_out.flags).unwrap_or_default());
+        moves.entry((pod.namespace.clone(), flags)).or_default().push(pod.pod.clone());
+    }
+    let mut advice = Vec::new();
+    if let Question::WithoutNodes(nodes) | Question::Drain(nodes) = question
+        && !held.is_empty()
+    {
         // A Pod that is moved away from a node that takes Pods may start there again.
-        let is_open = |node: &&String| snapshot.node(node).is_some_and(|node| !Node::is_cordoned(node));
-        let nodes: Vec<String> = question.nodes().iter().filter(is_open).cloned().collect();
-        if !nodes.is_empty() {
-            steps.push(Step::Cordon { nodes });
-        }
-        let blocked = pods.iter().filter(|pod| pod.then == Then::NotEvicted).filter_map(|pod| {
-            let is_same =
-                |held: &&&PodForecast| (&held.namespace, &held.workload) == (&pod.namespace, &pod.workload);
-            Some((pod, *held.iter().find(is_same)?))
-        });
-        let mut groups: BTreeMap<(String, String), Vec<&PodForecast>> = BTreeMap::new();
-        for (pod, like) in held.iter().map(|pod| (*pod, *pod)).chain(blocked) {
-            let flags = move_flags(snapshot, pod, &like.without_its_state);
-            groups.entry((pod.namespace.clone(), flags)).or_default().push(pod);
-        }
-        for ((namespace, flags), mut pods) in groups {
-            pods.sort_by(|one, other| order(one).cmp(&order(other)));
-            let step = |pods| Step::Move { namespace: namespace.clone(), pods, flags: flags.clone() };
-            steps.extend(in_portions(&pods).map(step));
-        }
+        let is_open = |node: &&String| snapshot.node(node).is_some_and(|node| !node.is_cordoned());
+        let nodes: Vec<String> = nodes.iter().filter(is_open).cloned().collect();
+        advice.extend((!nodes.is_empty()).then_some(Advice::Cordon { nodes }));
     }
-    let mut namespaces: BTreeMap<&String, Vec<&PodForecast>> = BTreeMap::new();
-    for pod in former {
-        namespaces.entry(&pod.namespace).or_default().push(pod);
-    }
-    for (namespace, pods) in namespaces {
-        steps.extend(in_portions(&pods).map(|pods| Step::Delete { namespace: namespace.clone(), pods }));
-    }
-    steps
-}
-
-fn in_portions(pods: &[&PodForecast]) -> impl Iterator<Item = Vec<String>> {
-    let names: Vec<&str> = pods.iter().map(|pod| pod.pod.as_str()).collect();
-    let portions: Vec<Vec<String>> =
-        portions(&names).into_iter().map(|names| names.into_iter().map(str::to_owned).collect()).collect();
-    portions.into_iter()
-}
-
-/// The flags of the move that lets a Pod start on one of these nodes.
-fn move_flags(snapshot: &Snapshot, pod: &PodForecast, nodes: &[String]) -> String {
-    let way_out = || {
-        let pps = snapshot.pps(&pod.namespace, pod.pps.as_deref()?)?;
-        let nodes = nodes.iter().filter_map(|node| snapshot.node(node));
-        WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes)
-    };
-    format!("--anywhere{}", way_out().map(|way_out| way_out.flags).unwrap_or_default())
+    let moves = moves.into_iter();
+    advice.extend(moves.map(|((namespace, flags), pods)| Advice::Move { namespace, pods, flags }));
+    advice
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::export::portable;
 use super::retention::dropped;
-use crate::snapshot::{Node, Pod, Pps, Workload};
+use crate::snapshot::{Index, Node, Pps, Snapshot, WorkloadKey};
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +19,11 @@ mod tests;
 /// The most objects that one file may have.
 const MAX_OBJECTS: usize = 20_000;
 
-/// Which objects of a file are imported, and where.
+/// Which objects of a file are imported, and what of them.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Only objects of this namespace.
-    pub from_namespace: Option<String>,
-    /// The namespace into which all of them go.
-    pub namespace: Option<String>,
+    pub only: Option<String>,
     /// The namespace of objects that name none.
     pub default_namespace: String,
     /// Labels and annotations that are left out.
@@ -35,16 +33,8 @@ pub struct Options {
 /// An object of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The object that is created if there is none, without a status.
-    pub object: Value,
-    /// The namespace into which it goes.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its workload.
-    pub target: TargetReference,
-    /// Its spec.
-    pub spec: Spec,
+    /// The object without its status.
+    pub pps: Pps,
     /// Its states without empty ones.
     pub states: BTreeMap<String, PodState>,
 }
@@ -56,10 +46,8 @@ pub enum Flaw {
     Empty,
     TooMany { most: usize },
     OtherKind { api_version: String, kind: String },
-    Name(String),
-    Namespace(String),
+    Name { field: &'static str, value: String },
     Invalid { name: String, violation: Violation },
-    Spec { name: String, why: String },
     States { name: String, error: EditError },
     Twice { namespace: String, name: String },
 }
@@ -70,29 +58,26 @@ pub enum Flaw {
 ///
 /// Everything that is wrong with the file, each with the index of its object. None of it is used then.
 pub fn read(objects: &[Value], options: &Options) -> Result<Vec<Entry>, Vec<(usize, Flaw)>> {
-    let (mut entries, mut flaws) = (Vec::new(), Vec::new());
-    let mut names = BTreeSet::new();
+    if objects.is_empty() {
+        return Err(vec![(0, Flaw::Empty)]);
+    }
+    if objects.len() > MAX_OBJECTS {
+        return Err(vec![(MAX_OBJECTS, Flaw::TooMany { most: MAX_OBJECTS })]);
+    }
+    let (mut entries, mut flaws) = (BTreeMap::new(), Vec::new());
     for (index, object) in objects.iter().enumerate() {
         match read_one(object, options) {
             Ok(None) => {}
             Ok(Some(entry)) => {
-                let (namespace, name) = (entry.namespace.clone(), entry.name.clone());
-                if names.insert((namespace.clone(), name.clone())) {
-                    entries.push(entry);
-                } else {
+                let (namespace, name) = (entry.pps.namespace().to_owned(), entry.pps.name().to_owned());
+                if entries.insert((namespace.clone(), name.clone()), entry).is_some() {
                     flaws.push((index, Flaw::Twice { namespace, name }));
                 }
             }
             Err(found) => flaws.extend(found.into_iter().map(|flaw| (index, flaw))),
         }
     }
-    if objects.is_empty() {
-        flaws.push((0, Flaw::Empty));
-    }
-    if objects.len() > MAX_OBJECTS {
-        flaws.push((MAX_OBJECTS, Flaw::TooMany { most: MAX_OBJECTS }));
-    }
-    if flaws.is_empty() { Ok(entries) } else { Err(flaws) }
+    if flaws.is_empty() { Ok(entries.into_values().collect()) } else { Err(flaws) }
 }
 
 /// None if the object is not wanted.
@@ -102,18 +87,17 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
     if kind != KIND || !API_VERSIONS.contains(&api_version.as_str()) {
         return Err(vec![Flaw::OtherKind { api_version, kind }]);
     }
-    let own_namespace = text(&object["metadata"]["namespace"]);
-    if options.from_namespace.as_ref().is_some_and(|only| *only != own_namespace) {
+    let (name, mut namespace) = (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
+    if namespace.is_empty() {
+        namespace.clone_from(&options.default_namespace);
+    }
+    if options.only.as_ref().is_some_and(|only| *only != namespace) {
         return Ok(None);
     }
-    let name = text(&object["metadata"]["name"]);
-    if !is_dns_subdomain(&name) {
-        return Err(vec![Flaw::Name(name)]);
-    }
-    let own = if own_namespace.is_empty() { options.default_namespace.clone() } else { own_namespace };
-    let namespace = options.namespace.clone().unwrap_or(own);
-    if !is_dns_subdomain(&namespace) {
-        return Err(vec![Flaw::Namespace(namespace)]);
+    for (field, value) in [("metadata.name", &name), ("metadata.namespace", &namespace)] {
+        if !is_dns_subdomain(value) {
+            return Err(vec![Flaw::Name { field, value: value.clone() }]);
+        }
     }
     let review = validate::review(object, None, &AnnotationRules::default());
     if !review.violations.is_empty() {
@@ -121,11 +105,10 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
         return Err(review.violations.into_iter().map(flaw).collect());
     }
     // Only an alias has no workload.
-    let Some(target) = review.workload else { return Ok(None) };
-    let spec = serde_json::from_value(object["spec"].clone())
-        .map_err(|error| vec![Flaw::Spec { name: name.clone(), why: error.to_string() }])?;
-    let mut states =
-        edit::states(object).map_err(|error| vec![Flaw::States { name: name.clone(), error }])?;
+    if review.workload.is_none() {
+        return Ok(None);
+    }
+    let mut states = edit::states(object).map_err(|error| vec![Flaw::States { name, error }])?;
     for state in states.values_mut() {
         for key in &options.drop_keys {
             state.node_topology_labels.remove(key);
@@ -134,19 +117,8 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
     }
     states.retain(|_, state| *state != PodState::default());
     let mut object = portable(object);
-    object["metadata"]["namespace"] = namespace.as_str().into();
-    Ok(Some(Entry { object, namespace, name, target, spec, states }))
-}
-
-/// The cluster as far as it could be read, of the namespaces concerned.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    /// The PersistentPodStates.
-    pub pps: Vec<Pps>,
-    /// The Pods; none if they could not be read.
-    pub pods: Option<Vec<Pod>>,
-    /// The StatefulSets.
-    pub workloads: Vec<Workload>,
+    object["metadata"]["namespace"] = namespace.into();
+    Ok(Pps::read(object).map(|pps| Entry { pps, states }))
 }
 
 /// What is done with one object of the file.
@@ -156,6 +128,8 @@ pub struct Plan {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// The spec that it has in the cluster then: an import changes none.
+    pub spec: Spec,
     /// What is done.
     pub action: Action,
     /// The states that are written.
@@ -166,8 +140,6 @@ pub struct Plan {
     pub ready: BTreeSet<String>,
     /// Pods that the workload does not want: the sidecar would drop their states.
     pub unwanted: BTreeSet<String>,
-    /// Pods that exist, are not Ready, and were created without the state that is written.
-    pub late: BTreeSet<String>,
 }
 
 /// What is done with an object.
@@ -186,11 +158,9 @@ pub enum Action {
 /// Why an object cannot be imported.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// The cluster has an alias of that name.
-    IsAlias,
     /// The object in the cluster is for another workload.
     OtherTarget(TargetReference),
-    /// Another object, in the cluster or earlier in the file, is for this workload.
+    /// Another object in the cluster is for this workload.
     SharedTarget(String),
     /// The states cannot be written.
     Edit(EditError),
@@ -199,7 +169,7 @@ pub enum Refusal {
 impl Plan {
     /// How many states replace another one.
     pub fn replaced(&self) -> usize {
-        self.changes.values().filter(|change| !is_empty(change.before.as_ref())).count()
+        self.changes.values().filter(|change| replaces(change)).count()
     }
 
     /// Whether something is written.
@@ -208,117 +178,82 @@ impl Plan {
     }
 }
 
-fn is_empty(state: Option<&PodState>) -> bool {
-    state.is_none_or(|state| *state == PodState::default())
+/// Whether a change replaces a state that says something.
+pub fn replaces(change: &Change) -> bool {
+    change.before.as_ref().is_some_and(|state| *state != PodState::default())
 }
 
 /// Decides for each object of a file.
-pub fn plan(entries: &[Entry], known: &Known, overwrite: bool) -> Vec<Plan> {
-    let mut targets = BTreeMap::new();
-    let mut plans = Vec::new();
-    for entry in entries {
-        let mut plan = plan_one(entry, known, overwrite);
-        if matches!(plan.action, Action::Create(_)) {
-            // The policy refuses the second object for one workload.
-            let key = (&entry.namespace, entry.target.group(), &entry.target.kind, &entry.target.name);
-            if let Some(first) = targets.insert(key, &entry.name) {
-                plan.action = Action::Refuse(Refusal::SharedTarget(first.clone()));
-                plan.changes.clear();
-            }
-        }
-        plans.push(plan);
-    }
-    plans
+pub fn plan(entries: &[Entry], snapshot: &Snapshot, overwrite: bool) -> Vec<Plan> {
+    let index = Index::of(snapshot);
+    let existing: BTreeMap<_, _> =
+        snapshot.pps.iter().map(|pps| ((pps.namespace(), pps.name()), pps)).collect();
+    let plan = |entry: &Entry| {
+        let existing = existing.get(&(entry.pps.namespace(), entry.pps.name()));
+        plan_one(entry, existing.copied(), &index, overwrite)
+    };
+    entries.iter().map(plan).collect()
 }
 
-fn plan_one(entry: &Entry, known: &Known, overwrite: bool) -> Plan {
-    let here = || known.pps.iter().filter(|pps| pps.namespace() == entry.namespace);
-    let existing = here().find(|pps| pps.name() == entry.name);
-    let pods: Vec<&Pod> = known.pods.iter().flatten().filter(|pod| is_of(entry, pod)).collect();
-    let unwanted = unwanted(entry, existing, &known.workloads);
-    let is_ready = |pod: &&&Pod| pod.is_ready() && !pod.is_terminating() && !unwanted.contains(pod.name());
-    let ready: BTreeSet<String> = pods.iter().filter(is_ready).map(|pod| pod.name().to_owned()).collect();
-    let mut plan = Plan {
-        namespace: entry.namespace.clone(),
-        name: entry.name.clone(),
-        action: Action::Nothing,
-        changes: BTreeMap::new(),
-        kept: BTreeSet::new(),
+fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: bool) -> Plan {
+    let (namespace, target) = (entry.pps.namespace(), entry.pps.target());
+    let key = WorkloadKey::of(namespace, &target);
+    let spec = existing.unwrap_or(&entry.pps).spec().unwrap_or_default();
+    let unwanted = index.workload(&key).map(|workload| {
+        dropped(entry.states.keys(), spec.retention(), workload.name(), &workload.object()["spec"])
+    });
+    let unwanted = unwanted.unwrap_or_default();
+    let mut states = entry.states.clone();
+    states.retain(|pod, _| !unwanted.contains(pod));
+    let is_ready =
+        |pod: &&String| index.pod(namespace, pod).is_some_and(|pod| pod.is_ready() && !pod.is_terminating());
+    let ready: BTreeSet<String> = states.keys().filter(is_ready).cloned().collect();
+    states.retain(|pod, _| !ready.contains(pod));
+    let decided = match (existing, index.governing(&key)) {
+        (Some(pps), _) if !pps.target().is_same_workload(&target) => Err(Refusal::OtherTarget(pps.target())),
+        (Some(pps), _) => merge(pps.object(), &states, overwrite)
+            .map(|merge| (if merge.edit.is_some() { Action::Update } else { Action::Nothing }, merge))
+            .map_err(Refusal::Edit),
+        (None, Some(other)) => Err(Refusal::SharedTarget(other.name().to_owned())),
+        (None, None) => {
+            // As the API server will have stored it.
+            let mut created = entry.pps.object().clone();
+            created["metadata"]["uid"] = "new".into();
+            created["metadata"]["resourceVersion"] = "0".into();
+            let merged = merge(&created, &states, false).map_err(Refusal::Edit);
+            merged.map(|merge| (Action::Create(entry.pps.object().clone()), merge))
+        }
+    };
+    let nothing = Merge { edit: None, kept: BTreeSet::new() };
+    let (action, merge) = decided.unwrap_or_else(|refusal| (Action::Refuse(refusal), nothing));
+    Plan {
+        namespace: namespace.to_owned(),
+        name: entry.pps.name().to_owned(),
+        spec,
+        action,
+        changes: merge.edit.map(|edit| edit.changes).unwrap_or_default(),
+        kept: merge.kept,
         ready,
         unwanted,
-        late: BTreeSet::new(),
-    };
-    let mut shared = here().filter(|pps| !pps.is_alias() && pps.target().is_same_workload(&entry.target));
-    let mut states = entry.states.clone();
-    states.retain(|pod, _| !plan.ready.contains(pod) && !plan.unwanted.contains(pod));
-    let decided = match existing {
-        Some(pps) if pps.is_alias() => Err(Refusal::IsAlias),
-        Some(pps) if !pps.target().is_same_workload(&entry.target) => Err(Refusal::OtherTarget(pps.target())),
-        Some(pps) => merge(pps.object(), &states, overwrite)
-            .map_err(Refusal::Edit)
-            .map(|merge| (if merge.edit.is_some() { Action::Update } else { Action::Nothing }, merge)),
-        None => {
-            if let Some(other) = shared.next() {
-                Err(Refusal::SharedTarget(other.name().to_owned()))
-            } else {
-                // As the API server will have stored it.
-                let mut created = entry.object.clone();
-                created["metadata"]["uid"] = "new".into();
-                created["metadata"]["resourceVersion"] = "0".into();
-                let merged = merge(&created, &states, false).map_err(Refusal::Edit);
-                merged.map(|merge| (Action::Create(entry.object.clone()), merge))
-            }
-        }
-    };
-    match decided {
-        Ok((action, merge)) => {
-            plan.action = action;
-            plan.changes = merge.edit.map(|edit| edit.changes).unwrap_or_default();
-            plan.kept = merge.kept;
-        }
-        Err(why) => plan.action = Action::Refuse(why),
     }
-    let is_late = |pod: &&&Pod| {
-        let state = plan.changes.get(pod.name()).and_then(|change| change.after.as_ref());
-        state.is_some_and(|state| pod.node() != Some(&state.node_name))
-            && !pod.is_terminating()
-            && !pod.is_finished()
-            && !pod.is_exempt()
-    };
-    plan.late = pods.iter().filter(is_late).map(|pod| pod.name().to_owned()).collect();
-    plan
-}
-
-fn is_of(entry: &Entry, pod: &Pod) -> bool {
-    pod.namespace() == entry.namespace && entry.states.contains_key(pod.name())
-}
-
-/// The Pods of the entry that their StatefulSet does not want, and whose states the sidecar would drop.
-fn unwanted(entry: &Entry, existing: Option<&Pps>, workloads: &[Workload]) -> BTreeSet<String> {
-    let is_target = |workload: &&Workload| {
-        workload.namespace() == entry.namespace && workload.target().is_same_workload(&entry.target)
-    };
-    let Some(workload) = workloads.iter().find(is_target) else { return BTreeSet::new() };
-    let spec = governing_spec(entry, existing);
-    dropped(entry.states.keys(), spec.retention(), workload.name(), &workload.object()["spec"])
-}
-
-/// An import does not change the spec of an object in the cluster.
-fn governing_spec(entry: &Entry, existing: Option<&Pps>) -> Spec {
-    existing.map_or_else(|| entry.spec.clone(), |pps| pps.spec().unwrap_or_default())
 }
 
 /// The states that an object lacks. An object without states that is too small for them as `podStates` is
 /// planned in the compact form.
 fn merge(object: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -> Result<Merge, EditError> {
     match edit::merge(object, states, overwrite) {
-        Err(EditError::TooLarge { .. }) if edit::states(object).is_ok_and(|states| states.is_empty()) => {
+        Err(EditError::TooLarge { .. }) if has_no_states(object) => {
             let mut compact = object.clone();
             compact["status"] = compact_status();
             edit::merge(&compact, states, overwrite)
         }
         merge => merge,
     }
+}
+
+/// Whether an object has no states, and not the compact form, either.
+pub fn has_no_states(object: &Value) -> bool {
+    object["status"]["packed"].is_null() && edit::states(object).is_ok_and(|states| states.is_empty())
 }
 
 /// The status of an object in the compact form, without states.
@@ -347,7 +282,7 @@ pub fn next_write(object: &Value, plan: &Plan, overwrite: bool) -> Result<Option
     let Some(edit) = edit::merge(object, &states, overwrite).map_err(Blocked::Edit)?.edit else {
         return Ok(None);
     };
-    for (pod, change) in edit.changes.iter().filter(|(_, change)| !is_empty(change.before.as_ref())) {
+    for (pod, change) in edit.changes.iter().filter(|(_, change)| replaces(change)) {
         if plan.changes.get(pod).is_none_or(|shown| shown.before != change.before) {
             return Err(Blocked::Changed(pod.clone()));
         }
@@ -355,20 +290,13 @@ pub fn next_write(object: &Value, plan: &Plan, overwrite: bool) -> Result<Option
     Ok(Some(edit))
 }
 
-/// The required values among the states that are written that no node has, each with the number of its
-/// states.
-pub fn absent_values(
-    plans: &[Plan],
-    entries: &[Entry],
-    known: &Known,
-    nodes: &BTreeMap<String, Node>,
-) -> BTreeMap<(String, String), usize> {
+/// The required values among the states that are written that no node has, by key and value, each with the
+/// number of its states.
+pub fn absent_values(plans: &[Plan], nodes: &BTreeMap<String, Node>) -> BTreeMap<(String, String), usize> {
     let mut values = BTreeMap::new();
-    for (plan, entry) in plans.iter().zip(entries) {
-        let is_same = |pps: &&Pps| pps.namespace() == entry.namespace && pps.name() == entry.name;
-        let spec = governing_spec(entry, known.pps.iter().find(is_same));
+    for plan in plans {
         for state in plan.changes.values().filter_map(|change| change.after.as_ref()) {
-            for required in pps_core::plan("", &spec, state, &AnnotationRules::default()).required {
+            for required in pps_core::plan("", &plan.spec, state, &AnnotationRules::default()).required {
                 *values.entry((required.key, required.value)).or_default() += 1;
             }
         }

@@ -1,34 +1,22 @@
-//! Decides the move of one Pod: which state is recorded instead, where the Pod may land, and how it is removed.
+//! Decides the move of one Pod: which state is recorded instead, where the Pod may start, and how it is removed.
 
-mod governing;
-mod keep;
-mod mark;
 mod new_state;
-mod obstacle;
-mod progress;
-mod refusal;
 mod select;
-mod successor;
 
-use pps_core::PodState;
+use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
 use pps_recorder::workload::ordinal;
-use pps_scheduler::Selection;
-use serde_json::Value;
+use pps_scheduler::{Exclusion, Selection};
+use serde_json::{Value, json};
 
-use self::governing::governing;
-pub use self::keep::{WayOut, require_keys, short};
-pub use self::mark::{is_recorded_unmarked, mark};
-pub use self::new_state::{NewState, no_node};
-pub use self::obstacle::{Obstacle, Others, others};
-pub use self::progress::{Stage, has_address};
-pub use self::refusal::Refusal;
+pub use self::new_state::{NewState, WayOut, require_keys, short};
 pub use self::select::{Selected, select};
-use self::successor::Successor;
-use crate::decide::landing::Landing;
-use crate::snapshot::{Index, Node, Pod, Resource, Snapshot, WorkloadKey};
+use crate::decide::template::{Successor, is_former};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
 
 /// The label of a node that is its name, as a rule.
 const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The value of the mark of a Pod that a user has exempted from recording.
+const EXEMPT: &str = "exempt";
 
 /// The namespace and the name of a Pod.
 pub type PodName = (String, String);
@@ -39,45 +27,17 @@ pub type PodName = (String, String);
 pub struct Request<'a> {
     pub namespace: &'a str,
     pub pod: &'a str,
-    /// None if the user does not say.
-    pub destination: Option<Destination<'a>>,
+    /// The destination; none for any node that has the other recorded values of the Pod.
+    pub to: Option<&'a Node>,
     /// The topology keys whose recorded values are given up, as the user writes them.
     pub any: &'a [String],
     pub drop_annotations: bool,
-    /// The destination, if it was read alone because nodes may not be listed.
-    pub node: Option<&'a Node>,
-}
-
-/// Where a Pod should go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination<'a> {
-    /// To this node.
-    Node(&'a str),
-    /// To any node that has the other recorded values of the Pod.
-    Anywhere,
-}
-
-/// The Pod that has to be removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-#[allow(missing_docs, reason = "the fields are what they are called")]
-pub struct Present {
-    pub uid: String,
-    pub node: Option<String>,
-    pub removal: Removal,
-    /// Whether an unfinished move has left its mark.
-    pub is_marked: bool,
-    /// Whether the sidecar records the Pod once it has no mark: a user may have exempted it.
-    pub is_recorded_unmarked: bool,
-    pub is_ready: bool,
-    /// Whether its node is gone: Kubernetes deletes the Pod soon, whatever is done.
-    pub is_stranded: bool,
 }
 
 /// How a Pod is removed, so that its controller creates it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// Not at all: it is terminating, or was created with the new state.
+    /// Not at all: it does not exist, is terminating, or was created with the new state.
     Unneeded,
     /// It is evicted, as `PodDisruptionBudgets` allow.
     Evict,
@@ -94,7 +54,10 @@ pub struct PodMove {
     pub namespace: String,
     pub pod: String,
     /// None if the Pod does not exist.
-    pub present: Option<Present>,
+    pub present: Option<Pod>,
+    pub removal: Removal,
+    /// Whether the Pod's node is gone: Kubernetes deletes the Pod soon, whatever is done.
+    pub is_stranded: bool,
     pub workload: WorkloadKey,
     /// The PersistentPodState that governs the workload.
     pub pps: String,
@@ -103,10 +66,65 @@ pub struct PodMove {
     pub new_state: NewState,
     /// The destination; none for any node.
     pub to: Option<String>,
-    /// Where the Pod may land; none if nodes or the workload may not be read.
+    /// Where the Pod may start; none if nodes or the workload may not be read.
     pub forecast: Option<Selection>,
-    /// Why no suitable node can take the Pod.
     pub obstacle: Option<Obstacle>,
+}
+
+/// Why no suitable node can take a Pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Obstacle {
+    /// The destination cannot take it.
+    Excluded(Vec<Exclusion>),
+    /// The PersistentPodState does not require the destination itself, and the scheduler would choose one of these.
+    NotChosen(Vec<String>),
+    /// No node can take it, each for some reasons; and what would have to be given up.
+    NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
+}
+
+/// Why a move is not possible.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are what they are called")]
+pub enum Refusal {
+    /// Too little could be read.
+    Unread(Unread),
+    /// The PersistentPodState has another definition, or its states are damaged.
+    UnreadablePps {
+        pps: String,
+        why: String,
+    },
+    /// There is no such Pod, and no recorded state of one.
+    NoPod {
+        namespace: String,
+        pod: String,
+    },
+    NoController {
+        pod: String,
+    },
+    /// No PersistentPodState names the workload of the Pod. A Pod that waits was created while one did.
+    NotGoverned {
+        pod: String,
+        workload: Box<WorkloadKey>,
+        waits: bool,
+    },
+    /// The workload would not create the Pod again.
+    NotWanted {
+        pod: String,
+        workload: Box<WorkloadKey>,
+        replicas: u64,
+        is_terminating: bool,
+    },
+    /// A word of `--any` names no key of a governing PersistentPodState.
+    UnknownKey {
+        word: String,
+        keys: Vec<String>,
+    },
+}
+
+impl From<&Unread> for Refusal {
+    fn from(unread: &Unread) -> Self {
+        Self::Unread(unread.clone())
+    }
 }
 
 impl PodMove {
@@ -125,152 +143,209 @@ impl PodMove {
         self.new_state.changes(self.before.as_ref())
     }
 
-    /// The Pod, if it is removed in this way.
-    pub fn removed_by(&self, removals: &[Removal]) -> Option<&Present> {
-        self.present.as_ref().filter(|present| removals.contains(&present.removal))
-    }
-
-    /// Whether a service loses a Ready Pod.
-    pub fn is_serving(&self) -> bool {
-        self.removed_by(&[Removal::Evict]).is_some_and(|present| present.is_ready && !present.is_stranded)
+    /// The node that the Pod is on.
+    pub fn from(&self) -> Option<&str> {
+        self.present.as_ref()?.node()
     }
 
     /// The required values that are given up, beside the node itself.
     pub fn gives_up(&self) -> Vec<(&str, &str)> {
         let after = self.after().node_topology_labels;
-        let before = self.before.iter().flat_map(|before| &before.node_topology_labels);
-        let is_lost = |key: &str, value: &String| {
-            key != HOSTNAME
-                && self.new_state.spec.required_keys().any(|one| one == key)
-                && after.get(key) != Some(value)
-        };
-        before.filter(|(key, value)| is_lost(key, value)).map(|(key, value)| (&**key, &**value)).collect()
+        let before = self.new_state.required_of(self.before.as_ref());
+        before.into_iter().filter(|(key, value)| after.get(*key).is_none_or(|after| after != value)).collect()
     }
 
     /// Whether `now`, which was decided after the user had agreed to this move, does no more than this move: it records
     /// the same state, and evicts the same Pod or none.
     pub fn covers(&self, now: &Self) -> bool {
         let evicted = |one: &Self| {
-            one.removed_by(&[Removal::Evict]).filter(|pod| !pod.is_stranded).map(|pod| pod.uid.clone())
+            let is_evicted = one.removal == Removal::Evict && !one.is_stranded;
+            one.present.as_ref().filter(|_| is_evicted).map(|pod| pod.uid().to_owned())
         };
         let evicted_now = evicted(now);
         self.pps == now.pps
             && self.after() == now.after()
             && (evicted_now.is_none() || evicted_now == evicted(self))
     }
+
+    /// Whether this Pod is not one that has to go: a Pod that need not be removed is its own successor, unless it is
+    /// terminating.
+    pub fn is_successor(&self, pod: &Pod) -> bool {
+        let is_former = |former: &Pod| former.uid() == pod.uid();
+        let is_kept = self.removal == Removal::Unneeded && self.from().is_none();
+        !pod.is_finished()
+            && !pod.is_terminating()
+            && (is_kept || !self.present.as_ref().is_some_and(is_former))
+    }
+
+    fn order(&self) -> (bool, &str, (&str, u64)) {
+        (self.removal == Removal::Evict, &self.namespace, name_order(&self.pod))
+    }
 }
 
-/// What is to be done.
-#[derive(Clone, Debug)]
-pub enum Decision {
-    /// The Pod is moved.
-    Move(Box<PodMove>),
-    /// The Pod is at its destination already, and recorded there.
-    Done,
+/// Puts moves in the order in which they are made: first the Pods that do not run, and by ordinal, since their controller
+/// may create one after the other.
+pub fn order(moves: &mut [PodMove]) {
+    moves.sort_by(|one, other| one.order().cmp(&other.order()));
 }
 
-/// Decides a move.
+/// Decides a move. None if the Pod is at its destination already, and recorded there.
 ///
 /// # Errors
 ///
 /// If it is not possible, or too little could be read.
-pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Refusal> {
+pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMove>, Refusal> {
     let index = Index::of(snapshot);
-    let (namespace, name) = (request.namespace, request.pod);
+    let Request { namespace, pod: name, to, .. } = *request;
     let pod = index.pod(namespace, name).filter(|pod| !pod.is_finished());
     if pod.is_none() {
         snapshot.require(Resource::Pods)?;
     }
     snapshot.require(Resource::PersistentPodStates)?;
-    let (workload, pps) = governing(&index, namespace, name, pod)?;
+    let (key, pps) = governing(snapshot, &index, namespace, name, pod)?;
     let unreadable = |why: String| Refusal::UnreadablePps { pps: pps.name().to_owned(), why };
     let spec = pps.spec().map_err(unreadable)?;
     let before = pps.state(name).map_err(|damaged| unreadable(damaged.to_string()))?;
-    let successor = Successor::of(&index, &workload, name, pod, (pps.name(), &spec, before.as_ref()));
-    let is_bound = pod.is_some_and(|pod| pod.node().is_some());
-    let new_state = NewState::of_request(snapshot, request, &spec, is_bound)?;
+    let new_state = NewState::new(request, &spec, pod.is_some_and(|pod| pod.node().is_some()));
     let after = new_state.of(before.as_ref());
-    let injected = successor.as_ref().map(|successor| successor.with_state(after.as_ref()));
-    let forecast = successor.as_ref().zip(injected.as_ref());
-    let forecast = forecast.and_then(|(successor, injected)| successor.forecast(snapshot, injected));
-    let to = match request.destination {
-        Some(Destination::Node(node)) => Some(node.to_owned()),
-        Some(Destination::Anywhere) => None,
-        None => {
-            let landing = forecast.as_ref().map(Landing::of);
-            let knows_nodes = snapshot.nodes.is_some();
-            return Err(Refusal::NoDestination { pod: name.to_owned(), landing, knows_nodes });
-        }
-    };
-    let is_there = |pod: &Pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating();
-    let is_marked = pod.is_some_and(Pod::is_marked);
-    if pod.is_some_and(is_there) && !is_marked && !new_state.changes(before.as_ref()) {
-        return Ok(Decision::Done);
+    let is_there =
+        pod.zip(to).is_some_and(|(pod, to)| pod.node() == Some(to.name()) && !pod.is_terminating());
+    if is_there && !pod.is_some_and(Pod::is_marked) && !new_state.changes(before.as_ref()) {
+        return Ok(None);
     }
-    let is_former = successor.as_ref().is_some_and(Successor::is_of_other_template);
-    let present = pod.map(|pod| Present {
-        uid: pod.uid().to_owned(),
-        node: pod.node().map(str::to_owned),
-        removal: if is_there(pod) {
-            Removal::Stay
-        } else {
-            removal(pod, injected.as_ref().filter(|_| !is_former), &new_state)
-        },
-        is_marked,
-        is_recorded_unmarked: is_recorded_unmarked(pod),
-        is_ready: pod.is_ready(),
-        is_stranded: snapshot.is_stranded(pod),
-    });
-    let stays = present.as_ref().is_some_and(|present| present.removal == Removal::Stay);
-    let obstacle = forecast.as_ref().filter(|_| !stays).and_then(|forecast| {
+    let workload = index.workload(&key);
+    let successor = Successor::of(workload, name, pod, pps, &spec, before.as_ref());
+    let next = successor.as_ref().map(|successor| successor.with_state(after.as_ref()));
+    let forecast = successor.as_ref().zip(next.as_ref()).and_then(|(own, next)| own.forecast(snapshot, next));
+    let is_former = pod.zip(workload).is_some_and(|(pod, workload)| is_former(pod, workload));
+    let removal = match pod {
+        None => Removal::Unneeded,
+        Some(_) if is_there => Removal::Stay,
+        Some(pod) => removal(pod, next.as_ref().filter(|_| !is_former), &spec),
+    };
+    let obstacle = forecast.as_ref().filter(|_| removal != Removal::Stay).and_then(|forecast| {
         let way_out = || successor.as_ref()?.way_out(snapshot, after.as_ref()?);
-        Obstacle::of(forecast, to.as_deref(), pps.name(), way_out)
+        obstacle(forecast, to.map(Node::name), way_out)
     });
-    Ok(Decision::Move(Box::new(PodMove {
+    Ok(Some(PodMove {
         namespace: namespace.to_owned(),
         pod: name.to_owned(),
-        present,
-        workload,
+        present: pod.cloned(),
+        removal,
+        is_stranded: pod.is_some_and(|pod| snapshot.is_stranded(pod)),
+        workload: key,
         pps: pps.name().to_owned(),
         before,
         new_state,
-        to,
+        to: to.map(|to| to.name().to_owned()),
         forecast,
         obstacle,
-    })))
+    }))
 }
 
-/// Puts moves in the order in which they are made: first the Pods that serve nobody, by ordinal, since their controller may
-/// create one after the other.
-pub fn order(moves: &mut [PodMove]) {
-    moves.sort_by_key(|one| {
-        let workload = (one.namespace.clone(), one.workload.name.clone());
-        let ordinal = ordinal(&one.workload.name, &one.pod);
-        (one.is_serving(), (!one.is_serving()).then_some((workload, ordinal)))
-    });
+/// The PersistentPodState of the Pod's workload. Of a Pod that does not exist: the one that has its state or whose workload
+/// gives such a name.
+fn governing<'a>(
+    snapshot: &Snapshot,
+    index: &Index<'a>,
+    namespace: &str,
+    name: &str,
+    pod: Option<&Pod>,
+) -> Result<(WorkloadKey, &'a Pps), Refusal> {
+    let wants = |key: &WorkloadKey| index.workload(key).is_none_or(|workload| workload.wants(name));
+    let (key, pps) = if let Some(pod) = pod {
+        let key = WorkloadKey::of_pod(pod).ok_or_else(|| Refusal::NoController { pod: name.to_owned() })?;
+        let waits = pod.node().is_none() && pod.injected_from().is_some();
+        let pps = index.governing(&key).ok_or_else(|| Refusal::NotGoverned {
+            pod: name.to_owned(),
+            workload: Box::new(key.clone()),
+            waits,
+        })?;
+        (key, pps)
+    } else {
+        let has_state = |pps: &Pps| matches!(pps.state(name), Ok(Some(_)));
+        let candidates = index
+            .targeted_in(namespace)
+            .filter_map(|(key, all)| Some((key, *all.first()?)))
+            .filter(|(key, pps)| ordinal(&key.name, name).is_some() || has_state(pps));
+        let (key, pps) = candidates
+            .min_by_key(|(key, pps)| (!wants(key), !has_state(pps)))
+            .ok_or_else(|| Refusal::NoPod { namespace: namespace.to_owned(), pod: name.to_owned() })?;
+        if let Some(unread) = unread(snapshot, key) {
+            return Err(unread.into());
+        }
+        (key.clone(), pps)
+    };
+    if wants(&key) {
+        return Ok((key, pps));
+    }
+    let workload = index.workload(&key);
+    Err(Refusal::NotWanted {
+        pod: name.to_owned(),
+        workload: Box::new(key),
+        replicas: workload.map_or(0, Workload::replicas),
+        is_terminating: workload.is_some_and(Workload::is_terminating),
+    })
+}
+
+/// Why it is not known whether there is such a workload. Those of other kinds are not read at all.
+fn unread<'a>(snapshot: &'a Snapshot, key: &WorkloadKey) -> Option<&'a Unread> {
+    snapshot.unread(Resource::stateful_sets_of(&key.group)).filter(|_| key.kind == "StatefulSet")
 }
 
 /// How a Pod that is not at its destination is removed. `successor` is the Pod that would be created now.
-fn removal(pod: &Pod, successor: Option<&Value>, new_state: &NewState) -> Removal {
-    if pod.is_terminating() {
-        return Removal::Unneeded;
-    }
-    if pod.node().is_some() {
-        return Removal::Evict;
-    }
-    // A Pod that was created after the state had been changed may wait for a node: its successor would be the same.
-    let affinity = |pod: &Value| pod["spec"]["affinity"]["nodeAffinity"].clone();
-    let has_dropped = |successor: &Value| {
-        let mut keys = new_state.spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key);
-        let is_dropped = |key: &String| {
-            let own = pod.annotation(key);
-            own.is_some() && own != successor["metadata"]["annotations"][key].as_str()
-        };
-        new_state.drops_annotations && pod.injected_from().is_some() && keys.any(is_dropped)
+fn removal(pod: &Pod, successor: Option<&Value>, spec: &Spec) -> Removal {
+    // What the policy may inject. A Pod that was created after the state had been changed may wait for a node.
+    let injectable = |pod: &Value| {
+        let keys = spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key);
+        let annotations: Vec<Value> = keys.map(|key| pod["metadata"]["annotations"][key].clone()).collect();
+        (pod["spec"]["affinity"]["nodeAffinity"].clone(), annotations)
     };
-    let is_same =
-        |successor: &Value| affinity(successor) == affinity(pod.object()) && !has_dropped(successor);
-    if successor.is_some_and(is_same) { Removal::Unneeded } else { Removal::Delete }
+    match pod {
+        _ if pod.is_terminating() => Removal::Unneeded,
+        _ if pod.node().is_some() => Removal::Evict,
+        _ if successor.is_some_and(|next| injectable(next) == injectable(pod.object())) => Removal::Unneeded,
+        _ => Removal::Delete,
+    }
+}
+
+fn obstacle(
+    forecast: &Selection,
+    to: Option<&str>,
+    way_out: impl FnOnce() -> Option<WayOut>,
+) -> Option<Obstacle> {
+    let Selection { verdicts, may_land_on, .. } = forecast;
+    let excluded = verdicts.iter().filter(|verdict| !verdict.exclusions.is_empty());
+    let mut excluded = excluded.map(|verdict| (verdict.node.clone(), verdict.exclusions.clone()));
+    match to {
+        None if may_land_on.is_empty() => Some(Obstacle::NoNode(excluded.collect(), way_out())),
+        Some(to) if !may_land_on.iter().any(|node| node == to) => {
+            let own = excluded.find(|(node, _)| node == to);
+            Some(
+                own.map_or_else(
+                    || Obstacle::NotChosen(may_land_on.clone()),
+                    |(_, all)| Obstacle::Excluded(all),
+                ),
+            )
+        }
+        _ => None,
+    }
+}
+
+/// The annotations that mark a Pod, so that the sidecar does not record it, or that remove the mark; none if nothing has to
+/// be changed. A Pod that a user has exempted stays exempt.
+pub fn mark(pod: &Pod, is_moved: bool) -> Option<Value> {
+    match (is_moved, pod.is_marked()) {
+        (true, false) => {
+            let before = if pod.is_exempt() { EXEMPT } else { "recorded" };
+            Some(json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: before}))
+        }
+        (false, true) if pod.annotation(MOVE_ANNOTATION) == Some(EXEMPT) => {
+            Some(json!({MOVE_ANNOTATION: null}))
+        }
+        (false, true) => Some(json!({RECORD_ANNOTATION: null, MOVE_ANNOTATION: null})),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use pps_scheduler::{ExclusionKind, NodeView, Placement, Selection, Volumes, select};
+use pps_scheduler::{Exclusion, ExclusionKind, NodeView, Placement, Selection, Volumes, select};
 use serde_json::Value;
 
 use crate::snapshot::{Pod, Snapshot};
@@ -75,18 +75,18 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// Why a Node takes no new Pod like this one, whatever runs there: a cordon or a taint.
-pub fn shut(pod: &Value, node: &Value) -> Option<ExclusionKind> {
+/// Whether a Node takes no new Pod like this one, whatever runs there: because of a cordon or a taint.
+pub fn is_closed(pod: &Value, node: &Value) -> bool {
     // Most nodes are open to every Pod: those need no answer of the scheduler.
     let taints = node["spec"]["taints"].as_array();
     if node["spec"]["unschedulable"] != true && taints.is_none_or(Vec::is_empty) {
-        return None;
+        return false;
     }
     let pod = unbound(pod);
     let placement = Placement { pod: &pod, before: None, selector: None, volumes: None };
     let selection = select(&placement, &[NodeView { node, pods: Vec::new() }]);
-    let exclusions = selection.verdicts.into_iter().flat_map(|verdict| verdict.exclusions);
-    exclusions.map(|one| one.kind()).find(|what| matches!(what, ExclusionKind::Cordon | ExclusionKind::Taint))
+    let mut kinds = selection.verdicts.iter().flat_map(|verdict| &verdict.exclusions).map(Exclusion::kind);
+    kinds.any(|kind| matches!(kind, ExclusionKind::Cordon | ExclusionKind::Taint))
 }
 
 /// A Pod as it is before it has a node.

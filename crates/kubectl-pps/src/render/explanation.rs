@@ -1,22 +1,30 @@
 //! The answer of `explain` in English.
 
-mod fact;
-mod remedy;
+use std::collections::BTreeMap;
 
-use pps_core::plan::Requirement;
-use pps_scheduler::ExclusionKind;
+use pps_check::INJECTION;
+use pps_check::read::Read;
+use pps_core::plan::{Preference, Requirement};
+use pps_core::{PodState, RECORD_ANNOTATION};
+use pps_scheduler::{Exclusion, ExclusionKind, Verdict as NodeVerdict};
 use serde::Serialize;
 
 use super::text::Text;
 use super::{Role, Style, with_consequence};
+use crate::decide::command_line::CommandLine;
 use crate::decide::explain::{
-    Cause, Explanation, Group, LostNode, Note, Pin, Place, Progress, Reason, Successor, Unrecorded, Verdict,
+    Cause, Explanation, LostNode, Next, Remedy, RemedyKind, Step, Subject, Verdict,
 };
-use crate::decide::hand::Hand;
 use crate::decide::names::list;
+use crate::decide::status::Drift;
+use crate::snapshot::{Pod, Workload, WorkloadKey};
 
-/// Up to so many nodes are all named.
+/// Up to so many nodes are all named, and have their exact reasons.
 const ALL: usize = 6;
+/// How many groups of nodes are shown.
+const MAX_GROUPS: usize = 12;
+/// The taint that a cordon sets.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
 const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
 
@@ -39,7 +47,7 @@ pub struct Document {
     pub notes: Vec<String>,
 }
 
-/// Nodes that cannot take the Pod.
+/// Nodes that cannot take the Pod for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say what they are")]
@@ -63,34 +71,26 @@ pub struct Advised {
     pub could_also_land_on: Vec<String>,
 }
 
-/// What sentences are made for.
-struct Words<'a> {
-    namespace: &'a str,
-    pod: &'a str,
-    hand: &'a Hand,
-}
-
 impl Document {
     /// Of an answer.
-    pub fn of(explanation: &Explanation, hand: &Hand) -> Self {
-        let Explanation { namespace, pod, verdict, landing, .. } = explanation;
-        let words = Words { namespace, pod, hand };
-        let excluded = |group: &Group| Excluded {
-            nodes: group.nodes.clone(),
-            reasons: group.reasons(),
-            by_recorded_state: group.by_recorded_state,
-        };
+    pub fn of(explanation: &Explanation, commands: &CommandLine) -> Self {
+        let Explanation { subject, landing, .. } = explanation;
+        let mut notes: Vec<String> =
+            explanation.caveats.iter().map(|caveat| format!("Not known: {caveat}.")).collect();
+        notes.extend(explanation.is_stuck.then(|| "Nothing that was tried lets the Pod start.".to_owned()));
+        notes.extend(explanation.unread.iter().map(with_consequence));
+        let remedy = |remedy: &Remedy| advised(remedy, subject, commands);
         Self {
-            namespace: namespace.clone(),
-            pod: pod.clone(),
-            verdict: *verdict,
-            answer: words.answer(explanation),
-            excluded: explanation.excluded.iter().map(excluded).collect(),
+            namespace: subject.namespace.to_owned(),
+            pod: subject.name.to_owned(),
+            verdict: explanation.verdict,
+            answer: answer(explanation, commands),
+            excluded: groups(&explanation.excluded),
             may_land_on: landing.favourites().to_vec(),
             could_also_land_on: landing.others().to_vec(),
-            facts: explanation.facts.iter().map(|fact| words.fact(fact)).collect(),
-            remedies: explanation.remedies.iter().map(|remedy| words.remedy(remedy)).collect(),
-            notes: explanation.notes.iter().map(|note| words.note(note)).collect(),
+            facts: facts(explanation),
+            remedies: explanation.remedies.iter().map(remedy).collect(),
+            notes,
         }
     }
 
@@ -140,230 +140,339 @@ impl Document {
     }
 }
 
-impl Words<'_> {
-    fn pps(&self, words: &str) -> String {
-        self.hand.pps(words, self.namespace)
+/// Groups nodes by their reasons, so that a thousand nodes are a few lines: first those whose labels are right, then the
+/// largest groups.
+fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
+    let is_far = |verdict: &NodeVerdict| verdict.exclusions.iter().any(is_about_labels);
+    let is_exact = verdicts.iter().filter(|verdict| !is_far(verdict)).count() <= ALL;
+    let mut groups: BTreeMap<(bool, bool, Vec<String>), Vec<String>> = BTreeMap::new();
+    for verdict in verdicts {
+        let is_recorded = verdict.exclusions.iter().any(Exclusion::from_pps);
+        let reasons = reasons(&verdict.exclusions, is_exact && !is_far(verdict));
+        groups.entry((is_far(verdict), is_recorded, reasons)).or_default().push(verdict.node.clone());
     }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|((is_far, ..), nodes)| (*is_far, usize::MAX - nodes.len()));
+    let group = |((_, by_recorded_state, reasons), nodes)| Excluded { nodes, reasons, by_recorded_state };
+    let mut groups: Vec<Excluded> = groups.into_iter().map(group).collect();
+    if groups.len() > MAX_GROUPS {
+        let rest = groups.split_off(MAX_GROUPS - 1);
+        let by_recorded_state = rest.iter().any(|group| group.by_recorded_state);
+        let nodes = rest.into_iter().flat_map(|group| group.nodes).collect();
+        groups.push(Excluded { nodes, reasons: vec!["various reasons".to_owned()], by_recorded_state });
+    }
+    groups
+}
 
-    fn answer(&self, explanation: &Explanation) -> String {
-        let pod = self.pod;
-        let on = |node: &Option<String>| node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
-        let ending = format!("{pod} is being deleted");
-        let mut answer = match &explanation.cause {
-            Cause::OnNode { node, place, progress } => on_node(pod, node, place, *progress),
-            Cause::Misplaced { node, drift } => {
-                format!("{pod} runs on {node}, where it should not: {drift}.")
+fn is_about_labels(exclusion: &Exclusion) -> bool {
+    matches!(exclusion.kind(), ExclusionKind::RequiredAffinity | ExclusionKind::NodeSelector)
+}
+
+/// Why a node cannot take a Pod, each reason once. A cordon sets a taint too, which says nothing more.
+fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
+    let is_cordoned = exclusions.contains(&Exclusion::Cordon);
+    let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint { key, .. } if key == CORDON_TAINT);
+    let mut reasons: Vec<String> = Vec::new();
+    for exclusion in exclusions.iter().filter(|one| !(is_cordoned && is_of_cordon(one))) {
+        let reason = if is_exact { exclusion.to_string() } else { exclusion.in_general() };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+/// The answer in a sentence or two.
+fn answer(explanation: &Explanation, commands: &CommandLine) -> String {
+    let subject = &explanation.subject;
+    let pod = subject.name;
+    let node = subject.pod.and_then(Pod::node);
+    let on = node.map(|node| format!(" on {node}")).unwrap_or_default();
+    let node = node.unwrap_or_default();
+    let workload = subject.owner.as_ref().map_or("", |owner| owner.name.as_str());
+    let message = subject.pod.and_then(Pod::unschedulable).filter(|message| !message.is_empty());
+    let says = message.map(|message| format!(" The scheduler says: {message}")).unwrap_or_default();
+    match &explanation.cause {
+        Cause::OnNode(lost) => on_node(subject, node, lost.as_ref()),
+        Cause::Misplaced(drift) => format!("{pod} runs on {node}, where it should not: {drift}."),
+        Cause::NotRecorded => {
+            format!("{pod} runs on {node} and is not recorded: {}.", problem(subject).unwrap_or_default())
+        }
+        Cause::NodeGone(next) => format!(
+            "{pod} is bound to {node}, which does not exist any more. {DELETES}; {}.",
+            becomes(subject, next.as_ref())
+        ),
+        Cause::Ended => {
+            let phase = subject.pod.map_or("", Pod::phase);
+            format!("{pod} has ended{on} ({phase}); its controller creates it again, or it is not needed.")
+        }
+        Cause::Terminating(None) => {
+            format!("{pod} is being deleted{on}; the new Pod is created when it is gone.")
+        }
+        Cause::Terminating(Some(lost)) => format!(
+            "{pod} is being deleted, and its node {} that the Pod has stopped. It ends when {node} is back, or when its Node \
+             object is deleted.",
+            nothing_confirms(lost)
+        ),
+        Cause::Unscheduled => {
+            let landing = &explanation.landing;
+            let would = landing.would("start on");
+            match message {
+                Some(_) => format!("{pod} is Pending, although it {would}, as far as is known here.{says}"),
+                None if landing.is_nowhere() => {
+                    format!("{pod} has no node yet: the scheduler has not looked at it.")
+                }
+                None => format!("{pod} has no node yet: the scheduler has not looked at it. It {would}."),
             }
-            Cause::NotRecorded { node, why } => {
-                format!("{pod} runs on {node} and is not recorded: {}.", unrecorded(why))
-            }
-            Cause::NodeGone { node, next } => format!(
-                "{pod} is bound to {node}, which does not exist any more. {DELETES}; {}.",
-                successor(next)
-            ),
-            Cause::Ended { node, phase } => format!(
-                "{pod} has ended{} ({phase}); its controller creates it again, or it is not needed.",
-                on(node)
-            ),
-            Cause::Terminating { node } => {
-                format!("{ending}{}; the new Pod is created when it is gone.", on(node))
-            }
-            Cause::Overdue { node, deadline } => format!(
-                "{ending}{}, and should have been gone by {deadline}: its node does not answer, or a finalizer keeps it.",
-                on(node)
-            ),
-            Cause::TerminatingWithoutNode { node } => format!(
-                "{ending}, and its node {node} does not exist any more, so nothing confirms that it has stopped. {DELETES} in \
-                 spite of that."
-            ),
-            Cause::TerminatingOnLostNode { node } => format!(
-                "{ending}, and its node {} that the Pod has stopped. It ends when {} is back, or when its Node object is deleted.",
-                lost(node),
-                node.name
-            ),
-            Cause::Gated => format!("{pod} is Pending: its scheduling gates keep it until they are removed."),
-            Cause::RefutedBy { message } => {
-                let landing = &explanation.landing;
-                let can = list(&[landing.favourites(), landing.others()].concat(), "and");
-                format!(
-                    "{pod} is Pending, although {can} could take it as far as is known here. The scheduler says: {message}"
-                )
-            }
-            Cause::NotLookedAt => {
-                let landing = &explanation.landing;
-                let then = if landing.is_nowhere() {
-                    String::new()
-                } else {
-                    format!(" It {}.", landing.would("start on"))
-                };
-                format!("{pod} has no node yet: the scheduler has not looked at it.{then}")
-            }
-            Cause::NoNode { pin, matching, common, is_governed } => {
-                no_node(pod, pin.as_ref(), matching, *common, *is_governed)
-            }
-            Cause::NoNodeKnown { pin } => {
-                format!(
-                    "{}.",
-                    pin.as_ref().map_or_else(|| format!("{pod} is Pending"), |pin| pinned(pod, pin))
-                )
-            }
-            Cause::NotWanted { workload, replicas } => {
-                format!(
-                    "{pod} does not exist, and StatefulSet {workload} does not want it (replicas: {replicas})."
-                )
-            }
-            Cause::NoWorkload { pps, is_known } => {
-                let whether = if *is_known {
-                    "no workload that was read wants it"
-                } else {
-                    "whether a workload wants it is not known"
-                };
-                format!("{pod} does not exist, and {whether}. PersistentPodState {pps} has a state of it.")
-            }
-            Cause::WaitsFor { workload, pod: other } => format!(
-                "{pod} is not created yet: StatefulSet {workload} creates one Pod after the other, and {other} is not Ready."
-            ),
-            Cause::Refused => format!("{pod} does not exist: its creation is refused."),
-            Cause::NotCreated { workload } => {
-                format!("{pod} does not exist, although StatefulSet {workload} wants it.")
-            }
+        }
+        Cause::NoNode(matching) => {
+            no_node(subject, matching.as_deref()) + if matching.is_some() { "" } else { &says }
+        }
+        Cause::NotWanted => {
+            let replicas = subject.workload.map_or(0, Workload::replicas);
+            format!(
+                "{pod} does not exist, and StatefulSet {workload} does not want it (replicas: {replicas})."
+            )
+        }
+        Cause::NoWorkload { is_known } => {
+            let whether = if *is_known {
+                "no workload that was read wants it"
+            } else {
+                "whether a workload wants it is not known"
+            };
+            format!("{pod} does not exist, and {whether}.")
+        }
+        Cause::WaitsFor(other) => format!(
+            "{pod} is not created yet: StatefulSet {workload} creates one Pod after the other, and {other} is not Ready."
+        ),
+        Cause::Refused(message) => {
+            format!(
+                "{pod} does not exist: its creation is refused. StatefulSet {workload} reports: {message}"
+            )
+        }
+        Cause::NotCreated => {
+            let command = commands.kubectl_in(&format!("describe statefulset {workload}"), subject.namespace);
+            format!(
+                "{pod} does not exist, although StatefulSet {workload} wants it. If this lasts, its Events may say why: {command}"
+            )
+        }
+    }
+}
+
+fn on_node(subject: &Subject, node: &str, lost: Option<&LostNode>) -> String {
+    let pod = subject.name;
+    let place = match subject.recorded_node() {
+        _ if subject.pps.is_absent() => "The scheduler chose that node; the Pod is not recorded.".to_owned(),
+        None if subject.state.is_err() => String::new(),
+        None => "Nothing is recorded of it yet.".to_owned(),
+        Some(recorded) if recorded == node => String::new(),
+        Some(recorded) => format!("It is recorded on {recorded}."),
+    };
+    let here = if subject.recorded_node() == Some(node) { ", where it is recorded" } else { "" };
+    let is_ready = subject.pod.is_some_and(Pod::is_ready);
+    let answer = match (lost, subject.pod.map(Pod::phase)) {
+        (Some(lost), _) => {
+            format!("{pod} is on {node}{here}. {} whether the Pod still runs.", nothing_confirms(lost))
+        }
+        (None, Some("Running")) if is_ready => format!("{pod} runs on {node}{here}."),
+        (None, Some("Running")) => format!("{pod} runs on {node}{here}, and is not Ready."),
+        (None, _) => format!("{pod} is on {node}{here}, and does not run yet."),
+    };
+    if place.is_empty() { answer } else { format!("{answer} {place}") }
+}
+
+/// Why no node can take a Pod. `matching` have what was injected.
+fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
+    let (pod, required) = (subject.name, subject.required());
+    if required.is_empty() {
+        let why = match matching {
+            None => "",
+            Some([]) => ": there is no node",
+            Some(_) => ": no node can take it",
         };
-        if explanation.is_kept_by_template {
-            answer +=
-                " It was made from another template than its workload has now, with which it could start.";
-        }
-        answer
+        let is_governed = matching.is_some() && subject.pps.known().is_some();
+        let whether = if is_governed { " No recorded state keeps it from a node." } else { "" };
+        return format!("{pod} is Pending{why}.{whether}");
     }
-
-    fn note(&self, note: &Note) -> String {
-        match note {
-            Note::Caveat(caveat) => format!("Not known: {caveat}."),
-            Note::Unread(unread) => with_consequence(unread),
-            Note::NothingHelps { is_pinned: true } => {
-                "Moving it elsewhere would not help: no other node could take it, either.".to_owned()
-            }
-            Note::NothingHelps { is_pinned: false } => {
-                "No single change of a node that was tried lets the Pod go.".to_owned()
-            }
-            Note::MoveMayHelp => format!(
-                "{} lets it start on another node; only a user who may list nodes learns whether one can take it.",
-                self.pps(&format!("move {} --anywhere", self.pod))
-            ),
-        }
-    }
-}
-
-impl Group {
-    /// Why, in words.
-    pub fn reasons(&self) -> Vec<String> {
-        if self.reasons.is_empty() { vec!["various reasons".to_owned()] } else { reasons(&self.reasons) }
-    }
-}
-
-fn reasons(reasons: &[Reason]) -> Vec<String> {
-    let words = |reason: &Reason| match reason {
-        Reason::Exact(exclusion) => exclusion.to_string(),
-        Reason::General(exclusion) => exclusion.in_general(),
+    let is_former = subject.has_changed() || subject.state.is_err();
+    let when = if is_former {
+        "when it was created, its recorded state required"
+    } else {
+        "its recorded state requires"
     };
-    reasons.iter().map(words).collect()
-}
-
-fn on_node(pod: &str, node: &str, place: &Place, progress: Progress) -> String {
-    let place = match place {
-        Place::Here => format!("{node}, where it is recorded"),
-        Place::Elsewhere(recorded) => format!("{node}. It is recorded on {recorded}"),
-        Place::Nowhere => format!("{node}. Nothing is recorded of it yet"),
-        Place::NotGoverned => format!("{node}. The scheduler chose that node; the Pod is not recorded"),
-        Place::Unknown => node.to_owned(),
+    let gone = || {
+        let gone = subject.gone_node().map(|node| format!(": {node} does not exist any more"));
+        gone.unwrap_or_default()
     };
-    match progress {
-        Progress::Ready => format!("{pod} runs on {place}."),
-        Progress::NotReady => format!("{pod} runs on {place}. It is not Ready."),
-        Progress::NodeNotReady => format!("{pod} is not Ready, and neither is its node. It is on {place}."),
-        Progress::NotStarted => format!("{pod} has its node and does not run yet. It is on {place}."),
-    }
-}
-
-fn no_node(
-    pod: &str,
-    pin: Option<&Pin>,
-    matching: &[String],
-    common: Option<ExclusionKind>,
-    is_governed: bool,
-) -> String {
-    let shared = common.map(|kind| match kind {
-        ExclusionKind::Cordon => "are cordoned",
-        ExclusionKind::Resources => "have too little room for it",
-        ExclusionKind::Taint => "have taints that it does not tolerate",
-        ExclusionKind::NodeSelector => "lack what its nodeSelector asks for",
-        _ => "lack what its required node affinity asks for",
-    });
-    let Some(pin) = pin else {
-        let why = match shared {
-            _ if matching.is_empty() => "there is no node".to_owned(),
-            Some(shared) => format!("all nodes {shared}"),
-            None => "no node can take it".to_owned(),
-        };
-        let whether = if is_governed { ". No recorded state keeps it from a node" } else { "" };
-        return format!("{pod} is Pending because {why}{whether}.");
-    };
-    let pinned = pinned(pod, pin);
-    let answer = match (matching, &pin.gone_node) {
-        ([], Some(node)) => format!("{pinned}, and no node has that: {node} does not exist any more."),
-        ([], None) => format!("{pinned}, and no node has that."),
-        ([node], _) if common == Some(ExclusionKind::Cordon) && pin.only.len() == 1 => {
-            format!("{pinned}. Only {node} has that, and it is cordoned.")
+    let who = match matching {
+        None => ".".to_owned(),
+        Some([]) => format!(", and no node has that{}.", gone()),
+        Some([only]) => {
+            format!(". Only {} has that: {}.", only.node, reasons(&only.exclusions, true).join(", and "))
         }
-        ([node], _) => format!("{pinned}. Only {node} has that: {}.", reasons(&pin.only).join(", and ")),
-        (several, _) => {
-            let why =
-                shared.map_or("none of them can take it".to_owned(), |why| format!("all of them {why}"));
-            format!("{pinned}. {} have that, and {why}.", list(several, "and"))
+        Some(several) => {
+            let nodes: Vec<String> = several.iter().map(|one| one.node.clone()).collect();
+            format!(". {} have that, and none of them can take it.", list(&nodes, "and"))
         }
     };
-    let now = if pin.is_forgotten { " Nothing is recorded of it now." } else { "" };
-    format!("{answer}{now}")
+    let is_forgotten = subject.has_changed() && subject.state == Ok(None);
+    let now = if is_forgotten { " Nothing is recorded of it now." } else { "" };
+    format!("{pod} is Pending: {when} {}{who}{now}", labels(required))
 }
 
-/// Why the Pod waits for nodes with these labels, in words that a reason follows.
-fn pinned(pod: &str, pin: &Pin) -> String {
-    let required = labels(&pin.required);
-    if pin.is_former {
-        return format!("{pod} is Pending: when it was created, its recorded state required {required}");
-    }
-    format!("{pod} is Pending: its recorded state requires {required}")
-}
-
-fn unrecorded(why: &Unrecorded) -> String {
-    match why {
-        Unrecorded::Condition(reason, message) => format!("{reason}: {message}"),
-        Unrecorded::NotSeen(pps) => format!("no sidecar has looked at PersistentPodState {pps} yet"),
-    }
-}
-
-/// The beginning of a sentence about what nothing confirms.
-fn lost(node: &LostNode) -> String {
+/// The beginning of a sentence about a node that is not Ready.
+fn nothing_confirms(node: &LostNode) -> String {
     let since = node.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
     format!("{} has not been Ready{since}, so nothing confirms", node.name)
 }
 
-fn successor(next: &Successor) -> String {
+/// What becomes of the Pod that is created next.
+fn becomes(subject: &Subject, next: Option<&Next>) -> String {
     match next {
-        Successor::None => "nothing creates it again".to_owned(),
-        Successor::Unknown => "where the new Pod would start is not known".to_owned(),
-        Successor::Starts(landing) => format!("the new Pod {}", landing.would("start on")),
-        Successor::Pending(required) if required.is_empty() => {
+        None if subject.owner.is_none() => "nothing creates it again".to_owned(),
+        None => "where the new Pod would start is not known".to_owned(),
+        Some(next) if !next.landing.is_nowhere() => format!("the new Pod {}", next.landing.would("start on")),
+        Some(next) if next.required.is_empty() => {
             "the new Pod would be Pending: no node could take it".to_owned()
         }
-        Successor::Pending(required) => {
-            format!("the new Pod would be Pending: its recorded state requires {}", labels(required))
+        Some(next) => {
+            format!("the new Pod would be Pending: its recorded state requires {}", labels(&next.required))
         }
     }
 }
 
-/// Where an unfinished move goes.
-pub(super) fn goal_flag(goal: Option<&str>) -> String {
-    goal.map_or_else(|| "--anywhere".to_owned(), |node| format!("--to {node}"))
+/// What the answer follows from, the most important first.
+fn facts(explanation: &Explanation) -> Vec<String> {
+    let subject = &explanation.subject;
+    let mut facts: Vec<String> = explanation.next.iter().map(|next| if_deleted(subject, next)).collect();
+    let drift = explanation.drift.iter().filter(|one| matches!(one, Drift::Annotation { .. }));
+    facts.extend(drift.map(|drift| format!("It differs from its recorded state: {drift}.")));
+    facts.push(governance(subject));
+    facts.extend(recorded(subject));
+    facts.extend(subject.pod.and_then(|pod| injected(subject, pod)));
+    let would_require = match subject.pod {
+        Some(_) => subject.has_changed(),
+        None => subject.spec.is_some(),
+    };
+    if would_require && subject.recorded().is_some() {
+        let required = subject.plan().required;
+        let required = if required.is_empty() { "no label of a node".to_owned() } else { labels(&required) };
+        facts.push(format!("A Pod of this name that is created now would require {required}."));
+    }
+    if let Some(pod) = subject.pod.filter(|pod| pod.is_exempt()) {
+        let what = if pod.is_marked() { "A move of this Pod is not finished, and the" } else { "The" };
+        facts.push(format!(
+            "{what} sidecar does not record the Pod (annotation {RECORD_ANNOTATION}: \"false\")."
+        ));
+    }
+    // An answer that is about the problem has it already.
+    if let (Read::Known(pps), false) = (&subject.pps, explanation.cause == Cause::NotRecorded) {
+        facts.extend(problem(subject).map(|why| format!("PersistentPodState {}: {why}.", pps.name())));
+    }
+    facts
+}
+
+/// Where the Pod would go that its controller created if this one were deleted.
+fn if_deleted(subject: &Subject, next: &Next) -> String {
+    let node = subject.pod.and_then(Pod::node).unwrap_or_default();
+    let landing = &next.landing;
+    let would = if landing.is_nowhere() {
+        "the new Pod would be Pending: no node could take it".to_owned()
+    } else if !landing.may_be(node) {
+        let not = if next.excluded.is_empty() {
+            format!("would probably not come back to {node} (the scheduler prefers others)")
+        } else {
+            format!("would not come back to {node} ({})", reasons(&next.excluded, true).join(", and "))
+        };
+        format!("it {not}. It {}", landing.would("start on"))
+    } else if landing.favourites().len() == 1 {
+        format!("it {}", landing.would("come back to"))
+    } else {
+        format!("it might come back: it {}", landing.would("start on"))
+    };
+    let preferred = if next.required.is_empty() { subject.plan().preferred } else { Vec::new() };
+    let demands = demands(&next.required, &preferred).join("; ");
+    let why = if demands.is_empty() { String::new() } else { format!(" Its recorded state {demands}.") };
+    format!("If it were deleted now, {would}.{why}")
+}
+
+/// Which PersistentPodState governs the workload.
+fn governance(subject: &Subject) -> String {
+    let Some(workload) = &subject.owner else {
+        return "No PersistentPodState concerns it: it has no controller, so nothing creates it again."
+            .to_owned();
+    };
+    let WorkloadKey { kind, name, .. } = workload;
+    match subject.pps {
+        Read::Known(pps) => format!("PersistentPodState {} governs {kind} {name}.", pps.name()),
+        Read::Unknown => format!("Whether a PersistentPodState governs {kind} {name} is not known."),
+        Read::Absent if workload.has_stable_names() => {
+            format!("No PersistentPodState governs {kind} {name}, so the Pod is not recorded.")
+        }
+        Read::Absent => {
+            format!("No PersistentPodState concerns it: the Pods of {kind} {name} get new names each time.")
+        }
+    }
+}
+
+/// `Recorded in status.podStates: on node-1; zone=a.`
+fn recorded(subject: &Subject) -> Option<String> {
+    let pps = subject.pps.known()?;
+    if let Err(damaged) = &subject.state {
+        return damaged.as_ref().map(|damaged| format!("The recorded state cannot be read: {damaged}."));
+    }
+    let Some(PodState { node_name, node_topology_labels, annotations, .. }) = subject.recorded() else {
+        return Some(match subject.pod {
+            _ if subject.has_changed() => {
+                "Nothing is recorded of the Pod now: a Pod that is created now is not kept on any node."
+                    .to_owned()
+            }
+            Some(pod) if !pod.is_ready() => {
+                "Nothing is recorded of the Pod; it is recorded when it is Ready.".to_owned()
+            }
+            _ => "Nothing is recorded of the Pod.".to_owned(),
+        });
+    };
+    let is_plain = pps.object()["status"]["podStates"][subject.name].is_object();
+    let form = if is_plain { "status.podStates" } else { "status.packed" };
+    let gone = if subject.gone_node() == Some(node_name) { ", which does not exist any more" } else { "" };
+    let node = (!node_name.is_empty()).then(|| format!("on {node_name}{gone}"));
+    let values = pairs(node_topology_labels.iter().chain(annotations));
+    let place = node.into_iter().chain(values).collect::<Vec<_>>().join("; ");
+    Some(format!("Recorded in {form}: {place}."))
+}
+
+/// What the policy has injected, and when.
+fn injected(subject: &Subject, pod: &Pod) -> Option<String> {
+    let created = pod.created();
+    let Some(injected) = &subject.injected else {
+        subject.pps.known()?;
+        return Some(format!(
+            "Nothing was injected when the Pod was created, {created}: nothing was recorded then, or the policy was not asked."
+        ));
+    };
+    let is_foreign = subject.pps.known().is_none_or(|pps| pps.name() != injected.pps);
+    let from = if is_foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
+    let all = demands(&injected.required, &injected.preferred);
+    let what = match (all.is_empty(), subject.spec.is_some()) {
+        (true, true) => "no label of a node".to_owned(),
+        (true, false) => "which values is not known".to_owned(),
+        (false, _) => all.join("; "),
+    };
+    Some(format!("Injected{from} when the Pod was created, {created}: {what}."))
+}
+
+fn problem(subject: &Subject) -> Option<String> {
+    let (reason, message) = subject.problem.as_ref()?.words();
+    Some(format!("{reason}: {message}"))
+}
+
+/// `requires zone=a`, `prefers zone=a (weight 100)`
+fn demands(required: &[Requirement], preferred: &[Preference]) -> Vec<String> {
+    let preferred =
+        preferred.iter().map(|one| format!("prefers {} (weight {})", labels(&one.requirements), one.weight));
+    let required = (!required.is_empty()).then(|| format!("requires {}", labels(required)));
+    required.into_iter().chain(preferred).collect()
 }
 
 /// `zone=a and disk=ssd`
@@ -374,4 +483,110 @@ fn labels(requirements: &[Requirement]) -> String {
 /// `key=value` of each.
 fn pairs<'a>(all: impl IntoIterator<Item = (&'a String, &'a String)>) -> Vec<String> {
     all.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// A remedy, and the command that carries it out.
+fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advised {
+    let Remedy { kind, landing } = remedy;
+    let (namespace, pod) = (subject.namespace, subject.name);
+    let pps = |words: &str| commands.pps(words, namespace);
+    let mut consequence = None;
+    let (text, command) = match kind {
+        RemedyKind::ChangeNode { node, steps } => {
+            let text = steps.iter().map(|step| step_on(step, node)).collect::<Vec<_>>().join(", and ");
+            let mut all: Vec<String> = steps
+                .iter()
+                .filter_map(|step| command_of(step, node))
+                .map(|one| commands.kubectl(&one))
+                .collect();
+            let command = (all.len() == 1 && steps.len() == 1).then(|| all.remove(0));
+            let more = if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) };
+            (format!("{text}{more}, and the Pod starts there"), command)
+        }
+        RemedyKind::LabelNode { node, is_there, labels: required } => {
+            let required = labels(required);
+            let text = if *is_there {
+                format!("Give a node these labels again: {required}")
+            } else if node.is_empty() {
+                format!("Add a node with {required}")
+            } else {
+                format!("Bring {node} back, or another node with {required}")
+            };
+            (text, None)
+        }
+        RemedyKind::CreateAgain => {
+            let would = landing.would("start on");
+            let text = format!(
+                "Delete it, so that it is created again from the present template and recorded state: the new Pod {would}"
+            );
+            (text, Some(commands.kubectl_in(&format!("delete pod {pod}"), namespace)))
+        }
+        RemedyKind::Move { from, flags } => {
+            let disk = from.as_ref().map_or("its former node's".to_owned(), |node| format!("{node}'s"));
+            consequence = Some(format!(
+                "Data on {disk} local disk stays there. The new node is recorded when the Pod is Ready."
+            ));
+            let text = format!("Move it to another node: it {}", landing.would("start on"));
+            (text, Some(pps(&format!("move {pod} --anywhere{flags}"))))
+        }
+        RemedyKind::FinishMove { to } => {
+            let goal = to.as_ref().map_or("--anywhere".to_owned(), |node| format!("--to {node}"));
+            ("Finish the move".to_owned(), Some(pps(&format!("move {pod} {goal}"))))
+        }
+        RemedyKind::CallMoveOff { node } => {
+            ("Call the move off".to_owned(), Some(pps(&format!("move {pod} --to {node}"))))
+        }
+        RemedyKind::DeleteNode { node, next } => {
+            consequence = Some(format!(
+                "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. \
+                 Data on {node}'s local disk is not there; {}. A node that returns under this name has that data again.",
+                becomes(subject, next.as_ref())
+            ));
+            let text =
+                format!("Bring {node} back under its name. If it does not come back, delete its Node object");
+            (text, Some(commands.kubectl(&format!("delete node {node}"))))
+        }
+        RemedyKind::Forget => ("Drop its recorded state".to_owned(), Some(pps(&format!("forget {pod}")))),
+        RemedyKind::ExplainOther { pod } => {
+            (format!("Find out what {pod} waits for"), Some(pps(&format!("explain {pod}"))))
+        }
+        RemedyKind::Check => ("Find the cause, and repair it".to_owned(), Some(commands.check())),
+        RemedyKind::DisableInjection => {
+            let label = |to: &str| {
+                commands.kubectl(&format!("label namespace {namespace} {INJECTION}={to} --overwrite"))
+            };
+            consequence = Some(format!(
+                "They start anywhere, away from the data on their nodes, and a sidecar that runs may record them there. The \
+                 controller waits longer after each refusal. The way back: {}",
+                label("enabled")
+            ));
+            let text =
+                "If that takes too long, let the Pods of the namespace start without their recorded states";
+            (text.to_owned(), Some(label("disabled")))
+        }
+    };
+    let (may_land_on, could_also_land_on) = (landing.favourites().to_vec(), landing.others().to_vec());
+    Advised { text: capitalized(&text), command, consequence, may_land_on, could_also_land_on }
+}
+
+fn step_on(step: &Step, node: &str) -> String {
+    match step {
+        Step::Uncordon => format!("allow Pods on {node} again"),
+        Step::RemoveCause { taint } => format!("remove the cause of {node}'s taint {taint}"),
+        Step::RemoveTaint { key, .. } => format!("remove the taint {key} of {node}"),
+        Step::FreeCapacity { why } => format!("free capacity on {node} ({why})"),
+    }
+}
+
+fn command_of(step: &Step, node: &str) -> Option<String> {
+    match step {
+        Step::Uncordon => Some(format!("uncordon {node}")),
+        Step::RemoveTaint { key, effect } => Some(format!("taint nodes {node} {key}:{effect}-")),
+        Step::RemoveCause { .. } | Step::FreeCapacity { .. } => None,
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }

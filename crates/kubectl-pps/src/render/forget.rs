@@ -2,11 +2,9 @@
 
 use super::move_pod::describe;
 use super::{Role, Style, Table};
-use crate::Failure;
-use crate::decide::forget::{Concern, Drops};
-use crate::decide::hand::{Hand, portions};
-use crate::decide::move_pod::no_node;
-use crate::snapshot::Snapshot;
+use crate::decide::command_line::{CommandLine, portions};
+use crate::decide::forget::Drops;
+use crate::decide::move_pod::PodName;
 
 /// The states that are dropped.
 pub fn table(drops: &Drops, style: Style) -> String {
@@ -26,58 +24,29 @@ pub fn count(states: usize) -> String {
 }
 
 /// What the user should know beside the table.
-pub fn notes(drops: &Drops, hand: &Hand) -> Vec<String> {
+pub fn notes(drops: &Drops, commands: &CommandLine) -> Vec<String> {
     let mut notes = Vec::new();
-    let concerns: Vec<_> = drops.concerns.iter().collect();
-    for group in
-        concerns.chunk_by(|(one, (own, _)), (other, (namespace, _))| one == other && own == namespace)
-    {
-        let (concern, (namespace, _)) = group[0];
-        let pods: Vec<&str> = group.iter().map(|(_, (_, pod))| pod.as_str()).collect();
-        for pods in portions(&pods) {
-            let (names, words) = (pods.join(", "), pods.join(" "));
-            notes.push(match concern {
-                Concern::Ready => format!(
-                    "not dropped, because the Pods are Ready and the sidecar would record them again within seconds: {names}; to \
-                     move them: {}",
-                    hand.pps(&format!("move {words} --anywhere"), namespace)
-                ),
-                Concern::Pending => format!(
-                    "Pending, and created with the state that is dropped: {names}; to have these Pods created again: {}",
-                    hand.kubectl_in(&format!("delete pod {words}"), namespace)
-                ),
-                Concern::NotReady => {
-                    format!("bound to a node and not Ready, so recorded again once they are Ready: {names}")
-                }
-                Concern::Stranded => format!(
-                    "bound to a node that is gone: {names}; Kubernetes deletes these Pods within about a minute, and their \
-                     successors start wherever the scheduler puts them"
-                ),
-            });
+    let mut of_pods = |pods: &[PodName], text: &str, command: &dyn Fn(&str, &str) -> String| {
+        for group in pods.chunk_by(|(one, _), (other, _)| one == other) {
+            let names: Vec<&str> = group.iter().map(|(_, pod)| pod.as_str()).collect();
+            notes.extend(
+                portions(&names)
+                    .into_iter()
+                    .map(|names| format!("{text}: {}", command(&names.join(" "), &group[0].0))),
+            );
         }
-    }
-    notes.extend(drops.unrecorded.iter().map(|pod| format!("Pod {pod} has no recorded state")));
-    notes.extend(drops.unknown.iter().map(|(pod, near)| {
-        let near =
-            if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
-        format!("there is no Pod {pod}, and no recorded state of one{near}")
-    }));
+    };
+    of_pods(
+        &drops.ready,
+        "not dropped, because the Pods are Ready and the sidecar would record them again within seconds; to move them",
+        &|names, namespace| commands.pps(&format!("move {names} --anywhere"), namespace),
+    );
+    of_pods(
+        &drops.pending,
+        "Pending, and created with the state that is dropped; to have the Pods created again",
+        &|names, namespace| commands.kubectl_in(&format!("delete pod {names}"), namespace),
+    );
+    notes.extend(drops.unrecorded.iter().map(|pod| format!("there is no recorded state of Pod {pod}")));
     notes.extend(drops.unreadable.iter().map(|(pps, error)| format!("PersistentPodState {pps}: {error}")));
     notes
-}
-
-/// That no recorded state names a node. `exists` is whether there is such a node, if that is known.
-pub fn nothing_on(snapshot: &Snapshot, node: &str, exists: Option<bool>, hand: &Hand) -> String {
-    let everywhere = match snapshot.scope.namespace() {
-        None => String::new(),
-        Some(namespace) => format!(
-            " in namespace {namespace}; in all namespaces: {}",
-            hand.kubectl(&format!("pps forget --node {node} -A"))
-        ),
-    };
-    if exists == Some(false) {
-        let missing = Failure::from(no_node(snapshot, node));
-        return format!("{missing}\nNo recorded state names it{everywhere}");
-    }
-    format!("No recorded state names node {node}{everywhere}")
 }

@@ -2,25 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::PodState;
+use pps_core::edit::Change;
 
 use super::{Role, Style, Table, printable};
 use crate::Failure;
-use crate::decide::import::{Action, Blocked, Flaw, Plan, Refusal};
+use crate::decide::import::{Action, Blocked, Flaw, Plan, Refusal, replaces};
 use crate::decide::names::list;
 
 /// How many things of one kind are named.
 const NAMED: usize = 10;
 
+/// The first lines, and how many there are more.
+fn first<T>(all: &[T], line: impl Fn(&T) -> String) -> Vec<String> {
+    let more = all.len().checked_sub(NAMED).filter(|more| *more > 0);
+    all.iter().take(NAMED).map(line).chain(more.map(|more| format!("and {more} more"))).collect()
+}
+
 /// Why a file cannot be imported.
 pub fn flaws(file: &str, flaws: &[(usize, Flaw)]) -> Failure {
     let line = |(index, flaw): &(usize, Flaw)| format!("{file}: object {}: {}", index + 1, self::flaw(flaw));
-    let mut lines: Vec<String> = flaws.iter().take(NAMED).map(line).collect();
-    if flaws.len() > NAMED {
-        lines.push(format!("and {} more", flaws.len() - NAMED));
-    }
-    lines.push("nothing was changed".into());
-    Failure::Usage(lines.join("\n"))
+    Failure::Usage(first(flaws, line).join("\n") + "\nnothing was changed")
 }
 
 fn flaw(flaw: &Flaw) -> String {
@@ -31,14 +32,10 @@ fn flaw(flaw: &Flaw) -> String {
             "this is {}: import reads PersistentPodStates of apps.kruise.io/v1alpha1 and v1beta1",
             if kind.is_empty() { "no object".into() } else { format!("{api_version} {kind}") }
         ),
-        Flaw::Name(name) => format!("metadata.name is missing or no name of an object: {name:?}"),
-        Flaw::Namespace(name) => format!("metadata.namespace is no name of a namespace: {name:?}"),
+        Flaw::Name { field, value } => format!("{field} is missing or no valid name: {value:?}"),
         Flaw::Invalid { name, violation } => format!("{name}: {violation}"),
-        Flaw::Spec { name, why } => format!("{name}: spec: {why}"),
         Flaw::States { name, error } => format!("{name}: {error}"),
-        Flaw::Twice { namespace, name } => format!(
-            "{namespace}/{name} is in the file twice: use --from-namespace to choose a namespace of the file"
-        ),
+        Flaw::Twice { namespace, name } => format!("{namespace}/{name} is in the file twice"),
     }
 }
 
@@ -65,61 +62,39 @@ pub fn plans(style: Style, plans: &[Plan]) -> String {
     table.render()
 }
 
-/// Makes a sentence of the names of Pods.
-type Sentence = fn(String) -> String;
-
 /// What the user has to know about a plan.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = Vec::new();
-    let object = format!("{}/{}", plan.namespace, plan.name);
-    let mut note = |text: String| notes.push(format!("{object}: {text}"));
-    if let Action::Refuse(why) = &plan.action {
-        note(format!("refused: {}", refusal(why)));
-    }
-    let place = |state: &PodState| match state.node_name.as_str() {
-        "" => "no node".to_owned(),
-        node => node.to_owned(),
+    let node = |state: &Option<_>| {
+        let node = state.as_ref().map_or("", |state: &pps_core::PodState| &state.node_name);
+        if node.is_empty() { "no node" } else { node }.to_owned()
     };
-    let replaced: BTreeSet<String> = plan
-        .changes
-        .iter()
-        .filter_map(|(pod, change)| Some((pod, change.before.as_ref()?, change.after.as_ref()?)))
-        .filter(|(_, before, _)| **before != PodState::default())
-        .map(|(pod, before, after)| format!("{pod}: {} -> {}", place(before), place(after)))
-        .collect();
-    let all: [(&BTreeSet<String>, Sentence); 5] = [
-        (&replaced, |pods| format!("replaces {pods}")),
-        (&plan.kept, |pods| {
-            format!("the cluster has other states of {pods}, which stay; --overwrite replaces them")
-        }),
-        (&plan.unwanted, |pods| {
-            format!(
-                "not imported, since the StatefulSet wants no such Pods now, and the sidecar would drop their states: \
-                 {pods}; import before the StatefulSet exists, or set persistentPodStateRetentionPolicy: WhenDeleted first"
-            )
-        }),
-        (&plan.ready, |pods| format!("Ready, so recorded where they run: {pods}")),
-        (&plan.late, |pods| {
-            format!(
-                "created without the imported states: {pods}; delete these Pods to have them created again"
-            )
-        }),
+    let moved = |(pod, change): (&String, &Change)| {
+        let (before, after) = (node(&change.before), node(&change.after));
+        replaces(change).then(|| format!("{pod}: {before} -> {after}"))
+    };
+    let replaced: BTreeSet<String> = plan.changes.iter().filter_map(moved).collect();
+    let all = [
+        ("replaces ", &replaced, ""),
+        ("the cluster has other states of ", &plan.kept, ", which stay; --overwrite replaces them"),
+        ("Ready, so recorded where they run: ", &plan.ready, ""),
+        (
+            "not imported, since the StatefulSet wants no such Pods now, and the sidecar would drop their states: ",
+            &plan.unwanted,
+            "; import before the StatefulSet exists, or set persistentPodStateRetentionPolicy: WhenDeleted first",
+        ),
     ];
-    for (pods, text) in all {
-        if !pods.is_empty() {
-            note(text(some(pods)));
-        }
-    }
-    notes
+    let refused = match &plan.action {
+        Action::Refuse(why) => Some(format!("refused: {}", refusal(why))),
+        _ => None,
+    };
+    let some = |names: &BTreeSet<String>| first(&names.iter().collect::<Vec<_>>(), |name| (*name).clone());
+    let texts = all.into_iter().filter(|(_, names, _)| !names.is_empty());
+    let texts = texts.map(|(before, names, after)| format!("{before}{}{after}", some(names).join(", ")));
+    refused.into_iter().chain(texts).map(|text| format!("{}/{}: {text}", plan.namespace, plan.name)).collect()
 }
 
 fn refusal(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::IsAlias => {
-            "the cluster has an alias of that name: give the object in the file the name of the \
-                             workload's PersistentPodState"
-                .into()
-        }
         Refusal::OtherTarget(target) => format!("in the cluster it is for {} {}", target.kind, target.name),
         Refusal::SharedTarget(other) => format!("PersistentPodState {other} is for the same workload"),
         Refusal::Edit(error) => error.to_string(),
@@ -138,17 +113,14 @@ pub fn blocked(blocked: &Blocked) -> Failure {
 
 /// Warns of required values that no node has.
 pub fn absent_values(values: &BTreeMap<(String, String), usize>) -> Vec<String> {
-    let mut keys: BTreeMap<&str, (Vec<String>, usize)> = BTreeMap::new();
-    for ((key, value), states) in values {
-        let (names, all) = keys.entry(key).or_default();
-        names.push(format!("{key}={value}"));
-        *all += states;
-    }
-    let note = |(key, (names, states)): (&str, (Vec<String>, usize))| {
-        let (names, states) = (list(&names, "or"), count(states, "state", "states"));
+    let values: Vec<_> = values.iter().collect();
+    let note = |group: &[(&(String, String), &usize)]| {
+        let names: Vec<String> = group.iter().map(|((key, value), _)| format!("{key}={value}")).collect();
+        let states = count(group.iter().map(|(_, states)| **states).sum(), "state");
+        let (names, key) = (list(&names, "or"), &group[0].0.0);
         format!("no node has {names} ({states}): Pods would be Pending; --drop-key {key} leaves it out")
     };
-    keys.into_iter().map(note).collect()
+    values.chunk_by(|((one, _), _), ((other, _), _)| one == other).map(note).collect()
 }
 
 /// What the user is asked.
@@ -156,45 +128,29 @@ pub fn question(plans: &[Plan]) -> String {
     let created = plans.iter().filter(|plan| matches!(plan.action, Action::Create(_))).count();
     let states = plans.iter().map(|plan| plan.changes.len()).sum();
     let replaced: usize = plans.iter().map(Plan::replaced).sum();
-    format!(
-        "Create {} and write {}{}?",
-        count(created, "object", "objects"),
-        count(states, "state", "states"),
-        if replaced > 0 { format!(", {replaced} of them in place of others") } else { String::new() }
-    )
+    let replaced =
+        if replaced > 0 { format!(", {replaced} of them in place of others") } else { String::new() };
+    format!("Create {} and write {}{replaced}?", count(created, "object"), count(states, "state"))
 }
 
 /// What was done, and what failed.
 pub fn done(done: &[(&Plan, Result<usize, Failure>)]) -> (String, Option<Failure>) {
-    let states = done.iter().filter_map(|(_, states)| states.as_ref().ok()).sum();
-    let objects = done.iter().filter(|(_, states)| states.is_ok()).count();
-    let written =
-        format!("imported {} with {}", count(objects, "object", "objects"), count(states, "state", "states"));
-    let failed: Vec<(&Plan, &Failure)> =
-        done.iter().filter_map(|(plan, states)| Some((*plan, states.as_ref().err()?))).collect();
-    let Some((_, first)) = failed.first() else { return (written, None) };
-    let line = |(plan, failure): &(&Plan, &Failure)| {
+    let (written, failed): (Vec<_>, Vec<_>) = done.iter().partition(|(_, written)| written.is_ok());
+    let states = written.iter().filter_map(|(_, states)| states.as_ref().ok()).sum();
+    let text = format!("imported {} with {}", count(written.len(), "object"), count(states, "state"));
+    let failures: Vec<_> =
+        failed.iter().filter_map(|(plan, result)| Some((plan, result.as_ref().err()?))).collect();
+    let lines = first(&failures, |(plan, failure)| {
         printable(&format!("{}/{}: {failure}", plan.namespace, plan.name))
-    };
-    let mut lines: Vec<String> = failed.iter().take(NAMED).map(line).collect();
-    if failed.len() > NAMED {
-        lines.push(format!("and {} more", failed.len() - NAMED));
-    }
-    lines.push("written states stay; the same command writes the rest".into());
-    let text = lines.join("\n");
-    let failure = match first {
-        Failure::Refused(_) => Failure::Refused(text),
-        _ => Failure::Unreadable(text),
-    };
-    (written, Some(failure))
+    });
+    let lines = lines.join("\n") + "\nwritten states stay; the same command writes the rest";
+    let failure = failures.first().map(|(_, first)| match first {
+        Failure::Refused(_) => Failure::Refused(lines),
+        _ => Failure::Unreadable(lines),
+    });
+    (text, failure)
 }
 
-fn some(names: &BTreeSet<String>) -> String {
-    let named: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
-    let more = names.len().saturating_sub(NAMED);
-    named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
-}
-
-fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

@@ -6,12 +6,11 @@ use std::fmt;
 use pps_recorder::generate::{AUTO_GENERATE, REQUIRED_TOPOLOGY};
 use serde::Serialize;
 
-use super::explanation::goal_flag;
 use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
-use crate::decide::hand::{Hand, portions};
-use crate::decide::names::list;
-use crate::decide::status::{Advice, AdviceKind, Drift, Phase, ProblemKind, Row, Shut, Status, short};
+use crate::decide::command_line::CommandLine;
+use crate::decide::move_pod::short;
+use crate::decide::status::{Concern, Drift, Phase, ProblemKind, Row, Status};
 use crate::snapshot::{Scope, WorkloadKey};
 
 /// How many Pods a line names.
@@ -62,25 +61,25 @@ pub struct Line {
 
 impl<'a> Document<'a> {
     /// Of an answer about these namespaces.
-    pub fn of(status: &'a Status, scope: &Scope, hand: &Hand) -> Self {
+    pub fn of(status: &'a Status, scope: &Scope, commands: &CommandLine) -> Self {
         let problem = |one: &'a crate::decide::status::Problem| {
-            let (reason, message) = problem(&one.kind);
+            let (reason, message) = one.kind.words();
             Problem { namespace: &one.namespace, persistent_pod_state: &one.pps, reason, message }
         };
         let unpinned = |key: &'a WorkloadKey| {
             let kind = if key.group == "apps" { "statefulset" } else { "statefulsets.apps.kruise.io" };
-            let command = annotate(hand, &format!("{kind} {}", key.name), &key.namespace);
+            let command = annotate(commands, &format!("{kind} {}", key.name), &key.namespace);
             Unpinned { namespace: &key.namespace, kind: &key.kind, name: &key.name, command }
         };
         Self {
             pods: &status.pods,
             problems: status.problems.iter().map(problem).collect(),
-            advice: status.advice.iter().map(|one| line(one, scope, hand)).collect(),
+            advice: advice(status, scope, commands),
             governed: status.governed,
             unpinned: status.unpinned.iter().map(unpinned).collect(),
             left_out: status.left_out,
             unread: status.unread.iter().map(with_consequence).collect(),
-            is_well: status.is_well,
+            is_well: status.is_well(),
         }
     }
 
@@ -91,13 +90,15 @@ impl<'a> Document<'a> {
             text.push(&table(self.pods, style, is_wide, with_namespaces));
         }
         if self.left_out > 0 {
-            let pods = if self.left_out == 1 { "Pod does" } else { "Pods do" };
-            text.sentence("", None, &format!("{} more {pods} not exist.", self.left_out));
+            text.sentence("", None, &format!("Missing Pods that are not shown: {}.", self.left_out));
         }
         if self.pods.is_empty() && self.governed > 0 && self.problems.is_empty() {
-            let workloads = if self.governed == 1 { "workload" } else { "workloads" };
-            let nothing = "with a PersistentPodState: no Pod is wanted, and nothing is recorded.";
-            text.sentence("", None, &format!("{} {workloads} {nothing}", self.governed));
+            let nothing = "no Pod is wanted, and nothing is recorded";
+            text.sentence(
+                "",
+                None,
+                &format!("Workloads with a PersistentPodState: {}; {nothing}.", self.governed),
+            );
         }
         for Unpinned { kind, name, command, .. } in &self.unpinned {
             let sentence = format!(
@@ -119,191 +120,85 @@ impl<'a> Document<'a> {
 }
 
 /// The command that lets the sidecar make a PersistentPodState.
-fn annotate(hand: &Hand, workload: &str, namespace: &str) -> String {
+fn annotate(commands: &CommandLine, workload: &str, namespace: &str) -> String {
     let annotations = format!("{AUTO_GENERATE}=true {REQUIRED_TOPOLOGY}=topology.kubernetes.io/zone");
-    hand.kubectl_in(&format!("annotate {workload} {annotations}"), namespace)
+    commands.kubectl_in(&format!("annotate {workload} {annotations}"), namespace)
 }
 
-fn problem(kind: &ProblemKind) -> (&str, String) {
-    match kind {
-        ProblemKind::Condition(reason, message) => (reason, message.clone()),
-        ProblemKind::NotSeen => {
-            ("NotSeen", "no sidecar has looked at it yet, so nothing is recorded".to_owned())
+impl ProblemKind {
+    /// The reason and the message.
+    pub(super) fn words(&self) -> (&str, String) {
+        match self {
+            Self::Condition(reason, message) => (reason, message.clone()),
+            Self::NotSeen => {
+                ("NotSeen", "no sidecar has looked at it yet, so nothing is recorded".to_owned())
+            }
+            Self::NotFound(alias) => {
+                let why = "the policy does not find it, so nothing is injected: there is no alias";
+                ("NotFound", format!("{why} {alias}, which the sidecar should keep"))
+            }
+            Self::Unreadable(error) => ("Unreadable", error.clone()),
+            Self::Damaged(damaged) => ("Damaged", damaged.to_string()),
         }
-        ProblemKind::NotFound(alias) => {
-            let why = "the policy does not find it, so nothing is injected: there is no alias";
-            ("NotFound", format!("{why} {alias}, which the sidecar should keep"))
-        }
-        ProblemKind::Unreadable(error) => ("Unreadable", error.clone()),
-        ProblemKind::Damaged(damaged) => ("Damaged", damaged.to_string()),
     }
 }
 
-/// What is wrong, and the next command.
-fn line(advice: &Advice, scope: &Scope, hand: &Hand) -> Line {
-    let pods = advice.pods.as_slice();
-    let (namespace, first) =
-        pods.first().map_or(("", ""), |(namespace, pod)| (namespace.as_str(), pod.as_str()));
-    let is_one = pods.len() == 1;
-    let pps = |words: String| hand.pps(&words, namespace);
-    let explain = || pps(format!("explain {first}"));
-    let record = |node: &Option<String>| match node {
-        Some(node) => pps(format!("move {first} --to {node}")),
-        None => explain(),
-    };
-    let to_first = |what: &str| {
-        let first = if is_one { "it" } else { "the first" };
-        what.replace("FIRST", first)
-    };
-    // A verb for one Pod, and for several.
-    let (one, several, command) = match &advice.kind {
-        AdviceKind::Pending => ("is Pending".to_owned(), "are Pending".to_owned(), explain()),
-        AdviceKind::OwnNodeGone(node) => {
-            let on = node.as_ref().map_or("bound to nodes that are gone".to_owned(), |node| {
-                format!("bound to {node}, which is gone")
-            });
-            (format!("is {on}"), format!("are {on}"), explain())
-        }
-        AdviceKind::Missing => ("does not exist".to_owned(), "do not exist".to_owned(), explain()),
-        AdviceKind::NoWayBack => {
-            let what = "recorded without the labels that are required now";
-            (
-                format!("is {what}: it would start anywhere"),
-                format!("are {what}: they would start anywhere"),
-                explain(),
-            )
-        }
-        AdviceKind::Misplaced => {
-            ("is not where it must be".to_owned(), "are not where they must be".to_owned(), explain())
-        }
-        AdviceKind::UnfinishedMove(goal) => {
-            let command = pps(format!("move {first} {}", goal_flag(goal.as_deref())));
-            let [one, several] = ["has an unfinished move", "have unfinished moves"]
-                .map(|what| to_first(&format!("{what}; to finish FIRST")));
-            (one, several, command)
-        }
-        AdviceKind::UnrecordedByMove(node) => (
-            "would start anywhere: a move is unfinished; to have it recorded where it is".to_owned(),
-            "would start anywhere: their moves are unfinished; to have the first recorded where it is"
-                .to_owned(),
-            record(node),
-        ),
-        AdviceKind::ExemptByMove(node) => (
-            "is not recorded, because a move is unfinished; to have it recorded again".to_owned(),
-            "are not recorded, because their moves are unfinished; to have the first recorded again"
-                .to_owned(),
-            record(node),
-        ),
-        AdviceKind::Unrecorded => (
-            "is Ready, and its node is not recorded: it would start anywhere. To see why".to_owned(),
-            "are Ready, and their nodes are not recorded: they would start anywhere. To see why".to_owned(),
-            hand.check(),
-        ),
-        AdviceKind::RecordedElsewhere => {
-            let what = "Ready, and recorded elsewhere; if this lasts, the sidecar does not record";
-            (format!("is {what}"), format!("are {what}"), hand.check())
-        }
-        AdviceKind::Differs => (
-            "has another address or annotation than recorded".to_owned(),
-            "have other addresses or annotations than recorded".to_owned(),
-            explain(),
-        ),
-        AdviceKind::RecordedNodeGone(node) => (
-            "is recorded on a node that is gone".to_owned(),
-            "are recorded on nodes that are gone".to_owned(),
-            // A name that no node can have would be refused on the command line.
-            pps(node.as_ref().map_or(format!("forget {first}"), |node| format!("forget --node {node}"))),
-        ),
-        AdviceKind::ShutOut(why, place) => {
-            let [one, several] = shut_out(*why, place.as_ref());
-            (one, several, explain())
-        }
-        AdviceKind::LeftBehind => {
-            let names: Vec<&str> =
-                pods.iter().filter(|(own, _)| own == namespace).map(|(_, pod)| pod.as_str()).collect();
-            let names = portions(&names).swap_remove(0).join(" ");
-            (
-                "waits for a node that is gone; to have it created again, for any node".to_owned(),
-                "wait for a node that is gone; to have them created again, for any node".to_owned(),
-                hand.kubectl_in(&format!("delete pod {names}"), namespace),
-            )
-        }
-        AdviceKind::LostNode(node, is_across) => {
-            let text =
-                format!("To start the Pods of {node} on other nodes, without the data on its local disk");
-            let words = format!("move --node {node} --anywhere");
-            let command = if *is_across { anywhere(hand, &format!("{words} -A")) } else { pps(words) };
-            return Line { text, command };
-        }
-        AdviceKind::Installation => {
-            let text = "To see what is wrong with the installation".to_owned();
-            return Line { text, command: hand.check() };
-        }
-        AdviceKind::NoPps => {
-            let text = "No workload here has a PersistentPodState. To give one to a workload".to_owned();
-            let namespace = scope.namespace().unwrap_or("NAMESPACE");
-            return Line { text, command: annotate(hand, "statefulset NAME", namespace) };
-        }
-        AdviceKind::Elsewhere(namespaces) => {
-            let plural = if namespaces.len() == 1 { "" } else { "s" };
-            let text =
-                format!("There are PersistentPodStates in namespace{plural} {}", list(namespaces, "and"));
-            return Line { text, command: anywhere(hand, "status -A") };
-        }
-        AdviceKind::NobodyRecords(finding) => {
-            let text = format!("{}: {}. To see why", finding.subject, finding.seen);
-            return Line { text, command: hand.check() };
-        }
-    };
-    Line { text: format!("{} {}", names(pods), if is_one { one } else { several }), command }
-}
-
-/// Why Pods could not come back: for one Pod, and for several.
-fn shut_out(why: Shut, place: Option<&Option<BTreeMap<String, String>>>) -> [String; 2] {
-    let (one, several, there) = match why {
-        Shut::Cordoned => ("a cordoned node", "cordoned nodes", "all nodes there are cordoned"),
-        Shut::NotReady => ("a node that is not Ready", "nodes that are not Ready", "no node there is Ready"),
-        Shut::Tainted => (
-            "a node whose taints it does not tolerate",
-            "nodes whose taints they do not tolerate",
-            "all nodes there have taints that keep new Pods out",
-        ),
-        Shut::Mixed => {
-            ("a closed node", "closed nodes", "all nodes there are cordoned, not Ready or tainted")
-        }
-    };
-    let (one, several) = match place {
-        None => (
-            format!("is on {one}, and must come back to it"),
-            format!("are on {several}, and must come back to them"),
-        ),
-        Some(place) => {
-            let words = |(key, value): (&String, &String)| format!("{}={value}", short(key));
-            let place = place.as_ref().map(|all| all.iter().map(words).collect::<Vec<_>>().join(" and "));
-            let must =
-                format!("must come back to {}, and {there}", place.as_deref().unwrap_or("their places"));
-            (must.clone(), must)
-        }
-    };
-    [
-        format!("{one}: it would be Pending if it were created again now"),
-        format!("{several}: they would be Pending if they were created again now"),
-    ]
-}
-
-/// A command whose namespace is not that of the answer.
-fn anywhere(hand: &Hand, words: &str) -> String {
-    Hand { own_namespace: Some(String::new()), ..hand.clone() }.pps(words, "")
-}
-
-/// `db-0`, or `3 Pods (db-0, db-1, db-2)`.
-fn names(pods: &[(String, String)]) -> String {
-    if let [(_, pod)] = pods {
-        return pod.clone();
+/// What is wrong, and the next commands. That nobody records comes first: all else may be out of date.
+fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
+    let line = |text: &str, command: String| Line { text: text.to_owned(), command };
+    let silence = status.silence.iter().map(|one| format!("{}: {}. To see why", one.subject, one.seen));
+    let mut advice: Vec<Line> = silence.map(|text| line(&text, commands.check())).collect();
+    let mut concerned: BTreeMap<Concern, Vec<&Row>> = BTreeMap::new();
+    for row in &status.pods {
+        row.concern.iter().for_each(|concern| concerned.entry(*concern).or_default().push(row));
     }
-    let shown: Vec<&str> = pods.iter().take(SHOWN).map(|(_, pod)| pod.as_str()).collect();
-    let more = if pods.len() > SHOWN { ", …" } else { "" };
-    format!("{} Pods ({}{more})", pods.len(), shown.join(", "))
+    advice.extend(concerned.into_iter().map(|(concern, rows)| {
+        let command = match concern {
+            Concern::Unrecorded | Concern::RecordedElsewhere => commands.check(),
+            _ => commands.pps(&format!("explain {}", rows[0].pod), &rows[0].namespace),
+        };
+        Line { text: format!("{} {concern}", names(&rows)), command }
+    }));
+    if status.problems.iter().any(|one| !matches!(one.kind, ProblemKind::Condition(..))) {
+        advice.push(line("To see what is wrong with the installation", commands.check()));
+    }
+    if status.is_empty() && status.unread.is_empty() {
+        let command = annotate(commands, "statefulset NAME", scope.namespace().unwrap_or("NAMESPACE"));
+        advice.push(line("No workload here has a PersistentPodState. To give one to a workload", command));
+    }
+    advice
+}
+
+/// What follows the names of Pods and `is` or `are`.
+impl fmt::Display for Concern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "Pending",
+            Self::NodeGone => "bound to a node that is gone",
+            Self::Missing => "missing",
+            Self::Misplaced => "on a node without the required labels",
+            Self::UnfinishedMove => "left by an unfinished move",
+            Self::Unrecorded => "Ready without a recorded node, and would start anywhere. To see why",
+            Self::NodeNotReady => "on a node that is not Ready",
+            Self::CannotReturn => {
+                "running, but would be Pending if created again: no node to return to takes new Pods"
+            }
+            Self::RecordedElsewhere => {
+                "Ready and recorded elsewhere. If this lasts, see why nothing is recorded"
+            }
+            Self::Differs => "running with another address or annotation than recorded",
+        })
+    }
+}
+
+/// `db-0 is`, or `3 Pods (db-0, db-1, db-2) are`.
+fn names(rows: &[&Row]) -> String {
+    if let [row] = rows {
+        return format!("{} is", row.pod);
+    }
+    let shown: Vec<&str> = rows.iter().take(SHOWN).map(|row| row.pod.as_str()).collect();
+    let more = if rows.len() > SHOWN { ", …" } else { "" };
+    format!("{} Pods ({}{more}) are", rows.len(), shown.join(", "))
 }
 
 impl fmt::Display for Drift {
@@ -313,13 +208,9 @@ impl fmt::Display for Drift {
                 write!(f, "{} is {}, not {wanted}", short(key), found.as_deref().unwrap_or("missing"))
             }
             Self::Node { recorded } => write!(f, "recorded on {recorded}"),
-            Self::NodeGone { node } | Self::OwnNodeGone { node } => write!(f, "{node} is gone"),
+            Self::NodeGone { node } => write!(f, "{node} is gone"),
             Self::Changed { recorded: true } => f.write_str("recorded state changed since"),
             Self::Changed { recorded: false } => f.write_str("no longer recorded"),
-            Self::Address { recorded } => {
-                let recorded: Vec<String> = recorded.iter().map(ToString::to_string).collect();
-                write!(f, "its IP was {}", recorded.join(", "))
-            }
             Self::Annotation { key } => write!(f, "{} is not as recorded", short(key)),
             Self::Exempt { unfinished: true } => f.write_str("a move is unfinished"),
             Self::Exempt { unfinished: false } => f.write_str("exempt from recording"),
@@ -332,7 +223,7 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
     let has_drift = is_wide || rows.iter().any(|row| !row.drift.is_empty());
     let mut header = Vec::new();
     header.extend(with_namespaces.then_some("NAMESPACE"));
-    header.extend(["POD", "PHASE", "NODE", "RECORDED", "ZONE", "REQUIRES"]);
+    header.extend(["POD", "PHASE", "NODE", "RECORDED", "REQUIRES"]);
     header.extend(is_wide.then_some(["IP", "INJECTED"]).into_iter().flatten());
     header.extend(has_drift.then_some("DRIFT"));
     let mut table = Table::new(style, &header);
@@ -347,21 +238,15 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
         let role = row.node.as_ref().filter(|_| !recorded.is_empty());
         let role = role.map(|own| if own == recorded { Role::Dim } else { Role::Warning });
         cells.push((recorded.to_owned(), role));
-        let unknown = if row.node.is_some() { "?" } else { "" };
-        cells.push((row.zone.clone().unwrap_or_else(|| unknown.to_owned()), None));
         cells.push((requires(row), None));
         if is_wide {
-            let exists = !matches!(row.phase, Phase::Missing | Phase::NotWanted | Phase::Unknown);
-            let injected = if row.injected_from.is_some() { "yes" } else { "no" };
             cells.push((row.ips.join(","), None));
-            cells.push((if exists { injected.to_owned() } else { String::new() }, None));
+            cells.push((row.injected_from.clone().unwrap_or_default(), None));
         }
         if has_drift {
-            let is_bad =
-                |one: &Drift| matches!(one, Drift::RequiredTopology { .. } | Drift::OwnNodeGone { .. });
-            let role = row.drift.first().map(|one| if is_bad(one) { Role::Bad } else { Role::Warning });
+            let is_bad = row.concern.is_some_and(Concern::is_bad);
             let all: Vec<String> = row.drift.iter().map(ToString::to_string).collect();
-            cells.push((all.join("; "), role));
+            cells.push((all.join("; "), Some(if is_bad { Role::Bad } else { Role::Warning })));
         }
         table.row(&cells.iter().map(|(text, role)| (text.as_str(), *role)).collect::<Vec<_>>());
     }
@@ -371,7 +256,7 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
 fn phase_role(row: &Row) -> Role {
     match row.phase {
         Phase::Ready => Role::Good,
-        Phase::Pending if row.is_stuck() => Role::Bad,
+        Phase::Pending if row.concern.is_some() => Role::Bad,
         Phase::Missing => Role::Bad,
         Phase::NotReady | Phase::Pending | Phase::Ended => Role::Warning,
         Phase::Terminating | Phase::NotWanted | Phase::Unknown => Role::Dim,

@@ -61,15 +61,9 @@ impl Style {
         }
     }
 
-    /// An error message.
-    pub fn error(&self, text: &str) -> String {
+    fn error(&self, text: &str) -> String {
         let text = text.lines().map(printable).collect::<Vec<_>>().join("\n");
         format!("{} {text}", self.paint(Role::Bad, "error:"))
-    }
-
-    /// A note: something that the user should know beside the answer.
-    pub fn note(&self, text: &str) -> String {
-        format!("{} {}", self.paint(Role::Warning, "note:"), printable(text))
     }
 }
 
@@ -110,11 +104,6 @@ impl Terminal {
         self.output
     }
 
-    /// The style of messages.
-    pub fn style_of_errors(&self) -> Style {
-        self.errors
-    }
-
     /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.
     ///
     /// # Errors
@@ -134,6 +123,16 @@ impl Terminal {
     pub fn say(&self, line: &str) {
         // Nobody is left to be told.
         let _ = writeln!(io::stderr(), "{line}");
+    }
+
+    /// Writes what the user should know beside the answer.
+    pub fn note(&self, text: &str) {
+        self.say(&format!("{} {}", self.errors.paint(Role::Warning, "note:"), printable(text)));
+    }
+
+    /// Writes what went wrong.
+    pub fn error(&self, text: &str) {
+        self.say(&self.errors.error(text));
     }
 
     /// Asks, unless the command line has answered already. False: the user says no.

@@ -1,19 +1,21 @@
 //! `export`: recorded states into a file.
 
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
 use futures::{StreamExt, TryStreamExt};
-use kube::Client;
-use pps_core::edit;
 use pps_manifest::yaml;
 use serde_json::{Value, json};
 
-use super::file;
+use super::scope;
 use super::states::Address;
 use crate::args::{Connection, Export};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
-use crate::decide::export::{Unreadable, export};
+use crate::decide::export::{chosen, export};
 use crate::render::{Terminal, json_as_yaml, yaml as to_yaml};
-use crate::snapshot::Scope;
+use crate::snapshot::Pps;
 use crate::{Failure, Outcome};
 
 /// How many objects are read at a time.
@@ -24,65 +26,43 @@ pub(super) async fn run(
     connection: &Connection,
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    if let Some(file) = &args.file {
-        file::target(file, args.overwrite)?;
-    }
     let connected = connect(connection).await?;
-    let scope =
-        if args.all.all_namespaces { Scope::All } else { Scope::Namespace(connected.namespace.clone()) };
+    let scope = scope(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &scope, Wanted::default())).await?;
     if let Some(unread) = snapshot.unread.first() {
         // A file that lacks something without saying so is no backup.
         return Err(unread.into());
     }
-    let mut exported = export(&snapshot.pps, &args.names);
-    if !exported.missing.is_empty() {
+    let chosen = chosen(&snapshot.pps, &args.names).map_err(|missing| {
         let within = scope.namespace().map(|namespace| format!(" in namespace {namespace}"));
-        return Err(Failure::Refused(format!(
-            "there is no PersistentPodState {}{}; nothing was written",
-            exported.missing.join(", "),
-            within.unwrap_or_default(),
-        )));
-    }
-    exported.unreadable.extend(hidden(&connected.client, &exported.objects).await?);
-    let count = exported.objects.len();
+        let names = missing.into_iter().collect::<Vec<_>>().join(", ");
+        let within = within.unwrap_or_default();
+        Failure::Refused(format!("there is no PersistentPodState {names}{within}; nothing was written"))
+    })?;
+    // Only the managed fields, which the list is kept without, say that a definition hides states.
+    let whole = async |pps: &Pps| {
+        let api_version = pps.object()["apiVersion"].as_str().unwrap_or_default();
+        Address::new(pps.namespace(), pps.name(), api_version).read(&connected.client).await
+    };
+    let objects: Vec<Value> =
+        futures::stream::iter(chosen).map(whole).buffered(READERS).try_collect().await?;
+    let exported = export(&objects);
     let text = text(&json!({"apiVersion": "v1", "kind": "List", "items": exported.objects}));
     match &args.file {
-        Some(file) => file::write(file, &text, args.overwrite)?,
+        Some(file) => write(file, &text)?,
         None => terminal.print(&text)?,
     }
-    let style = terminal.style_of_errors();
-    for Unreadable { namespace, name, error } in &exported.unreadable {
-        terminal.say(&style.error(&format!("not exported: {namespace}/{name}: {error}")));
+    for (name, error) in &exported.left_out {
+        terminal.error(&format!("not exported: {name}: {error}"));
     }
+    let count = |number, one| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     terminal.say(&format!(
-        "exported {count} PersistentPodState{} with {} state{}{}",
-        if count == 1 { "" } else { "s" },
-        exported.states,
-        if exported.states == 1 { "" } else { "s" },
+        "exported {} with {}{}",
+        count(exported.objects.len(), "PersistentPodState"),
+        count(exported.states, "state"),
         args.file.as_ref().map(|file| format!(" to {}", file.display())).unwrap_or_default(),
     ));
-    Ok(if exported.unreadable.is_empty() { Outcome::Well } else { Outcome::NotWell })
-}
-
-/// Objects whose states a definition without `status.packed` hides. Only managed fields, which lists are read
-/// without, say so.
-async fn hidden(client: &Client, objects: &[Value]) -> Result<Vec<Unreadable>, Failure> {
-    let is_empty =
-        |object: &&Value| object["status"]["podStates"].as_object().is_none_or(serde_json::Map::is_empty);
-    futures::stream::iter(objects.iter().filter(is_empty))
-        .map(async |object| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let (namespace, name) =
-                (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
-            let address = Address::new(&namespace, &name, &text(&object["apiVersion"]));
-            let error = edit::states(&address.read(client).await?).err();
-            Ok(error.map(|error| Unreadable { namespace, name, error }))
-        })
-        .buffered(READERS)
-        .filter_map(async |found| found.transpose())
-        .try_collect()
-        .await
+    Ok(if exported.left_out.is_empty() { Outcome::Well } else { Outcome::NotWell })
 }
 
 /// YAML that is read as the same objects. Kubernetes reads YAML 1.1, in which `1_000` is a number: such a
@@ -91,6 +71,26 @@ fn text(list: &Value) -> String {
     let text = to_yaml(list);
     let is_same = |documents: Vec<yaml::Document>| documents.len() == 1 && documents[0].value == *list;
     if yaml::parse_up_to(&text, usize::MAX).is_ok_and(is_same) { text } else { json_as_yaml(list) }
+}
+
+/// Writes a new file that only its owner may read: recorded annotations may be internal.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let failure = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::Refused(format!("{} exists: name another file; nothing was written", file.display()))
+        }
+        _ => Failure::Unreadable(format!("cannot write {}: {error}", file.display())),
+    };
+    let mut created = options.open(file).map_err(failure)?;
+    created.write_all(text.as_bytes()).and_then(|()| created.sync_all()).map_err(|error| {
+        // Half a backup would be read as a whole one.
+        let _ = fs::remove_file(file);
+        failure(error)
+    })
 }
 
 #[cfg(test)]
@@ -110,5 +110,25 @@ mod tests {
             let read = yaml::parse_up_to(&text(&list), usize::MAX).unwrap();
             prop_assert_eq!(&read[0].value, &list);
         }
+    }
+
+    #[test]
+    fn a_file_that_exists_is_never_replaced_and_only_its_owner_may_read_a_new_one() {
+        let folder = std::env::temp_dir().join(format!("kubectl-pps-export-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("states.yaml");
+        write(&file, "one").unwrap();
+        let refused = write(&file, "two").unwrap_err();
+        assert!(refused.to_string().contains("exists: name another file"), "{refused}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+        assert!(write(&folder.join("none/states.yaml"), "x").is_err());
+        assert!(matches!(write(Path::new("/dev/null"), "x"), Err(Failure::Refused(_))));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -7,25 +7,16 @@ use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
 use super::states::{Address, TRIES, publish};
-use super::status::{hand, scope};
-use super::{nodes, rights};
+use super::{commands, read_confirmed, scope};
 use crate::args::{Connection, Forget};
 use crate::cluster::connect;
-use crate::cluster::read::{Wanted, read};
+use crate::cluster::read::Wanted;
 use crate::cluster::write::{Note, WriteError};
-use crate::decide::forget::{Drops, Which, decide};
+use crate::decide::forget::{Drops, decide};
+use crate::render::Terminal;
 use crate::render::forget as text;
-use crate::render::{Terminal, printable};
 use crate::snapshot::{Scope, Snapshot};
 use crate::{Failure, Outcome};
-
-/// The command, and what it needs all the time.
-struct Job<'a> {
-    args: &'a Forget,
-    client: &'a Client,
-    terminal: &'a Terminal,
-    scope: Scope,
-}
 
 pub(super) async fn run(
     args: &Forget,
@@ -34,119 +25,88 @@ pub(super) async fn run(
 ) -> Result<Outcome, Failure> {
     let connected = connect(connection).await?;
     let client = &connected.client;
-    let job = Job { args, client, terminal, scope: scope(args.all.all_namespaces, &connected.namespace) };
-    let hand = hand(connection, &connected.namespace);
-    let unchanged = |outcome| {
-        terminal.say("nothing was changed");
-        Ok(outcome)
-    };
-    let (snapshot, mut drops) = job.decide().await?;
-    let notes = text::notes(&drops, &hand);
-    if drops.is_mistaken() {
-        return Err(Failure::Usage(notes.join("\n")));
-    }
+    let scope = scope(args.all.all_namespaces, &connected.namespace);
+    let commands = commands(connection, &connected.namespace);
+    let (snapshot, mut drops) = read_and_decide(args, client, &scope).await?;
     let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
     if !drops.objects.is_empty() {
         terminal.print(&text::table(&drops, terminal.style()))?;
     }
-    job.notes(&notes);
+    for note in text::notes(&drops, &commands) {
+        terminal.note(&note);
+    }
     if drops.objects.is_empty() {
-        let Some(node) = args.node.as_deref().filter(|_| drops.is_complete()) else {
-            return unchanged(outcome);
-        };
-        let exists = nodes::exists(client, &snapshot, node).await;
-        for line in text::nothing_on(&snapshot, node, exists, &hand).lines() {
-            terminal.print(&(printable(line) + "\n"))?;
-        }
+        let node = args.node.iter().map(|node| format!("No recorded state on node {node} is dropped\n"));
+        terminal.print(&node.collect::<String>())?;
         return Ok(outcome);
     }
-    let address = |(namespace, name): &(String, String)| Address::of(&snapshot, namespace, name);
-    let needed: Vec<_> =
-        drops.objects.keys().map(|object| (address(object).right(), "drop states")).collect();
-    rights::require(client, &needed).await?;
     if args.consent.dry_run {
         terminal.say("dry run: nothing was changed");
         return Ok(outcome);
     }
     let shown = drops.count();
     if !terminal.ask(&format!("Drop {}?", text::count(shown)), args.consent)? {
-        return unchanged(Outcome::NotWell);
+        terminal.say("nothing was changed");
+        return Ok(Outcome::NotWell);
     }
     if !args.consent.yes {
         // The answer may have come long after the cluster was read.
-        drops = drops.confirmed_by(job.decide().await?.1);
-        job.notes(&text::notes(&drops, &hand));
-        if drops.objects.is_empty() {
-            return unchanged(Outcome::NotWell);
-        }
+        drops.retain(&read_and_decide(args, client, &scope).await?.1);
     }
     let mut dropped = 0;
-    for (object, states) in &drops.objects {
-        dropped += job.drop_from(&address(object), states).await.map_err(|failure| match dropped {
-            0 => failure,
-            _ => failure.with(&format!("{} dropped before that", text::count(dropped))),
-        })?;
+    for ((namespace, name), states) in &drops.objects {
+        let address = Address::of(&snapshot, namespace, name);
+        let failed =
+            |failure: Failure| failure.with(&format!("{} dropped before that", text::count(dropped)));
+        dropped += drop_states_of(client, terminal, &address, states).await.map_err(failed)?;
     }
     terminal.print(&format!("Dropped {}.\n", text::count(dropped)))?;
-    Ok(if dropped < shown { Outcome::NotWell } else { outcome })
+    if dropped == shown {
+        return Ok(outcome);
+    }
+    terminal.say(&format!(
+        "{} kept: the Pods or the states have changed meanwhile",
+        text::count(shown - dropped)
+    ));
+    Ok(Outcome::NotWell)
 }
 
-impl Job<'_> {
-    fn note(&self, text: &str) {
-        self.terminal.say(&self.terminal.style_of_errors().note(text));
-    }
+async fn read_and_decide(
+    args: &Forget,
+    client: &Client,
+    scope: &Scope,
+) -> Result<(Snapshot, Drops), Failure> {
+    let wanted = Wanted { pods: true, nodes: true, ..Wanted::default() };
+    let snapshot = read_confirmed(client, scope, wanted).await?;
+    let drops = decide(&snapshot, &args.pods, args.node.as_deref())?;
+    Ok((snapshot, drops))
+}
 
-    fn notes(&self, texts: &[String]) {
-        for text in texts {
-            self.note(text);
+/// Drops these states from one object, as far as they are still the same. Returns how many.
+async fn drop_states_of(
+    client: &Client,
+    terminal: &Terminal,
+    address: &Address,
+    agreed: &BTreeMap<String, PodState>,
+) -> Result<usize, Failure> {
+    for _ in 0..TRIES {
+        let object = address.read_to_write(client).await?;
+        let now = states(&object).map_err(|error| address.refused(&error))?;
+        let is_same = |(pod, state): &(&String, &PodState)| now.get(*pod) == Some(*state);
+        let pods: Vec<&str> = agreed.iter().filter(is_same).map(|(pod, _)| pod.as_str()).collect();
+        let edit = drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
+        let Some(edit) = edit else { return Ok(0) };
+        match address.write(client, &edit).await {
+            Ok(stored) => {
+                let message =
+                    format!("the recorded states of {} were dropped with kubectl-pps", pods.join(", "));
+                let note = Note { about: &stored, reason: "StatesForgotten", action: "Forget", message };
+                publish(client, terminal, &note).await;
+                return Ok(pods.len());
+            }
+            Err(WriteError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-
-    async fn decide(&self) -> Result<(Snapshot, Drops), Failure> {
-        let wanted = Wanted { pods: true, nodes: true, ..Wanted::default() };
-        let mut snapshot = Box::pin(read(self.client, &self.scope, wanted)).await?;
-        nodes::confirm(self.client, &mut snapshot).await?;
-        let which = self.args.node.as_deref().map_or(Which::Pods(&self.args.pods), Which::Node);
-        let drops = decide(&snapshot, which)?;
-        Ok((snapshot, drops))
-    }
-
-    /// Drops these states from one object, as far as they are still the same. Returns how many.
-    async fn drop_from(
-        &self,
-        address: &Address,
-        agreed: &BTreeMap<String, PodState>,
-    ) -> Result<usize, Failure> {
-        for _ in 0..TRIES {
-            let object = address.read_to_write(self.client).await?;
-            let now = states(&object).map_err(|error| address.refused(&error))?;
-            let recorded =
-                agreed.iter().filter_map(|(pod, state)| Some((pod.as_str(), now.get(pod)? == state)));
-            let (same, changed): (Vec<_>, Vec<_>) = recorded.partition(|(_, is_same)| *is_same);
-            let pods: Vec<&str> = same.into_iter().map(|(pod, _)| pod).collect();
-            let edit = drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
-            if let Some(edit) = edit {
-                match address.write(self.client, &edit).await {
-                    Ok(stored) => {
-                        let message = format!(
-                            "the recorded states of {} were dropped with kubectl-pps",
-                            pods.join(", ")
-                        );
-                        let note =
-                            Note { about: &stored, reason: "StatesForgotten", action: "Forget", message };
-                        publish(self.client, self.terminal, &note).await;
-                    }
-                    Err(WriteError::Conflict(_)) => continue,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            for (pod, _) in changed {
-                self.note(&format!(
-                    "another client has changed the recorded state of Pod {pod}: it was not dropped"
-                ));
-            }
-            return Ok(pods.len());
-        }
-        Err(address.busy())
-    }
+    Err(address.busy())
 }

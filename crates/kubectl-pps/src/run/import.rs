@@ -1,22 +1,27 @@
 //! `import`: recorded states from a file into the cluster.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use futures::StreamExt;
 use kube::Client;
 use pps_check::read::Right;
-use pps_core::edit::{self, EditError};
-use pps_core::pps::{GROUP, PLURAL};
+use pps_core::edit::EditError;
+use pps_core::pps::{API_VERSIONS, GROUP, PLURAL};
+use pps_manifest::text::decode;
+use pps_manifest::yaml::parse_up_to;
 use serde_json::{Value, json};
 
+use super::rights;
 use super::states::{Address, TRIES, publish};
-use super::{file, rights};
 use crate::args::{Connection, Import};
-use crate::cluster::read::{Wanted, nodes, read_lists};
+use crate::cluster::connect;
+use crate::cluster::read::{Wanted, get, read_lists};
 use crate::cluster::write::{self, Note, Write, WriteError};
-use crate::cluster::{Connected, connect};
 use crate::decide::import::{
-    Action, Blocked, Entry, Known, Options, Plan, absent_values, compact_status, next_write, plan, read,
+    Action, Blocked, Options, Plan, absent_values, compact_status, has_no_states, next_write, plan, read,
 };
 use crate::render::Terminal;
 use crate::render::import as show;
@@ -25,8 +30,8 @@ use crate::{Failure, Outcome};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: usize = 64 << 20;
-/// With more namespaces than this, all are read at once.
-const MAX_READS: usize = 20;
+/// How many rights are asked for: with more, the writes themselves tell.
+const MAX_RIGHTS: usize = 60;
 /// How many objects are written at a time.
 const WRITERS: usize = 8;
 
@@ -35,41 +40,48 @@ pub(super) async fn run(
     connection: &Connection,
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    let objects = file::objects(&args.file, MAX_FILE)?;
+    let objects = read_file(&args.file, MAX_FILE)?;
     let connected = connect(connection).await?;
+    let client = &connected.client;
     let options = Options {
-        from_namespace: args.from_namespace.clone(),
-        namespace: connection.namespace.clone(),
+        only: connection.namespace.clone(),
         default_namespace: connected.namespace.clone(),
         drop_keys: args.drop_key.clone(),
     };
-    let name = file::name(&args.file);
+    let name = file_name(&args.file);
     let entries = read(&objects, &options).map_err(|flaws| show::flaws(&name, &flaws))?;
-    drop(objects);
-    if entries.is_empty() {
-        return Err(Failure::Refused(format!("{name}: there is nothing to import")));
-    }
-    let known = Box::pin(read_cluster(&connected, &entries, args.overwrite, terminal)).await?;
-    let plans = plan(&entries, &known, args.overwrite);
+    let namespaces: BTreeSet<&str> = entries.iter().map(|entry| entry.pps.namespace()).collect();
+    let scope = match namespaces.iter().collect::<Vec<_>>().as_slice() {
+        [] => return Err(Failure::Refused(format!("{name}: there is nothing to import"))),
+        [namespace] => Scope::Namespace((**namespace).to_owned()),
+        _ => Scope::All,
+    };
+    let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
+    let snapshot = Box::pin(read_lists(client, &scope, wanted)).await?;
+    snapshot.require(Resource::PersistentPodStates)?;
+    // Without the Pods, the state of a Ready one could be overwritten.
+    snapshot.require(Resource::Pods)?;
+    snapshot.require_workloads()?;
+    let api_version = served_version(client).await?;
+    let plans = plan(&entries, &snapshot, args.overwrite);
     terminal.print(&show::plans(terminal.style(), &plans))?;
-    let mut notes: Vec<String> = plans.iter().flat_map(show::notes).collect();
+    for note in plans.iter().flat_map(show::notes) {
+        terminal.note(&note);
+    }
     // The right to list nodes is needed for nothing else.
-    if plans.iter().any(|plan| !plan.changes.is_empty())
-        && let Some(nodes) = nodes(&connected.client).await
-    {
-        notes.extend(show::absent_values(&absent_values(&plans, &entries, &known, &nodes)));
+    if let Some(nodes) = snapshot.nodes.as_ref().filter(|_| snapshot.unread(Resource::Nodes).is_none()) {
+        for note in show::absent_values(&absent_values(&plans, nodes)) {
+            terminal.note(&note);
+        }
     }
-    for note in notes {
-        terminal.say(&terminal.style_of_errors().note(&note));
-    }
-    let is_refused =
-        plans.iter().any(|plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty());
-    let outcome = if is_refused { Outcome::NotWell } else { Outcome::Well };
-    if !plans.iter().any(Plan::writes) {
+    let is_refused = |plan: &Plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty();
+    let outcome = if plans.iter().any(is_refused) { Outcome::NotWell } else { Outcome::Well };
+    let writes: Vec<&Plan> = plans.iter().filter(|plan| plan.writes()).collect();
+    if writes.is_empty() {
         terminal.say("nothing to do");
         return Ok(outcome);
     }
-    rights::require(&connected.client, &needed(&plans)).await?;
+    rights::require(client, &needed(&writes)).await?;
     if args.consent.dry_run {
         terminal.say("dry run: nothing was changed");
         return Ok(outcome);
@@ -78,104 +90,107 @@ pub(super) async fn run(
         terminal.say("nothing was changed");
         return Ok(Outcome::NotWell);
     }
-    let writer = Writer { client: &connected.client, terminal, overwrite: args.overwrite };
-    let done: Vec<(&Plan, Result<usize, Failure>)> =
-        futures::stream::iter(plans.iter().filter(|plan| plan.writes()))
-            .map(async |plan| (plan, writer.write(plan).await))
-            .buffer_unordered(WRITERS)
-            .collect()
-            .await;
-    let (states, failure) = show::done(&done);
-    terminal.say(&states);
+    let writer = Writer { client, terminal, api_version, overwrite: args.overwrite };
+    let done: Vec<(&Plan, Result<usize, Failure>)> = futures::stream::iter(writes)
+        .map(async |plan| (plan, writer.write(plan).await))
+        .buffer_unordered(WRITERS)
+        .collect()
+        .await;
+    let (written, failure) = show::done(&done);
+    terminal.say(&written);
     failure.map_or(Ok(outcome), Err)
 }
 
-/// The rights to write, of some namespaces: with very many, the writes themselves tell.
-fn needed(plans: &[Plan]) -> Vec<(Right, &'static str)> {
-    let namespaces = |is_meant: &dyn Fn(&&Plan) -> bool| -> BTreeSet<&str> {
-        plans.iter().filter(is_meant).map(|plan| plan.namespace.as_str()).take(MAX_READS).collect()
+/// The objects of a file of at most so many bytes, those of lists among them; `-` is standard input.
+fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
+    let failure = |why: String| Failure::Unreadable(format!("{}: {why}", file_name(path)));
+    let mut bytes = Vec::new();
+    let limit = (max_bytes as u64).saturating_add(1);
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
-    let creates = namespaces(&|plan| matches!(plan.action, Action::Create(_)));
-    let writes = namespaces(&|plan| !plan.changes.is_empty());
-    let right = |verb, resource: &str, namespace: &str| Right::new(verb, GROUP, resource).within(namespace);
-    let create = |namespace| (right("create", PLURAL, namespace), "create PersistentPodStates");
-    let get = |namespace| (right("get", PLURAL, namespace), "read an object again before it is written");
-    let patch = |namespace| (right("patch", &format!("{PLURAL}/status"), namespace), "write recorded states");
-    let writes = writes.into_iter().flat_map(|namespace| [get(namespace), patch(namespace)]);
-    creates.into_iter().map(create).chain(writes).collect()
+    read.map_err(|error| failure(error.to_string()))?;
+    if bytes.len() > max_bytes {
+        return Err(failure(format!("it has more than {max_bytes} bytes: split it into several files")));
+    }
+    // JSON is YAML too. Unlike a JSON reader, this one refuses a key that is there twice.
+    let documents = parse_up_to(&decode(&bytes).map_err(failure)?, max_bytes).map_err(|error| {
+        let (line, column) = (error.place.line, error.place.column);
+        Failure::Usage(format!("{}:{line}:{column}: {}", file_name(path), error.message))
+    })?;
+    let mut objects = Vec::new();
+    for mut document in documents.into_iter().map(|document| document.value) {
+        match document.get_mut("items") {
+            Some(Value::Array(items)) => objects.append(items),
+            _ => objects.push(document),
+        }
+    }
+    Ok(objects)
 }
 
-/// Reads the namespaces of these entries. Without the right to list Pods or workloads, says what it means.
-async fn read_cluster(
-    connected: &Connected,
-    entries: &[Entry],
-    overwrite: bool,
-    terminal: &Terminal,
-) -> Result<Known, Failure> {
-    let namespaces: BTreeSet<&String> = entries.iter().map(|entry| &entry.namespace).collect();
-    let scopes: Vec<Scope> = if namespaces.len() > MAX_READS {
-        vec![Scope::All]
-    } else {
-        namespaces.into_iter().cloned().map(Scope::Namespace).collect()
-    };
-    let mut known = Known { pods: Some(Vec::new()), ..Known::default() };
-    let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
-    for scope in &scopes {
-        let snapshot = Box::pin(read_lists(&connected.client, scope, wanted)).await?;
-        for unread in snapshot.relevant_unread() {
-            let effect = match unread.resource {
-                Resource::Pods if !overwrite => {
-                    known.pods = None;
-                    "a Pod that is Ready is not recognized"
-                }
-                Resource::StatefulSets | Resource::KruiseStatefulSets => {
-                    "a state whose Pod is not wanted is not recognized"
-                }
-                // Without the Pods, the state of a Ready one could be overwritten.
-                _ => return Err(Failure::Unreadable(format!("{unread}; nothing was changed"))),
-            };
-            terminal.say(&terminal.style_of_errors().note(&format!("{unread}: {effect}")));
+fn file_name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
+}
+
+/// The version in which the cluster's definition serves the objects. Every user may read that.
+async fn served_version(client: &Client) -> Result<&'static str, Failure> {
+    for api_version in API_VERSIONS {
+        let right = Right::new("get", "", "the kinds that the API server serves");
+        let served = get(client, right, &format!("/apis/{api_version}")).await?.unwrap_or_default();
+        let mut resources = served["resources"].as_array().into_iter().flatten();
+        if resources.any(|resource| resource["name"] == PLURAL) {
+            return Ok(api_version);
         }
-        known.pps.extend(snapshot.pps);
-        known.workloads.extend(snapshot.workloads);
-        known.pods = known.pods.map(|pods| [pods, snapshot.pods].concat());
     }
-    Ok(known)
+    Err(Failure::NoDefinition)
+}
+
+fn needed(plans: &[&Plan]) -> Vec<(Right, &'static str)> {
+    let mut rights = BTreeSet::new();
+    for plan in plans {
+        let mut need = |verb, resource: &str, action| {
+            rights.insert((Right::new(verb, GROUP, resource).within(&plan.namespace), action));
+        };
+        if let Action::Create(_) = plan.action {
+            need("create", PLURAL, "create PersistentPodStates");
+        }
+        if !plan.changes.is_empty() {
+            need("get", PLURAL, "read an object again before it is written");
+            need("patch", &format!("{PLURAL}/status"), "write recorded states");
+        }
+    }
+    rights.into_iter().take(MAX_RIGHTS).collect()
 }
 
 /// Carries out what the user has agreed to, one object at a time.
 struct Writer<'a> {
     client: &'a Client,
     terminal: &'a Terminal,
+    api_version: &'static str,
     overwrite: bool,
 }
 
 impl Writer<'_> {
     /// Returns how many states were written.
     async fn write(&self, plan: &Plan) -> Result<usize, Failure> {
-        let (namespace, name) = (plan.namespace.as_str(), plan.name.as_str());
-        let (address, created) = match &plan.action {
-            Action::Create(object) => {
-                let api_version = object["apiVersion"].as_str().unwrap_or_default();
-                let created = self.create(namespace, api_version, object).await?;
-                (Address::new(namespace, name, api_version), Some(created))
-            }
-            _ => (Address::new(namespace, name, ""), None),
-        };
-        if plan.changes.is_empty() {
-            return Ok(0);
-        }
-        let mut object = match created {
-            Some(created) => created,
-            None => address.read_to_write(self.client).await?,
+        let address = Address::new(&plan.namespace, &plan.name, self.api_version);
+        let mut object = match &plan.action {
+            Action::Create(object) => self.create(&plan.namespace, object.clone()).await?,
+            _ => address.read_to_write(self.client).await?,
         };
         for _ in 0..TRIES {
             let written = match next_write(&object, plan, self.overwrite) {
                 Ok(None) => return Ok(0),
                 Ok(Some(edit)) => match address.write(self.client, &edit).await {
                     Ok(stored) => {
-                        self.publish(&stored, edit.changes.len()).await;
-                        return Ok(edit.changes.len());
+                        let states = edit.changes.len();
+                        let message = format!("imported {states} recorded states from a file");
+                        let note =
+                            Note { about: &stored, reason: "StatesImported", action: "Import", message };
+                        publish(self.client, self.terminal, &note).await;
+                        return Ok(states);
                     }
                     Err(error) => Err(error),
                 },
@@ -193,18 +208,17 @@ impl Writer<'_> {
         Err(address.busy())
     }
 
-    async fn create(&self, namespace: &str, api_version: &str, object: &Value) -> Result<Value, Failure> {
-        let path = format!("/apis/{api_version}/namespaces/{namespace}/{PLURAL}");
+    async fn create(&self, namespace: &str, mut object: Value) -> Result<Value, Failure> {
+        object["apiVersion"] = self.api_version.into();
+        let path = format!("/apis/{}/namespaces/{namespace}/{PLURAL}", self.api_version);
         let right = Right::new("create", GROUP, PLURAL).within(namespace);
-        write::send(self.client, Write::create(right, path, object.clone())).await.map_err(
-            |error| match error {
-                WriteError::NotFound => {
-                    Failure::Refused(format!("there is no namespace {namespace}: create it first"))
-                }
-                WriteError::Conflict(_) => Failure::Refused("it exists by now: run the command again".into()),
-                error => error.into(),
-            },
-        )
+        write::send(self.client, Write::create(right, path, object)).await.map_err(|error| match error {
+            WriteError::NotFound => {
+                Failure::Refused(format!("there is no namespace {namespace}: create it first"))
+            }
+            WriteError::Conflict(_) => Failure::Refused("it exists by now: run the command again".into()),
+            error => error.into(),
+        })
     }
 
     /// Gives an object without states the compact form, for states that are too large for `podStates`. A
@@ -223,14 +237,53 @@ impl Writer<'_> {
                 .into(),
         ))
     }
-
-    async fn publish(&self, stored: &Value, states: usize) {
-        let message = format!("imported {states} recorded states from a file");
-        let note = Note { about: stored, reason: "StatesImported", action: "Import", message };
-        publish(self.client, self.terminal, &note).await;
-    }
 }
 
-fn has_no_states(object: &Value) -> bool {
-    object["status"]["packed"].is_null() && edit::states(object).is_ok_and(|states| states.is_empty())
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn objects_of_lists_and_documents_are_read() {
+        let folder = std::env::temp_dir().join(format!("kubectl-pps-import-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("objects.yaml");
+        let objects = |text: &str, max_bytes: usize| {
+            fs::write(&file, text).unwrap();
+            read_file(&file, max_bytes)
+        };
+        for text in ["{\"items\": [{\"a\": 1}, {\"a\": 2}]}", "a: 1\n---\n---\nitems:\n- a: 2\n"] {
+            assert_eq!(objects(text, 100).unwrap().len(), 2, "{text}");
+        }
+        let text = "{\n\t\"items\": {\"a\": 1}, \"u\": \"\\ud83d\\ude00\\/\"\n}";
+        let whole = json!({"items": {"a": 1}, "u": "\u{1f600}/"});
+        assert_eq!(objects(text, 100).unwrap(), [whole], "JSON with tabs, and items that are no list");
+        for text in ["text", "7", "- 1", "a: 1"] {
+            let objects = objects(text, 100).unwrap();
+            assert!(objects.len() == 1 && objects[0].get("items").is_none(), "{text}");
+        }
+        assert!(objects("{\"a\": 1, \"a\": 2}", 100).is_err(), "a key that is there twice");
+        assert!(objects("a: 1\nb: 2\n", 9).unwrap_err().to_string().contains("more than 9 bytes"));
+        assert!(objects("a: 1\na: 2\n", 100).unwrap_err().to_string().contains("objects.yaml:2:1: "));
+        assert!(read_file(&folder, 100).is_err() && read_file(&folder.join("none"), 100).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn objects_are_written_in_a_version_that_the_cluster_serves() {
+        let served = |versions: &'static [&'static str]| {
+            crate::cluster::stub::serve(move |request| {
+                let version = request.rsplit('/').next().unwrap_or_default();
+                let resources = json!({"resources": [{"name": "statefulsets"}, {"name": PLURAL}]});
+                if versions.contains(&version) { (200, resources) } else { (404, json!({})) }
+            })
+        };
+        let version = async |versions| served_version(&served(versions)).await;
+        assert_eq!(version(&["v1alpha1", "v1beta1"]).await, Ok("apps.kruise.io/v1alpha1"));
+        assert_eq!(version(&["v1beta1"]).await, Ok("apps.kruise.io/v1beta1"));
+        assert_eq!(version(&[]).await, Err(Failure::NoDefinition));
+    }
 }

@@ -117,6 +117,6 @@ pub(super) async fn publish(client: &Client, terminal: &Terminal, note: &Note<'_
             WriteError::Forbidden(right) => format!("you have no permission to {right}"),
             error => Failure::from(error).to_string(),
         };
-        terminal.say(&terminal.style_of_errors().note(&format!("no Event tells others of this: {why}")));
+        terminal.note(&format!("no Event tells others of this: {why}"));
     }
 }

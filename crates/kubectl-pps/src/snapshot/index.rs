@@ -131,29 +131,14 @@ impl<'a> Index<'a> {
         self.pods.get(&(namespace, name)).copied()
     }
 
-    /// How the policy, which only gets objects by name, finds the PersistentPodState of a workload.
-    pub fn found_by(&self, key: &WorkloadKey, pps: &Pps) -> FoundBy {
+    /// The alias by which alone the policy, which only gets objects by name, could find the PersistentPodState of a
+    /// workload; none if the alias is there, or is not needed.
+    pub fn missing_alias(&self, key: &WorkloadKey, pps: &Pps) -> Option<String> {
         let second = second_name(&pps.target());
-        if pps.name() == key.name {
-            return FoundBy::OwnName;
-        } else if pps.name() == second {
-            return FoundBy::SecondName;
+        if pps.name() == key.name || pps.name() == second {
+            return None;
         }
         let alias = self.pps.get(&(key.namespace.as_str(), second.as_str())).map(|pps| pps.target());
-        let is_alias = alias.as_ref().and_then(aliased) == Some(pps.name());
-        if is_alias { FoundBy::Alias(second) } else { FoundBy::Nothing(second) }
+        (alias.as_ref().and_then(aliased) != Some(pps.name())).then_some(second)
     }
-}
-
-/// How the policy finds a PersistentPodState.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoundBy {
-    /// It has the workload's name.
-    OwnName,
-    /// It has the workload's second name.
-    SecondName,
-    /// The object of this name, the workload's second one, is an alias of it.
-    Alias(String),
-    /// Not at all: no object of this name, the workload's second one, is an alias of it.
-    Nothing(String),
 }

@@ -14,7 +14,8 @@ use pps_core::{
     INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec, TargetReference,
     forbids_recording, packed,
 };
-use serde_json::{Map, Value};
+use pps_recorder::demand::{Demand, Naming, Wanted};
+use serde_json::Value;
 
 /// An object of a kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +132,7 @@ impl Pod {
         if let Some(status) = value.get_mut("status") {
             keep(status, &POD_STATUS);
         }
-        Self::keep(without_nulls(value, 3), true)
+        Self::keep(value, true)
     }
 
     pub fn node(&self) -> Option<&str> {
@@ -172,20 +173,9 @@ impl Pod {
         self.is_exempt() && self.annotation(MOVE_ANNOTATION).is_some()
     }
 
-    /// When it should have stopped if it is being deleted: in RFC 3339, and in seconds since 1970.
-    pub fn deletion_deadline(&self) -> Option<(&str, i64)> {
-        let text = self.text("/metadata/deletionTimestamp")?;
-        Some((text, seconds(text)?))
-    }
-
     /// Whether it has ended for good.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
-    }
-
-    /// Whether scheduling gates keep the scheduler from looking at it.
-    pub fn is_gated(&self) -> bool {
-        self.value["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
     }
 
     /// What the scheduler says about it, if it has found no node.
@@ -232,7 +222,7 @@ impl Node {
                 keep(part, fields);
             }
         }
-        Self::keep(without_nulls(value, 3), false)
+        Self::keep(value, false)
     }
 
     /// Whether it has all these labels.
@@ -343,6 +333,16 @@ impl Workload {
         self.value["spec"]["replicas"].as_u64().unwrap_or(1)
     }
 
+    /// Which Pods it is to have.
+    pub fn demand(&self) -> Demand {
+        Demand::read(&self.value["spec"], &Naming::StatefulSet)
+    }
+
+    /// Whether it is to have a Pod of this name.
+    pub fn wants(&self, pod: &str) -> bool {
+        !self.is_terminating() && self.demand().wants(self.name(), pod, 0) == Wanted::Yes
+    }
+
     /// The selector of its Pods, by which the scheduler spreads them.
     pub fn selector(&self) -> Option<&Value> {
         Some(&self.value["spec"]["selector"]).filter(|selector| !selector.is_null())
@@ -357,18 +357,5 @@ fn seconds(time: &str) -> Option<i64> {
 fn keep(object: &mut Value, fields: &[&str]) {
     if let Some(object) = object.as_object_mut() {
         object.retain(|field, _| fields.contains(&field.as_str()));
-    }
-}
-
-/// Removes fields without a value from the first levels.
-fn without_nulls(value: Value, levels: u8) -> Value {
-    match value {
-        Value::Object(fields) if levels > 0 => fields
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(field, value)| (field, without_nulls(value, levels - 1)))
-            .collect::<Map<_, _>>()
-            .into(),
-        other => other,
     }
 }

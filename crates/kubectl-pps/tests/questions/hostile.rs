@@ -96,7 +96,7 @@ proptest! {
                 let world = World { snapshot };
         let answers = [
             world.status(None).map(|answer| answer.text(&world, STYLE, false)),
-            world.explain(&pod, None).map(|answer| answer.text(STYLE)),
+            world.explain(&pod, &[]).map(|answer| answer.text(STYLE)),
         ];
         let texts = answers.into_iter().flatten();
         for text in texts {

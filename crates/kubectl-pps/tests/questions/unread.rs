@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{Answered, Explained, HOSTNAME, World, ZONE, injected, ready, required};
 
 fn explained(world: &World, pod: &str) -> Result<Explained, Failure> {
-    world.explain(pod, None)
+    world.explain(pod, &[])
 }
 
 fn ask(world: &World, workload: Option<&str>) -> Answered {
@@ -103,7 +103,7 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
     world.forbid(Resource::StatefulSets);
     let answer = explained(&world, "db-0").unwrap();
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
-    assert_eq!(answer.explanation.cause, Cause::NoWorkload { pps: "db".into(), is_known: false });
+    assert_eq!(answer.cause, Cause::NoWorkload { is_known: false });
     assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "web-0").unwrap_err();
     let expected =

@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-use kubectl_pps::decide::explain::{Explanation, Question, explain};
-use kubectl_pps::decide::hand::Hand;
+use kubectl_pps::decide::command_line::CommandLine;
+use kubectl_pps::decide::explain::{Cause, Question, explain};
 use kubectl_pps::decide::status::{Status, status};
 use kubectl_pps::render::status::Line;
 use kubectl_pps::render::{self, Style};
@@ -20,8 +20,8 @@ pub(crate) struct World {
     pub(crate) snapshot: Snapshot,
 }
 
-pub(crate) fn hand() -> Hand {
-    Hand { own_namespace: Some("shop".into()), ..Hand::default() }
+pub(crate) fn commands() -> CommandLine {
+    CommandLine { own_namespace: Some("shop".into()), ..CommandLine::default() }
 }
 
 impl World {
@@ -178,7 +178,8 @@ pub(crate) fn preferred(key: &str) -> Value {
 /// What `explain` answers, as types and as users read it.
 #[derive(Debug)]
 pub(crate) struct Explained {
-    pub(crate) explanation: Explanation,
+    pub(crate) cause: Cause,
+    outcome: Outcome,
     document: render::explanation::Document,
 }
 
@@ -192,7 +193,7 @@ impl Deref for Explained {
 
 impl Explained {
     pub(crate) fn outcome(&self) -> Outcome {
-        self.explanation.outcome()
+        self.outcome
     }
 
     pub(crate) fn commands(&self) -> Vec<&str> {
@@ -219,14 +220,10 @@ impl Deref for Answered {
 
 impl Answered {
     pub(crate) fn of(world: &World, status: Status) -> Self {
-        let document = render::status::Document::of(&status, &world.snapshot.scope, &hand());
+        let document = render::status::Document::of(&status, &world.snapshot.scope, &commands());
         let (advice, unread) = (document.advice.clone(), document.unread.clone());
         let json = render::for_programs(kubectl_pps::args::Output::Json, "Status", &document).unwrap();
         Self { status, advice, unread, json }
-    }
-
-    pub(crate) fn status(&self) -> &Status {
-        &self.status
     }
 
     pub(crate) fn json(&self) -> &str {
@@ -234,7 +231,7 @@ impl Answered {
     }
 
     pub(crate) fn text(&self, world: &World, style: Style, is_wide: bool) -> String {
-        let document = render::status::Document::of(&self.status, &world.snapshot.scope, &hand());
+        let document = render::status::Document::of(&self.status, &world.snapshot.scope, &commands());
         document.text(style, is_wide, false)
     }
 
@@ -245,11 +242,11 @@ impl Answered {
 }
 
 impl World {
-    pub(crate) fn explain(&self, pod: &str, refusals: Option<&[String]>) -> Result<Explained, Failure> {
+    pub(crate) fn explain(&self, pod: &str, refusals: &[String]) -> Result<Explained, Failure> {
         let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, refusals };
         let explanation = explain(&question)?;
-        let document = render::explanation::Document::of(&explanation, &hand());
-        Ok(Explained { explanation, document })
+        let document = render::explanation::Document::of(&explanation, &commands());
+        Ok(Explained { outcome: explanation.outcome(), cause: explanation.cause, document })
     }
 
     pub(crate) fn status(&self, workload: Option<&str>) -> Result<Answered, Failure> {

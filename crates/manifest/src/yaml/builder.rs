@@ -1,62 +1,59 @@
 //! Makes documents of the parser's events.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
 use serde_json::{Map, Value};
 
-use super::document::{Document, EXPANSION, MAX_DEPTH, MAX_EXPANDED, NODE_COST, YamlError};
 use super::positions::{Children, Place, Positions};
 use super::resolve::{Scalar, key_text, resolve};
+use super::{Document, MAX_DEPTH, YamlError};
+
+/// What all documents may hold after aliases have been replaced, in bytes of text and `NODE_COST` for each value.
+const MAX_EXPANDED: usize = 8 << 20;
+const NODE_COST: usize = 16;
+/// The same for a large text, for each of its bytes.
+const EXPANSION: usize = 4;
 
 pub(super) struct Builder<'a> {
+    text: &'a str,
     source: Parser<'a, StrInput<'a>>,
-    lines: Vec<&'a str>,
-    /// The place that was looked for last. A line may have a megabyte: JSON has no others.
-    last: Cell<Cursor>,
     /// What has an anchor, and what it costs to repeat it.
     anchors: HashMap<usize, (Document, usize)>,
     expanded: usize,
-    max_expanded: usize,
 }
 
 type Spanned<'a> = (Event<'a>, Place);
 
-/// A place in a line, in all units.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
-    line: usize,
-    characters: usize,
-    bytes: usize,
-    units: usize,
-}
-
 impl<'a> Builder<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self {
-            source: Parser::new_from_str(text),
-            lines: text.split('\n').collect(),
-            last: Cell::default(),
-            anchors: HashMap::new(),
-            expanded: 0,
-            // A large file may say much, but not by aliases.
-            max_expanded: MAX_EXPANDED.max(text.len().saturating_mul(EXPANSION)),
+        Self { text, source: Parser::new_from_str(text), anchors: HashMap::new(), expanded: 0 }
+    }
+
+    pub(super) fn documents(mut self) -> Result<Vec<Document>, YamlError> {
+        let mut documents = Vec::new();
+        loop {
+            match self.next()?.0 {
+                Event::StreamEnd => return Ok(documents),
+                Event::DocumentStart(_) => {
+                    self.anchors.clear();
+                    let first = self.next()?;
+                    let document = self.value(first, MAX_DEPTH)?;
+                    if !document.value.is_null() {
+                        documents.push(document);
+                    }
+                }
+                _ => {}
+            }
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Spanned<'a>, YamlError> {
+    fn next(&mut self) -> Result<Spanned<'a>, YamlError> {
         match self.source.next_event() {
-            Some(Ok((event, span))) => Ok((event, self.place(span.start))),
+            Some(Ok((event, span))) => Ok((event, place(span.start))),
             Some(Err(error)) => Err(self.explain(&error)),
-            None => Ok((Event::StreamEnd, Place::START)),
+            None => Ok((Event::StreamEnd, Place::default())),
         }
-    }
-
-    /// Reads the document that begins with this event.
-    pub(super) fn document(&mut self, first: Spanned<'a>) -> Result<Document, YamlError> {
-        self.anchors.clear();
-        self.value(first, MAX_DEPTH)
     }
 
     fn value(&mut self, (event, start): Spanned<'a>, depth: usize) -> Result<Document, YamlError> {
@@ -65,10 +62,8 @@ impl<'a> Builder<'a> {
             Event::Alias(anchor) => return self.repeat(anchor, start),
             Event::Scalar(text, style, anchor, tag) => {
                 self.spend(text.len(), start)?;
-                (
-                    anchor,
-                    Document { value: scalar(&text, style, tag.as_deref(), start)?, positions: leaf(start) },
-                )
+                let value = scalar(&text, style, tag.as_deref(), start)?;
+                (anchor, Document { value, positions: Positions { start, children: Children::None } })
             }
             Event::SequenceStart(anchor, _) => (anchor, self.sequence(start, descend(depth, start)?)?),
             Event::MappingStart(anchor, _) => (anchor, self.mapping(start, descend(depth, start)?)?),
@@ -119,8 +114,8 @@ impl<'a> Builder<'a> {
                 return Err(wrong(key_start, "a key must be a string: quote it"));
             };
             if !given.insert(key.clone()) {
-                let message =
-                    format!("the key {} is there twice in the same object: remove one", shown(&key));
+                let key = shown(&key);
+                let message = format!("the key {key} is there twice in the same object: remove one");
                 return Err(wrong(key_start, &message));
             }
             fields.insert(key.clone(), Positions { start: key_start, ..document.positions });
@@ -128,71 +123,52 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// The value of an alias. Its positions are those at its anchor, where it can be changed.
     fn repeat(&mut self, anchor: usize, start: Place) -> Result<Document, YamlError> {
-        let Some((document, cost)) = self.anchors.get(&anchor) else {
-            return Err(wrong(
-                start,
-                "this alias is part of what it stands for, or of another document: write the value here",
-            ));
+        let Some((document, cost)) = self.anchors.get(&anchor).cloned() else {
+            let message =
+                "this alias is part of what it stands for, or of another document: write the value here";
+            return Err(wrong(start, message));
         };
-        let (document, cost) = (document.clone(), *cost);
         self.spend(cost, start)?;
-        // What is wrong with it is at its anchor, where it can be changed.
         Ok(document)
     }
 
-    /// Counts a value. A few lines with aliases can stand for gigabytes.
+    /// Counts a value. A few lines with aliases can stand for gigabytes; a large file may say much, but not by aliases.
     fn spend(&mut self, bytes: usize, place: Place) -> Result<(), YamlError> {
         self.expanded += bytes + NODE_COST;
-        if self.expanded > self.max_expanded {
+        if self.expanded > MAX_EXPANDED.max(self.text.len().saturating_mul(EXPANSION)) {
             return Err(wrong(place, "there is too much up to here, aliases included: remove some of it"));
         }
         Ok(())
     }
 
-    fn place(&self, marker: Marker) -> Place {
-        let line = marker.line().max(1);
-        let last = self.last.get();
-        let Cursor { mut characters, mut bytes, mut units, .. } =
-            if last.line == line && last.characters <= marker.col() { last } else { Cursor::default() };
-        let rest = self.lines.get(line - 1).and_then(|text| text.get(bytes..)).unwrap_or_default();
-        for character in rest.chars().take(marker.col() - characters) {
-            (characters, bytes, units) =
-                (characters + 1, bytes + character.len_utf8(), units + character.len_utf16());
-        }
-        self.last.set(Cursor { line, characters, bytes, units });
-        Place { line, column: units + 1 }
-    }
-
     /// The parser's error, with a hint for what most often causes it.
     fn explain(&self, error: &ScanError) -> YamlError {
-        let place = self.place(*error.marker());
+        let place = place(*error.marker());
         if error.info() == "recursion limit exceeded" {
             return too_deep(place);
         }
-        let line = self.lines.get(place.line - 1).copied().unwrap_or_default();
-        let hint = if line.trim_start_matches(' ').starts_with('\t') {
-            ": indent with spaces, not with tabs"
-        } else {
-            ""
-        };
+        let line = self.text.split('\n').nth(place.line - 1).unwrap_or_default();
+        let has_tab = line.trim_start_matches(' ').starts_with('\t');
+        let hint = if has_tab { ": indent with spaces, not with tabs" } else { "" };
         wrong(place, &format!("this is not valid YAML: {}{hint}", error.info()))
     }
+}
+
+fn place(marker: Marker) -> Place {
+    Place { line: marker.line().max(1), column: marker.col() + 1 }
 }
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, start: Place) -> Result<Value, YamlError> {
     let tag = tag.map(|tag| if tag.is_yaml_core_schema() { tag.suffix.as_str() } else { "str" });
     let tag = tag.or((style != ScalarStyle::Plain).then_some("str"));
-    match resolve(text, tag) {
-        Scalar::Value(value) => Ok(value),
-        Scalar::NotJson => Err(wrong(
-            start,
-            &format!("{} is no number that JSON can hold: quote it or change it", shown(text)),
-        )),
-        Scalar::NotOfTag => {
-            Err(wrong(start, &format!("{} does not fit its tag: remove the tag", shown(text))))
-        }
-    }
+    let why = match resolve(text, tag) {
+        Scalar::Value(value) => return Ok(value),
+        Scalar::NotJson => "is no number that JSON can hold: quote it or change it",
+        Scalar::NotOfTag => "does not fit its tag: remove the tag",
+    };
+    Err(wrong(start, &format!("{} {why}", shown(text))))
 }
 
 fn descend(depth: usize, place: Place) -> Result<usize, YamlError> {
@@ -224,10 +200,6 @@ fn merge(
 
 fn too_deep(place: Place) -> YamlError {
     wrong(place, &format!("this is nested more than {MAX_DEPTH} deep: make it flatter"))
-}
-
-fn leaf(start: Place) -> Positions {
-    Positions { start, children: Children::None }
 }
 
 fn wrong(place: Place, message: &str) -> YamlError {

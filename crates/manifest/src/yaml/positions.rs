@@ -4,23 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// A place in a text, for people and for JavaScript.
+/// A place in a text: line and column, both from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// From 1.
+    /// The line.
     pub line: usize,
-    /// From 1, in UTF-16 code units, as JavaScript counts.
+    /// The column.
     pub column: usize,
-}
-
-impl Place {
-    /// Where a text begins.
-    pub const START: Self = Self { line: 1, column: 1 };
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self::START
+        Self { line: 1, column: 1 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a scalar means: the rules of `sigs.k8s.io/yaml`, which all of Kubernetes reads YAML with.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// What a scalar means.
 pub(super) enum Scalar {
@@ -26,16 +26,12 @@ pub(super) fn resolve(text: &str, tag: Option<&str>) -> Scalar {
     }
 }
 
-/// Whether a plain scalar is a string.
+/// Whether every reader takes a plain scalar for a string. Some know the numbers of YAML 1.2, and dates.
 pub(crate) fn is_read_as_string(text: &str) -> bool {
-    plain(text).is_none() && !is_read_differently_elsewhere(text)
-}
-
-/// What other readers take for something else: numbers of YAML 1.2, and dates.
-fn is_read_differently_elsewhere(text: &str) -> bool {
-    text == "="
-        || text.parse::<f64>().is_ok()
-        || text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(['.', '/', ':'])
+    plain(text).is_none()
+        && text != "="
+        && text.parse::<f64>().is_err()
+        && (!text.starts_with(|c: char| c.is_ascii_digit()) || text.contains(['.', '/', ':']))
 }
 
 fn fits(tag: &str, value: &Value) -> bool {
@@ -76,19 +72,23 @@ fn plain(text: &str) -> Option<Scalar> {
 
 fn number(text: &str) -> Option<Scalar> {
     let digits = if text.starts_with('.') { text.to_owned() } else { text.replace('_', "") };
-    if let Some(integer) = integer(&digits) {
-        return match i64::try_from(integer) {
-            Ok(integer) => Some(Scalar::Value(integer.into())),
+    let float = match integer(&digits) {
+        Some(integer) => match i64::try_from(integer) {
+            Ok(integer) => return Some(Scalar::Value(integer.into())),
             // All of Kubernetes reads JSON's larger numbers as floating-point numbers.
             #[expect(clippy::cast_precision_loss, reason = "that is what happens to them")]
-            Err(_) => float_value(integer as f64),
-        };
-    }
-    if !is_float(&digits) {
-        return None;
-    }
-    // A number that is out of range remains a string.
-    digits.parse().ok().filter(|float: &f64| float.is_finite()).and_then(float_value)
+            Err(_) => integer as f64,
+        },
+        None if digits.bytes().all(|byte| b"0123456789+-.eE".contains(&byte)) => digits.parse().ok()?,
+        None => return None,
+    };
+    // As Go writes it into JSON: 1.0 becomes 1. A number that is out of range remains a string.
+    let number = if float.fract() == 0.0 && float.abs() < 1e21 {
+        serde_json::from_str(&float.to_string()).ok()
+    } else {
+        Number::from_f64(float)
+    };
+    number.map(|number| Scalar::Value(Value::Number(number)))
 }
 
 /// An integer of 64 bits in Go's notation: `0x`, `0o`, `0b`, or a leading zero for octal numbers.
@@ -111,31 +111,4 @@ fn integer(text: &str) -> Option<i128> {
     }
     let integer = sign * i128::from(u64::from_str_radix(digits, radix).ok()?);
     (integer >= i128::from(i64::MIN)).then_some(integer)
-}
-
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
-fn is_float(text: &str) -> bool {
-    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
-        None => (text, None),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    exponent.is_none_or(|digits| !digits.is_empty() && all_digits(digits))
-        && all_digits(whole)
-        && all_digits(fraction)
-        && !(whole.is_empty() && fraction.is_empty())
-}
-
-/// A float as Go writes it into JSON: 1.0 becomes 1.
-fn float_value(float: f64) -> Option<Scalar> {
-    let magnitude = float.abs();
-    let text = if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        let text = format!("{float:e}");
-        if text.contains("e-") { text } else { text.replace('e', "e+") }
-    } else {
-        float.to_string()
-    };
-    serde_json::from_str(&text).ok().map(|number| Scalar::Value(Value::Number(number)))
 }

@@ -109,15 +109,6 @@ fn a_field_is_where_its_key_is_and_an_item_where_it_begins() {
 }
 
 #[test]
-fn columns_count_as_javascript_counts() {
-    assert_eq!(
-        error("a: 1\n\"😀😀\": 1\n\"😀😀\": 2\n"),
-        "line 3, column 1: the key \"😀😀\" is there twice in the same object: remove one"
-    );
-    assert_eq!(parse_one("{\"😀\": 1, b: 2}").unwrap().positions.find("b"), Place { line: 1, column: 11 });
-}
-
-#[test]
 fn documents_are_separate_and_empty_ones_do_not_count() {
     let documents = parse("---\n# nothing\n---\na: 1\n---\n---\nb: &x 2\n...\n").unwrap();
     let values: Vec<&Value> = documents.iter().map(|document| &document.value).collect();

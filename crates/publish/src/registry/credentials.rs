@@ -31,7 +31,7 @@ impl Credentials {
 }
 
 /// The path of Docker's configuration; the file may not exist.
-pub(super) fn docker_config_path() -> Option<PathBuf> {
+fn docker_config_path() -> Option<PathBuf> {
     let folder = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".docker")))?;
     Some(folder.join("config.json"))

@@ -7,7 +7,7 @@ use pps_core::alias::second_name;
 use pps_core::pps::TargetReference;
 
 /// Namespace and name of an object whose kind is clear from the context.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespacedName {
     pub namespace: Arc<str>,
     pub name: Arc<str>,

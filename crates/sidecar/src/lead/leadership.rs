@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -33,11 +34,6 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// The term of a process that always leads.
-    pub(super) fn unlimited() -> Self {
-        Self { number: 1, until: Some(Duration::MAX) }
-    }
-
     /// Extends the term to `until`, or begins a new one if it has ended. Returns whether it is a new one.
     pub(super) fn extend(&mut self, until: Duration, now: Duration) -> bool {
         let is_new = !self.is_running(now);
@@ -70,11 +66,27 @@ impl Term {
 #[derive(Clone, Debug)]
 pub(crate) struct Leadership {
     term: watch::Receiver<Term>,
+    /// Without an election. Dropping it would signal the end of one.
+    #[cfg_attr(not(test), expect(dead_code, reason = "kept only so that it is not dropped"))]
+    fixed: Option<Arc<watch::Sender<Term>>>,
 }
 
 impl Leadership {
     pub(super) fn new(term: watch::Receiver<Term>) -> Self {
-        Self { term }
+        Self { term, fixed: None }
+    }
+
+    /// Of a process that always leads, because it is the only one, or never, because it writes nothing.
+    pub(crate) fn fixed(leads: bool) -> Self {
+        let until = leads.then_some(Duration::MAX);
+        let (sender, term) = watch::channel(Term { number: leads.into(), until });
+        Self { term, fixed: Some(Arc::new(sender)) }
+    }
+
+    /// Ends the term and begins another one.
+    #[cfg(test)]
+    pub(crate) fn begin_another_term(&self) {
+        self.fixed.as_ref().unwrap().send_modify(|term| term.number += 1);
     }
 
     /// The number of the current term; `None` if this process does not lead.
@@ -111,11 +123,12 @@ impl Permit {
     /// a request that waits for a connection, or whose process was stopped, is not sent later.
     pub(crate) async fn run_while_valid<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        poll_fn(
-            |context| {
-                if self.is_valid() { work.as_mut().poll(context).map(Some) } else { Poll::Ready(None) }
-            },
-        )
+        poll_fn(|context| {
+            if !self.is_valid() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
         .await
     }
 }
@@ -166,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn stops_a_future_once_the_permit_is_invalid() {
-        let (sender, receiver) = watch::channel(Term::unlimited());
+        let (sender, receiver) = watch::channel(Term { number: 1, until: Some(Duration::MAX) });
         let leadership = Leadership::new(receiver);
         let permit = leadership.permit(leadership.term());
         assert_eq!(permit.run_while_valid(async { 5 }).await, Some(5));

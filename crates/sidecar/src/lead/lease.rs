@@ -1,5 +1,4 @@
-//! What to do about the Lease. Pure: the Lease as it was read and the time on this machine go in, an action
-//! comes out.
+//! What to do about the Lease. Pure: the Lease as it was read and the time on this machine go in.
 
 use std::time::Duration;
 
@@ -17,18 +16,6 @@ pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(8);
 /// How often the holder renews the Lease, and how often a standby reads it.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LeaseAction {
-    /// There is no Lease: create it.
-    Create,
-    /// It has no holder, or has expired: take it.
-    Take,
-    /// This process holds it: renew it.
-    Renew,
-    /// Another process holds it: read it again after this time.
-    Wait(Duration),
-}
-
 /// The Lease as last read, and when it last changed.
 ///
 /// Clocks of different machines are never compared: a Lease expires if it has not changed for its duration,
@@ -40,23 +27,15 @@ pub(super) struct ObservedLease {
 }
 
 impl ObservedLease {
-    /// Decides what to do about a Lease that has just been read. `now` is the time since some fixed moment.
-    pub(super) fn decide(&mut self, me: &str, lease: Option<&LeaseSpec>, now: Duration) -> LeaseAction {
-        let Some(lease) = lease else {
-            *self = Self::default();
-            return LeaseAction::Create;
-        };
-        if self.spec.as_ref() != Some(lease) {
-            *self = Self { spec: Some(lease.clone()), changed_at: now };
+    /// How long to wait until a Lease that has just been read is read again; `None` if this process is to take
+    /// or renew it. `now` is the time since some fixed moment.
+    pub(super) fn wait(&mut self, me: &str, lease: Option<&LeaseSpec>, now: Duration) -> Option<Duration> {
+        if self.spec.as_ref() != lease {
+            *self = Self { spec: lease.cloned(), changed_at: now };
         }
-        match holder(lease) {
-            None => LeaseAction::Take,
-            Some(holder) if holder == me => LeaseAction::Renew,
-            Some(_) => {
-                let left = (self.changed_at + duration(lease)).saturating_sub(now);
-                if left.is_zero() { LeaseAction::Take } else { LeaseAction::Wait(left.min(RETRY)) }
-            }
-        }
+        let lease = lease.filter(|lease| holder(lease).is_some_and(|holder| holder != me))?;
+        let left = (self.changed_at + duration(lease)).saturating_sub(now);
+        Some(left.min(RETRY)).filter(|left| !left.is_zero())
     }
 }
 
@@ -112,19 +91,19 @@ mod tests {
     #[test]
     fn takes_a_lease_that_is_missing_or_has_no_holder() {
         let mut seen = ObservedLease::default();
-        assert_eq!(seen.decide("a", None, 100 * S), LeaseAction::Create);
+        assert_eq!(seen.wait("a", None, 100 * S), None);
         let free = release(lease_of("b", 1), wall(2));
-        assert_eq!(seen.decide("a", Some(&free), 100 * S), LeaseAction::Take);
+        assert_eq!(seen.wait("a", Some(&free), 100 * S), None);
         let empty = LeaseSpec { holder_identity: Some(String::new()), ..LeaseSpec::default() };
-        assert_eq!(seen.decide("a", Some(&empty), 100 * S), LeaseAction::Take);
-        assert_eq!(seen.decide("a", Some(&LeaseSpec::default()), 100 * S), LeaseAction::Take);
+        assert_eq!(seen.wait("a", Some(&empty), 100 * S), None);
+        assert_eq!(seen.wait("a", Some(&LeaseSpec::default()), 100 * S), None);
     }
 
     #[test]
     fn renews_its_own_lease_even_if_it_has_expired() {
         let mut seen = ObservedLease::default();
-        assert_eq!(seen.decide("a", Some(&lease_of("a", 1)), 100 * S), LeaseAction::Renew);
-        assert_eq!(seen.decide("a", Some(&lease_of("a", 1)), 900 * S), LeaseAction::Renew);
+        assert_eq!(seen.wait("a", Some(&lease_of("a", 1)), 100 * S), None);
+        assert_eq!(seen.wait("a", Some(&lease_of("a", 1)), 900 * S), None);
     }
 
     #[test]
@@ -133,30 +112,30 @@ mod tests {
         // The renew time does not matter: here it is years behind or ahead.
         for renewed in [0, 4_000_000_000] {
             let lease = lease_of("b", renewed);
-            assert_eq!(seen.decide("a", Some(&lease), 100 * S), LeaseAction::Wait(2 * S));
-            assert_eq!(seen.decide("a", Some(&lease), 111 * S), LeaseAction::Wait(S), "until it expires");
-            assert_eq!(seen.decide("a", Some(&lease), 112 * S), LeaseAction::Take);
+            assert_eq!(seen.wait("a", Some(&lease), 100 * S), Some(2 * S));
+            assert_eq!(seen.wait("a", Some(&lease), 111 * S), Some(S), "until it expires");
+            assert_eq!(seen.wait("a", Some(&lease), 112 * S), None);
         }
         // Renewed at the last moment.
-        assert_eq!(seen.decide("a", Some(&lease_of("b", 5)), 200 * S), LeaseAction::Wait(2 * S));
-        assert_eq!(seen.decide("a", Some(&lease_of("b", 6)), 212 * S), LeaseAction::Wait(2 * S));
-        assert_eq!(seen.decide("a", Some(&lease_of("b", 6)), 223 * S), LeaseAction::Wait(S));
-        assert_eq!(seen.decide("a", Some(&lease_of("b", 6)), 224 * S), LeaseAction::Take);
+        assert_eq!(seen.wait("a", Some(&lease_of("b", 5)), 200 * S), Some(2 * S));
+        assert_eq!(seen.wait("a", Some(&lease_of("b", 6)), 212 * S), Some(2 * S));
+        assert_eq!(seen.wait("a", Some(&lease_of("b", 6)), 223 * S), Some(S));
+        assert_eq!(seen.wait("a", Some(&lease_of("b", 6)), 224 * S), None);
     }
 
     #[test]
     fn waits_a_whole_duration_after_the_first_read() {
         let lease = lease_of("b", 1);
-        assert_eq!(ObservedLease::default().decide("a", Some(&lease), 9_000 * S), LeaseAction::Wait(2 * S));
+        assert_eq!(ObservedLease::default().wait("a", Some(&lease), 9_000 * S), Some(2 * S));
     }
 
     #[test]
     fn uses_the_duration_that_the_holder_has_set() {
         let mut seen = ObservedLease::default();
         let long = LeaseSpec { lease_duration_seconds: Some(60), ..lease_of("b", 1) };
-        assert_eq!(seen.decide("a", Some(&long), 100 * S), LeaseAction::Wait(2 * S));
-        assert_eq!(seen.decide("a", Some(&long), 159 * S), LeaseAction::Wait(S));
-        assert_eq!(seen.decide("a", Some(&long), 160 * S), LeaseAction::Take);
+        assert_eq!(seen.wait("a", Some(&long), 100 * S), Some(2 * S));
+        assert_eq!(seen.wait("a", Some(&long), 159 * S), Some(S));
+        assert_eq!(seen.wait("a", Some(&long), 160 * S), None);
         for invalid in [None, Some(0), Some(-5)] {
             assert_eq!(
                 duration(&LeaseSpec { lease_duration_seconds: invalid, ..lease_of("b", 1) }),

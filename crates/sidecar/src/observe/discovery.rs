@@ -42,7 +42,7 @@ pub enum WatchAction {
     RelistObjects,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Discovery {
     config: NamespacedName,
     configs: Store<NamespacedName, ConfigFact>,
@@ -51,8 +51,7 @@ pub struct Discovery {
     whitelist: Whitelist,
     malformed: Option<String>,
     watching: BTreeMap<GroupKind, WatchedKind>,
-    is_pps_definition_terminating: bool,
-    /// The generation of the definition of PersistentPodState, while there is one.
+    /// The last generation of the definition of PersistentPodState; `None` while there is no definition.
     pps_definition: Option<i64>,
     has_seen_pps_definition: bool,
     last_number: u64,
@@ -72,23 +71,16 @@ struct WatchedKind {
     was_forbidden: bool,
 }
 
+impl WatchedKind {
+    fn new(number: u64, resource: Resource) -> Self {
+        Self { number, resource, settled: false, forbidden: false, was_forbidden: false }
+    }
+}
+
 impl Discovery {
     /// Reads the list of kinds from the ConfigMap in this namespace.
     pub fn new(namespace: &str) -> Self {
-        Self {
-            config: NamespacedName::new(namespace, CONFIG_MAP),
-            configs: Store::default(),
-            definitions: Store::default(),
-            whitelist: Whitelist::default(),
-            malformed: None,
-            watching: BTreeMap::new(),
-            is_pps_definition_terminating: false,
-            pps_definition: None,
-            has_seen_pps_definition: false,
-            last_number: 0,
-            published: BTreeSet::new(),
-            actions: Vec::new(),
-        }
+        Self { config: NamespacedName::new(namespace, CONFIG_MAP), ..Self::default() }
     }
 
     /// Whether the ConfigMap and the definitions have been listed.
@@ -110,7 +102,7 @@ impl Discovery {
     /// objects and waits until none is left, but still accepts new ones. Generating some would block the
     /// deletion.
     pub fn is_pps_definition_terminating(&self) -> bool {
-        self.is_pps_definition_terminating
+        self.own_definition().is_some_and(|own| own.terminating)
     }
 
     /// Whether the definition of PersistentPodState keeps the compact form of recorded states. `None` while
@@ -133,23 +125,15 @@ impl Discovery {
         self.configs.apply(update);
         let text = self.configs.get(&self.config).and_then(|config| config.whitelist.as_deref());
         match whitelist::parse(text.unwrap_or_default()) {
-            Ok(whitelist) => {
-                self.whitelist = whitelist;
-                self.malformed = None;
-            }
-            Err(malformed) => {
-                self.malformed = Some(format!("{malformed}; the last valid list stays in force"));
-            }
+            Ok(whitelist) => (self.whitelist, self.malformed) = (whitelist, None),
+            Err(why) => self.malformed = Some(format!("{why}; the last valid list stays in force")),
         }
         self.refresh();
     }
 
     pub fn apply_definitions(&mut self, update: Update<Arc<str>, Definition>) {
         self.definitions.apply(update);
-        let own = self.own_definition();
-        let (is_terminating, generation) =
-            (own.is_some_and(|own| own.terminating), own.map(|own| own.generation));
-        self.is_pps_definition_terminating = is_terminating;
+        let generation = self.own_definition().map(|own| own.generation);
         if std::mem::replace(&mut self.pps_definition, generation) != generation
             && generation.is_some()
             && std::mem::replace(&mut self.has_seen_pps_definition, true)
@@ -190,24 +174,14 @@ impl Discovery {
             .into_iter()
             .map(|((group, kind), resource)| (GroupKind { group: group.into(), kind: kind.into() }, resource))
             .collect();
-        let unwanted: Vec<GroupKind> =
-            self.watching.keys().filter(|kind| !wanted.contains_key(*kind)).cloned().collect();
-        for kind in unwanted {
-            self.watching.remove(&kind);
+        for (kind, _) in self.watching.extract_if(.., |kind, _| !wanted.contains_key(kind)) {
             self.actions.push(WatchAction::Stop(kind));
         }
         for (kind, resource) in wanted {
             if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
                 self.last_number += 1;
                 let number = self.last_number;
-                let watching = WatchedKind {
-                    number,
-                    resource: resource.clone(),
-                    settled: false,
-                    forbidden: false,
-                    was_forbidden: false,
-                };
-                self.watching.insert(kind.clone(), watching);
+                self.watching.insert(kind.clone(), WatchedKind::new(number, resource.clone()));
                 self.actions.push(WatchAction::SetForbidden(kind.clone(), false));
                 self.actions.push(WatchAction::Start(WatchId { kind, number }, resource));
             }

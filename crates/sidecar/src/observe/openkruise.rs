@@ -20,18 +20,16 @@ use pps_recorder::facts::{NamespacedName, Notice, Subject};
 /// The Lease of OpenKruise's manager.
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
-const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// After so many checks without the manager it may be gone for good: ten minutes. One that restarts in a loop
 /// must not cost a write of each large object whenever it comes and goes.
-const IDLE_CHECKS: u32 = 40;
-/// The time between the first two checks: only the second one can detect a renewal.
-const FIRST_INTERVAL: Duration = Duration::from_secs(5);
+const IDLE_CHECKS: u32 = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The outcome of one check of the Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseCheck {
-    Held(HeldLease),
+    Held(Box<Lease>),
     /// There is no Lease, it has no holder, or reading it is forbidden. In the last case the manager is
     /// assumed not to run: the sidecar's role grants the read in the namespace where OpenKruise is installed.
     NotHeld,
@@ -39,17 +37,10 @@ pub(crate) enum LeaseCheck {
     Unknown,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HeldLease {
-    pub(crate) uid: String,
-    /// Holder, acquire time and renew time in one string; each renewal changes it.
-    pub(crate) renewal: String,
-}
-
 /// Whether the manager runs, from successive checks.
 #[derive(Debug, Default)]
 pub(crate) struct Manager {
-    last: Option<HeldLease>,
+    last: Option<Box<Lease>>,
     is_running: Option<bool>,
     /// How many more checks must find that the manager does not run.
     checks_until_idle: u32,
@@ -59,13 +50,14 @@ impl Manager {
     /// Applies a check. Returns whether the manager runs if that has changed. The first check of a held Lease
     /// decides nothing, because the Lease may be left over.
     pub(crate) fn apply(&mut self, check: LeaseCheck) -> Option<bool> {
-        let (held, is_running) = match check {
+        let held = match check {
             LeaseCheck::Unknown => return None,
-            LeaseCheck::NotHeld => (None, Some(false)),
-            LeaseCheck::Held(held) => {
-                let is_renewed = self.last.as_ref().map(|last| *last != held);
-                (Some(held), is_renewed)
-            }
+            LeaseCheck::NotHeld => None,
+            LeaseCheck::Held(lease) => Some(lease),
+        };
+        let is_running = match (self.last.take(), &held) {
+            (_, None) => Some(false),
+            (last, Some(held)) => last.map(|last| last.spec != held.spec),
         };
         self.last = held;
         let is_running = is_running?;
@@ -90,24 +82,17 @@ impl Manager {
             api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease".into(),
             object: NamespacedName::new(namespace, LEASE),
-            uid: self.last.as_ref()?.uid.clone(),
+            uid: self.last.as_ref()?.metadata.uid.clone().unwrap_or_default(),
         };
         let message = "OpenKruise's manager also writes PersistentPodState status: remove it or its permission to write them, or start this sidecar with --recorder openkruise";
         Some(Notice { subject, reason: Reason::ConflictingRecorder, message: message.into() })
     }
 }
 
-/// Waits until the next check is due, and checks the Lease in this namespace. `checks` is the number of
-/// earlier checks.
-async fn check_lease(client: &Client, namespace: &str, checks: u64) -> LeaseCheck {
-    match checks {
-        0 => {}
-        1 => sleep(FIRST_INTERVAL).await,
-        _ => sleep(CHECK_INTERVAL).await,
-    }
+async fn check_lease(client: &Client, namespace: &str) -> LeaseCheck {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
-        Ok(lease) => lease.map_or(LeaseCheck::NotHeld, |lease| read(&lease)),
+        Ok(lease) => read(lease),
         Err(error) if matches!(error.code(), Some(401 | 403 | 404)) => {
             debug!(%error, "cannot read the Lease of OpenKruise's manager; assuming that it does not run");
             LeaseCheck::NotHeld
@@ -116,11 +101,16 @@ async fn check_lease(client: &Client, namespace: &str, checks: u64) -> LeaseChec
     }
 }
 
+fn read(lease: Option<Lease>) -> LeaseCheck {
+    let holder = |lease: &Lease| lease.spec.as_ref()?.holder_identity.clone();
+    let held = lease.filter(|lease| holder(lease).is_some_and(|holder| !holder.is_empty()));
+    held.map_or(LeaseCheck::NotHeld, |lease| LeaseCheck::Held(lease.into()))
+}
+
 /// Checks the manager's Lease in this namespace periodically, until the receiver is gone.
 pub(crate) async fn check_repeatedly(client: Client, namespace: String, checked: mpsc::Sender<LeaseCheck>) {
-    let mut checks = 0;
-    while checked.send(check_lease(&client, &namespace, checks).await).await.is_ok() {
-        checks += 1;
+    while checked.send(check_lease(&client, &namespace).await).await.is_ok() {
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -128,28 +118,20 @@ pub(crate) async fn check_repeatedly(client: Client, namespace: String, checked:
 pub(crate) async fn watch_manager(client: &Client, namespace: &str, metrics: &Metrics) {
     info!("OpenKruise's manager is expected to record; this sidecar writes nothing");
     let mut manager = Manager::default();
-    for checks in 0.. {
-        let Some(is_running) = manager.apply(check_lease(client, namespace, checks).await) else { continue };
-        metrics.set_conflicting_recorder(is_running);
-        if is_running {
-            info!("OpenKruise's manager runs");
-        } else {
-            warn!(
+    loop {
+        let change = manager.apply(check_lease(client, namespace).await);
+        if let Some(is_running) = change {
+            metrics.conflicting_recorder.set(is_running.into());
+        }
+        match change {
+            Some(true) => info!("OpenKruise's manager runs"),
+            Some(false) => warn!(
                 namespace,
                 "nothing is recorded: OpenKruise's manager does not run, or its Lease is in another namespace"
-            );
+            ),
+            None => {}
         }
-    }
-}
-
-fn read(lease: &Lease) -> LeaseCheck {
-    let spec = lease.spec.clone().unwrap_or_default();
-    match spec.holder_identity.as_deref() {
-        None | Some("") => LeaseCheck::NotHeld,
-        Some(holder) => LeaseCheck::Held(HeldLease {
-            uid: lease.metadata.uid.clone().unwrap_or_default(),
-            renewal: format!("{holder} {:?} {:?}", spec.acquire_time, spec.renew_time),
-        }),
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -157,8 +139,12 @@ fn read(lease: &Lease) -> LeaseCheck {
 mod tests {
     use super::*;
 
-    fn held(renewal: &str) -> LeaseCheck {
-        LeaseCheck::Held(HeldLease { uid: "1".into(), renewal: renewal.into() })
+    fn held(holder: &str) -> LeaseCheck {
+        read(lease(&serde_json::json!({"holderIdentity": holder})))
+    }
+
+    fn lease(spec: &serde_json::Value) -> Option<Lease> {
+        serde_json::from_value(serde_json::json!({"metadata": {"uid": "1"}, "spec": spec})).unwrap()
     }
 
     #[test]
@@ -199,14 +185,12 @@ mod tests {
     #[test]
     fn the_manager_does_not_run_without_a_held_lease() {
         assert_eq!(Manager::default().apply(LeaseCheck::NotHeld), Some(false));
-        let lease = |spec: serde_json::Value| -> Lease {
-            serde_json::from_value(serde_json::json!({"metadata": {"uid": "1"}, "spec": spec})).unwrap()
-        };
-        assert_eq!(read(&lease(serde_json::json!({}))), LeaseCheck::NotHeld);
-        assert_eq!(read(&lease(serde_json::json!({"holderIdentity": ""}))), LeaseCheck::NotHeld);
+        for spec in [serde_json::json!({}), serde_json::json!({"holderIdentity": ""})] {
+            assert_eq!(read(lease(&spec)), LeaseCheck::NotHeld);
+        }
         let times = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.000000Z"];
         let [first, second] =
-            times.map(|time| read(&lease(serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
+            times.map(|time| read(lease(&serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
         assert_ne!(first, second);
     }
 }

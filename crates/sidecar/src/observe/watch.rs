@@ -10,8 +10,6 @@ mod answer;
 mod follow;
 mod merge;
 mod requests;
-mod retry;
-mod scope;
 mod source;
 
 use std::sync::Arc;
@@ -26,10 +24,10 @@ use pps_recorder::kinds;
 use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
 
-pub(crate) use self::answer::{LONGEST_SILENCE, WatchError, collect};
+pub(crate) use self::answer::{LONGEST_SILENCE, WatchError};
 pub use self::merge::Merge;
-pub(crate) use self::scope::Relist;
-use self::scope::Scope;
+pub(crate) use self::requests::Relist;
+use self::requests::Scope;
 use self::source::PAGES_AT_ONCE;
 pub(crate) use self::source::{Source, api_resource};
 use crate::observe::discovery::WatchId;
@@ -90,10 +88,10 @@ fn essential(name: &str) -> WatchTarget {
 /// What all watches share.
 #[derive(Clone)]
 pub(crate) struct Watches {
-    client: Client,
-    interest: Interest,
-    health: Health,
-    metrics: Arc<Metrics>,
+    pub(crate) client: Client,
+    pub(crate) interest: Interest,
+    pub(crate) health: Health,
+    pub(crate) metrics: Arc<Metrics>,
     observations: mpsc::Sender<Observation>,
     /// Bounds the pages in memory.
     pages: Arc<Semaphore>,
@@ -102,13 +100,17 @@ pub(crate) struct Watches {
 impl Watches {
     pub(crate) fn new(
         client: Client,
-        interest: Interest,
         health: Health,
         metrics: Arc<Metrics>,
         observations: mpsc::Sender<Observation>,
     ) -> Self {
-        let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
+        let (interest, pages) = (Interest::default(), Arc::new(Semaphore::new(PAGES_AT_ONCE)));
         Self { client, interest, health, metrics, observations, pages }
+    }
+
+    /// Sends an observation. The receiver is gone only when the program ends.
+    async fn observe(&self, observation: Observation) {
+        drop(self.observations.send(observation).await);
     }
 
     /// All objects of a built-in kind or of this product.

@@ -23,11 +23,11 @@ impl Worker {
         if self.writes.refusals.holds_back(&workload, &generated, Instant::now()) {
             return self.index.on_generated_pps_written(&workload, true);
         }
-        let writer = self.writer.clone();
+        let writer = self.term.writer.clone();
         if generated.depends_on_workload() {
             let decided_from = self.index.workload(&workload).cloned();
-            let source = self.watching.source_of(&workload.kind);
-            let write = writer.write_current_generated_pps(workload, generated, decided_from, source);
+            let resource = self.watching.resource_of(&workload.kind);
+            let write = writer.write_current_generated_pps(workload, generated, decided_from, resource);
             self.writes.begin(is_retry, write);
         } else {
             self.writes.begin(is_retry, writer.write_generated_pps(workload, generated));

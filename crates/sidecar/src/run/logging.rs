@@ -8,7 +8,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
-use crate::args::{Args, LogFormat};
+use crate::args::Args;
 
 /// The part of kube that logs whole response bodies which it cannot read, and with them what is secret in an
 /// object. Each error is also returned, and logged where it is handled.
@@ -20,13 +20,8 @@ pub(super) fn start(args: &Args) -> anyhow::Result<()> {
     let filter = filter.and(filter_fn(|metadata| metadata.target() != LOGS_BODIES));
     let layer = fmt::layer().with_writer(stderr);
     let is_terminal = stderr().is_terminal();
-    let is_text = match args.log_format {
-        LogFormat::Text => true,
-        LogFormat::Json => false,
-        LogFormat::Auto => is_terminal,
-    };
-    let layer = if is_text {
-        layer.with_ansi(is_terminal).with_filter(filter).boxed()
+    let layer = if is_terminal {
+        layer.with_filter(filter).boxed()
     } else {
         layer.json().flatten_event(true).with_filter(filter).boxed()
     };

@@ -100,7 +100,7 @@ impl Worker {
 
     pub(super) fn look_up_node(&mut self, node: Arc<str>) {
         let is_retry = self.absences.missing.has_failed(&node);
-        self.writes.begin(is_retry, self.writer.clone().look_up_node(node));
+        self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
     }
 
     pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, result: Result<NodeLookup, Failure>) {
@@ -163,7 +163,7 @@ impl Worker {
             self.writes.evictions.failed(pod, None, now);
             return self.writes.evictions.mark(pod, now);
         }
-        self.writes.begin(is_retry, self.writer.clone().evict(eviction));
+        self.writes.begin(is_retry, self.term.writer.clone().evict(eviction));
     }
 
     /// Reports, once for each Pod, that it stays Pending.

@@ -27,17 +27,18 @@ impl Worker {
             }
             return;
         };
-        let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-        let source = self.watching.source_of(&write.workload.kind);
+        let (writer, metrics) = (self.term.writer.clone(), self.metrics.clone());
+        let resource = self.watching.resource_of(&write.workload.kind);
         self.writes.begin(is_retry, async move {
             let start = Instant::now();
             let bytes = write.patch.to_string().len();
-            let result = writer.write_checked_status(write, source).await;
+            let result = writer.write_checked_status(write, resource).await;
             if let WriteResult::Status(write, Ok(_)) = &result {
                 let duration = start.elapsed();
                 metrics.observe_status_write(bytes, write.entries, duration);
                 for ready_since in &write.newly_recorded {
-                    metrics.observe_ready_to_recorded(time_since(*ready_since, now) + duration);
+                    let waited = time_since(*ready_since, now) + duration;
+                    metrics.ready_to_recorded_duration.observe(waited.as_secs_f64());
                 }
             }
             result
@@ -121,7 +122,7 @@ impl Worker {
             self.index.report(&write.workload, Reason::WriteConflicts, message);
         }
         if let Some(version) = self.index.resource_version(&write.key).map(str::to_owned) {
-            self.writes.begin(false, self.writer.clone().read_pps(write.key.clone(), version));
+            self.writes.begin(false, self.term.writer.clone().read_pps(write.key.clone(), version));
         }
     }
 
@@ -164,7 +165,7 @@ impl Worker {
         self.metrics.count_drop_check("confirmed");
         let forgotten: Vec<String> =
             check.forgotten().map(|(node, pod)| format!("{pod} on {node}")).collect();
-        self.metrics.count_forgotten_states(forgotten.len());
+        self.metrics.states_forgotten.inc_by(forgotten.len() as u64);
         self.follow_forgotten_states(check);
         let grace_period = self.absences.missing.period().as_secs();
         let unwanted: Vec<String> = check.unwanted().map(ToString::to_string).collect();

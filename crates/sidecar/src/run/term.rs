@@ -5,23 +5,29 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kube::Client;
+use tokio::sync::Semaphore;
 use tracing::info;
 
-use crate::lead::{HANDOVER_WINDOW, Leadership, Permit};
+use crate::lead::{HANDOVER_WINDOW, Leadership};
 use crate::telemetry::metrics::Metrics;
 use crate::write::Writer;
-use crate::write::events::{Publisher, is_normal};
+use crate::write::events::is_normal;
 use pps_recorder::decide::event_budget::EventBudget;
 use pps_recorder::facts::Notice;
 
 /// How many notices a standby keeps. More of them at once would not help anybody.
 const MAX_HELD_BACK: usize = 100;
 
+/// How many Events may be on their way. As many wait as the budget allows.
+const MAX_EVENTS_IN_FLIGHT: usize = 16;
+
 pub(super) struct CurrentTerm {
     leadership: Leadership,
     number: Option<u64>,
-    publisher: Publisher,
+    /// Writes with the permission to write what is decided now.
+    pub(super) writer: Writer,
     budget: EventBudget,
+    events: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     /// Notices that came up while another process led. That process publishes them, unless it fails at that
     /// moment.
@@ -30,26 +36,21 @@ pub(super) struct CurrentTerm {
 
 impl CurrentTerm {
     pub(super) fn new(leadership: Leadership, client: Client, metrics: Arc<Metrics>) -> Self {
-        let publisher = Publisher::new(Writer::new(client, leadership.permit(None)), metrics.clone());
+        let writer = Writer::new(client, leadership.permit(None));
+        let events = Arc::new(Semaphore::new(MAX_EVENTS_IN_FLIGHT));
         let (budget, held_back) = (EventBudget::default(), VecDeque::new());
-        Self { leadership, number: None, publisher, budget, metrics, held_back }
-    }
-
-    /// The permission to write what is decided now.
-    pub(super) fn permit(&self) -> Permit {
-        self.leadership.permit(self.number)
+        Self { leadership, number: None, writer, budget, events, metrics, held_back }
     }
 
     pub(super) fn is_leader(&self) -> bool {
-        self.permit().is_valid()
+        self.writer.permit.is_valid()
     }
 
     /// Takes over the election's current term. Returns whether it is another one.
     pub(super) fn update(&mut self) -> bool {
         let number = self.leadership.term();
-        let has_changed = std::mem::replace(&mut self.number, number) != number;
-        self.publisher.writer.permit = self.permit();
-        has_changed
+        self.writer.permit = self.leadership.permit(number);
+        std::mem::replace(&mut self.number, number) != number
     }
 
     /// Whether there is a term, that is, whether this process led at the last update.
@@ -65,10 +66,11 @@ impl CurrentTerm {
             return self.held_back.push_back((Instant::now(), notice));
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
-        if !self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
-            return self.metrics.count_dropped_event();
+        if self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
+            tokio::spawn(self.writer.clone().publish(notice, self.events.clone(), self.metrics.clone()));
+        } else {
+            self.metrics.events_dropped.inc();
         }
-        tokio::spawn(self.publisher.clone().publish(notice));
     }
 
     /// Publishes the notices that the former leader may not have published, and drops older ones.

@@ -17,16 +17,13 @@ use tokio::sync::mpsc;
 use tower::service_fn;
 
 use super::missing_nodes::{EVICTION_PAUSE, EVICTIONS_PER_TURN};
-use super::term::CurrentTerm;
 use super::worker::Worker;
 use crate::args::Args;
-use crate::lead::Election;
+use crate::lead::Leadership;
 use crate::observe::discovery::WatchId;
 use crate::observe::watch::{Observation, Watches};
 use crate::observe::wire::{Encoded, read_stateful_set};
 use crate::telemetry::health::Health;
-use crate::telemetry::metrics::Metrics;
-use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey,
@@ -178,16 +175,18 @@ fn report_workload(worker: &mut Worker, update: Update<NamespacedName, WorkloadF
 
 /// A worker that leads and whose lists are complete: one node, and these objects.
 fn worker(client: Client, objects: impl IntoIterator<Item = Observation>) -> Worker {
-    worker_in(&Election::always_leading(), client, objects)
+    worker_in(&Leadership::fixed(true), client, objects)
 }
 
-fn worker_in(election: &Election, client: Client, objects: impl IntoIterator<Item = Observation>) -> Worker {
-    let (health, metrics, interest) = (Health::default(), Arc::new(Metrics::default()), Interest::default());
-    let term = CurrentTerm::new(election.leadership(), client.clone(), metrics.clone());
+fn worker_in(
+    leadership: &Leadership,
+    client: Client,
+    objects: impl IntoIterator<Item = Observation>,
+) -> Worker {
     let (sender, _) = mpsc::channel(1);
-    let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
+    let watches = Watches::new(client, Health::default(), Arc::default(), sender);
     let args = Args::parse_from(["pps-sidecar"]);
-    let mut worker = Worker::new(&args, client, interest, watches, term, health, metrics);
+    let mut worker = Worker::new(&args, watches, leadership.clone());
     worker.follow_leadership();
     // Only what a test reports is observed.
     worker.watching.has_pods = true;
@@ -335,15 +334,15 @@ async fn reports_once_that_a_generated_object_may_not_be_deleted() {
 #[tokio::test]
 async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     let (client, _) = api_server(|_| refusal(403, "Forbidden", "exceeded quota"));
-    let election = Election::always_leading();
-    let mut worker = worker_in(&election, client, []);
+    let leadership = Leadership::fixed(true);
+    let mut worker = worker_in(&leadership, client, []);
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
     write_generated_pps(&mut worker).await;
     let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
     worker.absences.unschedulable.skip_grace_period(&pod, "uid-1", now);
     assert!(worker.writes.refusals.next_deadline().is_some());
 
-    election.begin_another_term();
+    leadership.begin_another_term();
     worker.follow_leadership();
     assert!(worker.term.is_leader());
     assert!(!worker.absences.unschedulable.observe(&pod, "uid-1", now), "nobody knows how it was meanwhile");
@@ -481,9 +480,12 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
 
 #[tokio::test]
 async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
-    use crate::observe::openkruise::{HeldLease, LeaseCheck};
+    use crate::observe::openkruise::LeaseCheck;
     use pps_recorder::facts::StoredForm::{Compact, Plain};
-    let held = |renewal: &str| LeaseCheck::Held(HeldLease { uid: "1".into(), renewal: renewal.into() });
+    let held = |holder: &str| {
+        let lease = json!({"metadata": {"uid": "1"}, "spec": {"holderIdentity": holder}});
+        LeaseCheck::Held(serde_json::from_value(lease).unwrap())
+    };
     let states: serde_json::Map<String, Value> =
         (0..300).map(|pod| (format!("w-{pod}"), json!({"nodeName": "node-1"}))).collect();
     let object = json!({
@@ -695,9 +697,9 @@ async fn examines_a_limited_number_of_evictions_in_one_turn_and_the_others_soon_
 
 #[tokio::test]
 async fn only_the_leader_counts_bound_pods() {
-    for (election, expected) in [(Election::always_leading(), 1), (Election::never_leading(), 0)] {
+    for (leadership, expected) in [(Leadership::fixed(true), 1), (Leadership::fixed(false), 0)] {
         let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
-        let mut worker = worker_in(&election, client, [pps_with_states()]);
+        let mut worker = worker_in(&leadership, client, [pps_with_states()]);
         report_plain_workload(&mut worker);
         let pod = |node: Option<&str>| {
             let fact =
@@ -714,4 +716,17 @@ async fn only_the_leader_counts_bound_pods() {
         let text = worker.metrics.render(true, true);
         assert!(text.contains(&line), "{line} in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn a_task_that_panics_is_named_and_one_that_is_aborted_is_no_failure() {
+    let (client, _requests) = api_server(|_| (200, json!({})));
+    let mut worker = worker(client, []);
+    worker.watching.spawn("watch of databases", std::future::pending()).abort();
+    worker.watching.spawn("watch of pods", async { panic!("out of luck") });
+    let failure = format!("{:#}", worker.watching.first_failure().await);
+    assert!(
+        failure.starts_with("the watch of pods has failed: ") && failure.contains("out of luck"),
+        "{failure}"
+    );
 }

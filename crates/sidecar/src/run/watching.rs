@@ -2,26 +2,24 @@
 //! that what it did is not missing unnoticed.
 
 use std::collections::HashMap;
+use std::future::pending;
 
 use pps_recorder::kinds;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tracing::info;
 
 use super::worker::Worker;
 use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::watch::{Watches, resource_name};
-use crate::write::reads::WorkloadSource;
 use pps_recorder::decide::index::Work;
-use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact};
 
 pub(super) struct Watching {
     watches: Watches,
-    interest: Interest,
-    /// Each returns its name when it ends.
-    tasks: JoinSet<String>,
+    tasks: JoinSet<()>,
+    names: HashMap<task::Id, String>,
     /// The task that watches each kind, and how objects of the kind are read.
     kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
     relist_objects: watch::Sender<u64>,
@@ -33,11 +31,11 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    pub(super) fn new(watches: Watches, interest: Interest) -> Self {
+    pub(super) fn new(watches: Watches) -> Self {
         Self {
             watches,
-            interest,
             tasks: JoinSet::new(),
+            names: HashMap::new(),
             kinds: HashMap::new(),
             relist_objects: watch::Sender::new(0),
             relist_pods: watch::Sender::new(0),
@@ -52,21 +50,21 @@ impl Watching {
         name: impl Into<String>,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> AbortHandle {
-        let name = name.into();
-        self.tasks.spawn(async move {
-            task.await;
-            name
-        })
+        let task = self.tasks.spawn(task);
+        self.names.insert(task.id(), name.into());
+        task
     }
 
     /// Waits until a task ends that was not aborted, and says which and how.
     pub(super) async fn first_failure(&mut self) -> anyhow::Error {
         loop {
-            match self.tasks.join_next().await {
-                None => std::future::pending().await,
-                Some(Ok(name)) => return anyhow::anyhow!("the task {name} has ended"),
-                Some(Err(error)) if error.is_cancelled() => {}
-                Some(Err(error)) => return error.into(),
+            let Some(ended) = self.tasks.join_next_with_id().await else { return pending().await };
+            let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+            let name = self.names.remove(&id).unwrap_or_default();
+            match ended {
+                Ok(_) => return anyhow::anyhow!("the {name} has ended"),
+                Err(error) if error.is_cancelled() => {}
+                Err(error) => return anyhow::Error::new(error).context(format!("the {name} has failed")),
             }
         }
     }
@@ -83,8 +81,7 @@ impl Watching {
 
     pub(super) fn start_pods_and_nodes(&mut self) {
         self.has_pods = true;
-        self.relist_pods.send_replace(self.interest.annotations().revision());
-        self.relist_nodes.send_replace(self.interest.labels().revision());
+        self.relist_new_keys();
         let (pods, nodes) = (self.relist_pods.subscribe(), self.relist_nodes.subscribe());
         self.spawn("watch of pods", self.watches.clone().watch_pods(pods));
         self.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
@@ -95,11 +92,19 @@ impl Watching {
         if let Some(revision) = work.relist_objects {
             self.relist_objects.send_replace(revision);
         }
-        if self.has_pods && work.relist.annotations {
-            self.relist_pods.send_replace(self.interest.annotations().revision());
+        if self.has_pods {
+            self.relist_new_keys();
         }
-        if self.has_pods && work.relist.labels {
-            self.relist_nodes.send_replace(self.interest.labels().revision());
+    }
+
+    /// Asks for the Pods and Nodes again if there are keys that they were listed without.
+    fn relist_new_keys(&self) {
+        let interest = &self.watches.interest;
+        for (relist, revision) in [
+            (&self.relist_pods, interest.annotations().revision()),
+            (&self.relist_nodes, interest.labels().revision()),
+        ] {
+            relist.send_if_modified(|current| std::mem::replace(current, revision) != revision);
         }
     }
 
@@ -119,13 +124,9 @@ impl Watching {
         Some(resource)
     }
 
-    /// How workloads of this kind are read.
-    pub(super) fn source_of(&self, kind: &GroupKind) -> WorkloadSource {
-        match self.kinds.get(kind) {
-            _ if *kind == GroupKind::stateful_set() => WorkloadSource::StatefulSet,
-            Some((_, resource)) => WorkloadSource::Custom(resource.clone()),
-            None => WorkloadSource::Unknown,
-        }
+    /// The resource of a custom kind; `None` if it is no longer watched.
+    pub(super) fn resource_of(&self, kind: &GroupKind) -> Option<kinds::Resource> {
+        self.kinds.get(kind).map(|(_, resource)| resource.clone())
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::Client;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
@@ -15,15 +14,15 @@ use super::term::CurrentTerm;
 use super::watching::Watching;
 use super::writes::Writes;
 use crate::args::{Args, CompactStates};
+use crate::lead::Leadership;
 use crate::observe::discovery::Discovery;
 use crate::observe::openkruise::{LeaseCheck, Manager};
 use crate::observe::watch::{Observation, Watches};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::write::{WriteResult, Writer};
+use crate::write::WriteResult;
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::NamespacedName;
-use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
@@ -36,7 +35,6 @@ pub(super) struct Worker {
     pub(super) discovery: Discovery,
     pub(super) watching: Watching,
     pub(super) writes: Writes,
-    pub(super) writer: Writer,
     pub(super) absences: Absences,
     pub(super) term: CurrentTerm,
     pub(super) manager: Manager,
@@ -52,24 +50,17 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(
-        args: &Args,
-        client: Client,
-        interest: Interest,
-        watches: Watches,
-        term: CurrentTerm,
-        health: Health,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let mut index = Index::new(interest.clone());
+    pub(super) fn new(args: &Args, watches: Watches, leadership: Leadership) -> Self {
+        let (health, metrics) = (watches.health.clone(), watches.metrics.clone());
+        let mut index = Index::new(watches.interest.clone());
         index.limit_object_size(args.max_object_size.saturating_mul(1024));
         index.allow_compact_form(args.compact_states == CompactStates::Auto);
+        let term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
-            watching: Watching::new(watches, interest),
-            writes: Writes::new(args.max_writes.into()),
-            writer: Writer::new(client, term.permit()),
+            writes: Writes::default(),
+            watching: Watching::new(watches),
             absences: Absences::new(args),
             term,
             manager: Manager::default(),
@@ -125,7 +116,7 @@ impl Worker {
         let changed = self.manager.apply(check);
         self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
         let Some(is_running) = changed else { return };
-        self.metrics.set_conflicting_recorder(is_running);
+        self.metrics.conflicting_recorder.set(is_running.into());
         self.follow_discovery();
         if is_running {
             warn!("OpenKruise's manager runs and writes the same objects; see --recorder");
@@ -179,7 +170,6 @@ impl Worker {
         if !self.term.update() {
             return;
         }
-        self.writer.permit = self.term.permit();
         self.writes.clear();
         self.absences.unschedulable.clear();
         if self.term.has_begun() {

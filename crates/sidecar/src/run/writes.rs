@@ -11,6 +11,9 @@ use pps_recorder::decide::refusals::Refusals;
 use pps_recorder::decide::schedule::{Batch, Candidates};
 use pps_recorder::facts::{NamespacedName, WorkloadKey};
 
+/// How many writes may be in flight.
+const MAX_IN_FLIGHT: usize = 16;
+
 pub(super) struct Writes {
     pub(super) statuses: Batch<NamespacedName>,
     pub(super) generated: Batch<WorkloadKey>,
@@ -23,9 +26,8 @@ pub(super) struct Writes {
     most: usize,
 }
 
-impl Writes {
-    /// At most so many writes are in flight.
-    pub(super) fn new(most: usize) -> Self {
+impl Default for Writes {
+    fn default() -> Self {
         Self {
             statuses: Batch::default(),
             generated: Batch::default(),
@@ -34,10 +36,12 @@ impl Writes {
             conflicts: Conflicts::default(),
             in_flight: JoinSet::new(),
             retries: 0,
-            most,
+            most: MAX_IN_FLIGHT,
         }
     }
+}
 
+impl Writes {
     pub(super) fn begin(
         &mut self,
         is_retry: bool,

@@ -13,8 +13,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
-use super::process::ProcessCollector;
 use pps_recorder::decide::index::Index;
+use pps_recorder::facts::interest::Interest;
 
 const STATUS_WRITE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// From the batching of a quiet object to what an outage causes. Ready times are whole seconds, so that finer
@@ -35,119 +35,86 @@ const PLACEMENTS: [&str; 4] = ["unrecorded", "recorded_node", "required_topology
 
 type Labels<const N: usize> = [(&'static str, Arc<str>); N];
 
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    ready: Gauge,
-    leader: Gauge,
-    watch_up: Family<Labels<1>, Gauge>,
-    watch_events: Family<Labels<1>, Counter>,
-    watch_errors: Family<Labels<1>, Counter>,
-    unreadable_objects: Family<Labels<1>, Gauge>,
-    skipped_objects: Family<Labels<1>, Counter>,
-    tracked_objects: Family<Labels<1>, Gauge>,
-    recorded_states: Gauge,
-    desired_states: Gauge,
-    missing_states: Gauge,
-    injected_pods: Gauge,
-    unschedulable_pods: Gauge,
-    oldest_unschedulable_pod_age: Gauge<f64, AtomicU64>,
-    bound_pods: Family<Labels<2>, Counter>,
-    missing_nodes: Gauge,
-    pending_writes: Gauge,
-    oldest_pending_write_age: Gauge<f64, AtomicU64>,
-    writes: Family<Labels<2>, Counter>,
-    status_patch_bytes: Counter,
-    status_patch_entries: Counter,
-    status_write_duration: Histogram,
-    ready_to_recorded: Histogram,
-    largest_object: Gauge,
-    objects_at_capacity: Family<Labels<1>, Gauge>,
-    node_lookups: Family<Labels<1>, Counter>,
-    states_forgotten: Counter,
-    events_dropped: Counter,
-    unwritable_objects: Family<Labels<1>, Gauge>,
-    drop_checks: Family<Labels<1>, Counter>,
-    conflicting_recorder: Gauge,
+/// Declares the metrics. Each has the name of its field, after the prefix that all have.
+macro_rules! metrics {
+    ($($name:ident: $kind:ty = $help:literal;)*) => {
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            pub(crate) status_write_duration: Histogram,
+            pub(crate) ready_to_recorded_duration: Histogram,
+            $(pub(crate) $name: $kind,)*
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::default();
+                #[cfg(target_os = "linux")]
+                registry.register_collector(Box::new(super::process::ProcessCollector));
+                let own = registry.sub_registry_with_prefix("persistentpodstate");
+                let build = [
+                    ("version", env!("CARGO_PKG_VERSION")),
+                    ("os", std::env::consts::OS),
+                    ("arch", std::env::consts::ARCH),
+                ];
+                own.register("build", "The version of this program", Info::new(build.to_vec()));
+                let metrics = Self {
+                    status_write_duration: add(
+                        own,
+                        "status_write_duration_seconds",
+                        "Duration of successful status writes",
+                        Histogram::new(STATUS_WRITE_BUCKETS),
+                    ),
+                    ready_to_recorded_duration: add(
+                        own,
+                        "ready_to_recorded_duration_seconds",
+                        "Time from a Pod's Ready condition to the write that first recorded it on its node",
+                        Histogram::new(READY_TO_RECORDED_BUCKETS),
+                    ),
+                    $($name: add(own, stringify!($name), $help, <$kind>::default()),)*
+                    registry,
+                };
+                metrics.create_known_series();
+                metrics
+            }
+        }
+    };
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(ProcessCollector));
-        let own = registry.sub_registry_with_prefix("persistentpodstate");
-        let build = [
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("os", std::env::consts::OS),
-            ("arch", std::env::consts::ARCH),
-        ];
-        own.register("build", "The version of this program", Info::new(build.to_vec()));
-        let add_histogram = |registry: &mut Registry, name: &str, help, buckets| {
-            add(registry, name, help, Histogram::new(buckets))
-        };
-        let metrics = Self {
-            ready: new(own, "ready", "1 if all initial lists are complete and every watch works"),
-            leader: new(own, "leader", "1 if this process leads and writes, 0 if it is a standby"),
-            watch_up: new(own, "watch_up", "1 if the watch of a resource works, 0 if not"),
-            watch_events: new(own, "watch_events", "Events received from a watch"),
-            watch_errors: new(own, "watch_errors", "Failures of a watch, each followed by a retry"),
-            unreadable_objects: new(own, "unreadable_objects", "Objects that exist but cannot be read"),
-            skipped_objects: new(own, "skipped_objects", "Objects and events without a readable name"),
-            tracked_objects: new(own, "tracked_objects", "Objects kept in memory"),
-            recorded_states: new(own, "recorded_states", "Pod states in all PersistentPodStates"),
-            desired_states: new(own, "desired_states", "Pods whose states should be recorded"),
-            missing_states: new(own, "missing_states", "Pods that are wanted and have no recorded state"),
-            injected_pods: new(own, "injected_pods", "Pods into which a recorded state was injected"),
-            unschedulable_pods: new(own, "unschedulable_pods", "Injected Pods for which no node is found"),
-            oldest_unschedulable_pod_age: new(
-                own,
-                "oldest_unschedulable_pod_age_seconds",
-                "For how long no node was found for the first of these Pods, 0 if there is none",
-            ),
-            bound_pods: new(own, "bound_pods", "Pods that were bound to a node, by their recorded state"),
-            missing_nodes: new(
-                own,
-                "missing_nodes",
-                "Missing nodes that states with nodeDeletionPolicy Forget name",
-            ),
-            pending_writes: new(own, "pending_writes", "Objects that wait for a write"),
-            oldest_pending_write_age: new(
-                own,
-                "oldest_pending_write_age_seconds",
-                "Age of the oldest change that waits for a write, 0 if none does",
-            ),
-            writes: new(own, "writes", "Writes to the API server"),
-            status_patch_bytes: new(own, "status_patch_bytes", "Bytes of successful status patches"),
-            status_patch_entries: new(own, "status_patch_entries", "States in successful status patches"),
-            status_write_duration: add_histogram(
-                own,
-                "status_write_duration_seconds",
-                "Duration of successful status writes",
-                STATUS_WRITE_BUCKETS,
-            ),
-            ready_to_recorded: add_histogram(
-                own,
-                "ready_to_recorded_duration_seconds",
-                "Time from a Pod's Ready condition to the write that first recorded it on its node",
-                READY_TO_RECORDED_BUCKETS,
-            ),
-            largest_object: new(own, "largest_object_bytes", "Size of the largest PersistentPodState"),
-            objects_at_capacity: new(own, "objects_at_capacity", "Objects near and above the size limit"),
-            node_lookups: new(own, "node_lookups", "Reads that ask whether a missing node exists"),
-            states_forgotten: new(own, "states_forgotten", "States dropped because their node is gone"),
-            events_dropped: new(own, "events_dropped", "Events not published: too many, or refused"),
-            unwritable_objects: new(own, "unwritable_objects", "Objects in which nothing can be recorded"),
-            drop_checks: new(own, "drop_checks", "Reads before a status write drops states"),
-            conflicting_recorder: new(own, "conflicting_recorder", "1 if OpenKruise's manager runs"),
-            registry,
-        };
-        metrics.create_known_series();
-        metrics
-    }
-}
+type Seconds = Gauge<f64, AtomicU64>;
+type Gauges = Family<Labels<1>, Gauge>;
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
 
-fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    add(registry, name, help, M::default())
+metrics! {
+    ready: Gauge = "1 if all initial lists are complete and every watch works";
+    leader: Gauge = "1 if this process leads and writes, 0 if it is a standby";
+    watch_up: Gauges = "1 if the watch of a resource works, 0 if not";
+    watch_events: Counters<1> = "Events received from a watch";
+    watch_errors: Counters<1> = "Failures of a watch, each followed by a retry";
+    unreadable_objects: Gauges = "Objects that exist but cannot be read";
+    skipped_objects: Counters<1> = "Objects and events without a readable name";
+    tracked_objects: Gauges = "Objects kept in memory";
+    recorded_states: Gauge = "Pod states in all PersistentPodStates";
+    desired_states: Gauge = "Pods whose states should be recorded";
+    missing_states: Gauge = "Pods that are wanted and have no recorded state";
+    injected_pods: Gauge = "Pods into which a recorded state was injected";
+    unschedulable_pods: Gauge = "Injected Pods for which no node is found";
+    oldest_unschedulable_pod_age_seconds: Seconds = "For how long no node was found for the first of these Pods, 0 if there is none";
+    bound_pods: Counters<2> = "Pods that were bound to a node, by their recorded state";
+    missing_nodes: Gauge = "Missing nodes that states with nodeDeletionPolicy Forget name";
+    pending_writes: Gauge = "Objects that wait for a write";
+    oldest_pending_write_age_seconds: Seconds = "Age of the oldest change that waits for a write, 0 if none does";
+    writes: Counters<2> = "Writes to the API server";
+    status_patch_bytes: Counter = "Bytes of successful status patches";
+    status_patch_entries: Counter = "States in successful status patches";
+    largest_object_bytes: Gauge = "Size of the largest PersistentPodState";
+    objects_at_capacity: Gauges = "Objects near and above the size limit";
+    node_lookups: Counters<1> = "Reads that ask whether a missing node exists";
+    states_forgotten: Counter = "States dropped because their node is gone";
+    events_dropped: Counter = "Events not published: too many, or refused";
+    unwritable_objects: Gauges = "Objects in which nothing can be recorded";
+    drop_checks: Counters<1> = "Reads before a status write drops states";
+    conflicting_recorder: Gauge = "1 if OpenKruise's manager runs";
 }
 
 fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
@@ -163,8 +130,9 @@ fn of_resource(resource: &Arc<str>) -> Labels<1> {
     [("resource", resource.clone())]
 }
 
-fn count(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+/// Sets a gauge to a number of objects.
+fn set(gauge: &Gauge, objects: impl TryInto<i64>) {
+    gauge.set(objects.try_into().unwrap_or(i64::MAX));
 }
 
 impl Metrics {
@@ -186,9 +154,7 @@ impl Metrics {
                 self.count_bound_pods(placement, injected, 0);
             }
         }
-        self.follow_index(&Index::new(pps_recorder::facts::interest::Interest::default()), |_| {
-            Duration::ZERO
-        });
+        self.follow_index(&Index::new(Interest::default()), |_| Duration::ZERO);
         self.set_conflicting_objects(0);
     }
 
@@ -215,7 +181,7 @@ impl Metrics {
     }
 
     pub fn set_unreadable(&self, resource: &Arc<str>, objects: usize) {
-        self.unreadable_objects.get_or_create(&of_resource(resource)).set(count(objects));
+        set(&self.unreadable_objects.get_or_create(&of_resource(resource)), objects);
     }
 
     pub fn count_skipped_object(&self, resource: &Arc<str>) {
@@ -236,14 +202,6 @@ impl Metrics {
         self.drop_checks.get_or_create(&one("result", result)).inc();
     }
 
-    pub(crate) fn count_forgotten_states(&self, states: usize) {
-        self.states_forgotten.inc_by(states as u64);
-    }
-
-    pub(crate) fn count_dropped_event(&self) {
-        self.events_dropped.inc();
-    }
-
     pub(crate) fn count_write(&self, resource: &'static str, result: &'static str) {
         self.writes.get_or_create(&[("resource", resource.into()), ("result", result.into())]).inc();
     }
@@ -253,11 +211,6 @@ impl Metrics {
         self.status_patch_bytes.inc_by(bytes as u64);
         self.status_patch_entries.inc_by(entries as u64);
         self.status_write_duration.observe(duration.as_secs_f64());
-    }
-
-    /// Observes how long a Pod had been Ready when it was first recorded.
-    pub(crate) fn observe_ready_to_recorded(&self, duration: Duration) {
-        self.ready_to_recorded.observe(duration.as_secs_f64());
     }
 
     /// Counts Pods that were bound to a node.
@@ -270,42 +223,34 @@ impl Metrics {
     pub(crate) fn follow_index(&self, index: &Index, time_since: impl Fn(i64) -> Duration) {
         for (name, objects) in index.counts() {
             match name {
-                "recorded_states" => self.recorded_states.set(count(objects)),
-                "missing_nodes" => self.missing_nodes.set(count(objects)),
-                resource => {
-                    self.tracked_objects.get_or_create(&one("resource", resource)).set(count(objects))
-                }
-            };
+                "recorded_states" => set(&self.recorded_states, objects),
+                "missing_nodes" => set(&self.missing_nodes, objects),
+                resource => set(&self.tracked_objects.get_or_create(&one("resource", resource)), objects),
+            }
         }
         let totals = index.totals();
-        self.desired_states.set(i64::try_from(totals.desired_states).unwrap_or(i64::MAX));
-        self.missing_states.set(i64::try_from(totals.missing_states).unwrap_or(i64::MAX));
-        self.injected_pods.set(count(totals.injected_pods));
-        self.unschedulable_pods.set(count(totals.unschedulable_pods));
+        set(&self.desired_states, totals.desired_states);
+        set(&self.missing_states, totals.missing_states);
+        set(&self.injected_pods, totals.injected_pods);
+        set(&self.unschedulable_pods, totals.unschedulable_pods);
         let oldest = totals.unschedulable_since.map_or(Duration::ZERO, time_since);
-        self.oldest_unschedulable_pod_age.set(oldest.as_secs_f64());
+        self.oldest_unschedulable_pod_age_seconds.set(oldest.as_secs_f64());
         let (largest, near, exceeded) = index.sizes();
-        self.largest_object.set(count(largest));
+        set(&self.largest_object_bytes, largest);
         for (level, objects) in [("near", near), ("exceeded", exceeded)] {
-            self.objects_at_capacity.get_or_create(&one("level", level)).set(count(objects));
+            set(&self.objects_at_capacity.get_or_create(&one("level", level)), objects);
         }
-        self.unwritable_objects
-            .get_or_create(&one("cause", "unreadable"))
-            .set(count(index.unreadable_count()));
+        set(&self.unwritable_objects.get_or_create(&one("cause", "unreadable")), index.unreadable_count());
     }
 
     /// Sets how many objects keep conflicting.
     pub(crate) fn set_conflicting_objects(&self, objects: usize) {
-        self.unwritable_objects.get_or_create(&one("cause", "conflicts")).set(count(objects));
+        set(&self.unwritable_objects.get_or_create(&one("cause", "conflicts")), objects);
     }
 
     pub(crate) fn set_pending_writes(&self, writes: usize, oldest_age: Duration) {
-        self.pending_writes.set(count(writes));
-        self.oldest_pending_write_age.set(oldest_age.as_secs_f64());
-    }
-
-    pub(crate) fn set_conflicting_recorder(&self, is_running: bool) {
-        self.conflicting_recorder.set(is_running.into());
+        set(&self.pending_writes, writes);
+        self.oldest_pending_write_age_seconds.set(oldest_age.as_secs_f64());
     }
 
     /// Returns all metrics in the text format of `OpenMetrics`.
@@ -328,7 +273,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.count_write(STATUS, "success");
         metrics.observe_status_write(120, 2, Duration::from_millis(10));
-        metrics.observe_ready_to_recorded(Duration::from_millis(1500));
+        metrics.ready_to_recorded_duration.observe(1.5);
         metrics.set_pending_writes(1, Duration::from_millis(2500));
         let text = metrics.render(true, false);
         for line in [

@@ -16,37 +16,15 @@ use super::{Failure, Writer};
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::Notice;
 
-/// How many Events may be on their way.
-const MAX_IN_FLIGHT: usize = 16;
-/// How many Events may wait or be on their way. More are dropped: the log has them.
-const MAX_QUEUED: usize = 256;
-
-#[derive(Clone)]
-pub(crate) struct Publisher {
-    /// Writes with the permit of the term.
-    pub(crate) writer: Writer,
-    queued: Arc<Semaphore>,
-    in_flight: Arc<Semaphore>,
-    metrics: Arc<Metrics>,
-}
-
-impl Publisher {
-    pub(crate) fn new(writer: Writer, metrics: Arc<Metrics>) -> Self {
-        let (queued, in_flight) = (Semaphore::new(MAX_QUEUED), Semaphore::new(MAX_IN_FLIGHT));
-        Self { writer, queued: Arc::new(queued), in_flight: Arc::new(in_flight), metrics }
-    }
-
-    /// Publishes a notice. One that fails is logged, counted and not tried again.
-    pub(crate) async fn publish(self, notice: Notice) {
-        let Ok(_queued) = self.queued.try_acquire() else {
-            return self.metrics.count_dropped_event();
-        };
-        let _in_flight = self.in_flight.acquire().await;
+impl Writer {
+    /// Publishes a notice, when it is its turn. One that fails is logged, counted and not tried again.
+    pub(crate) async fn publish(self, notice: Notice, turns: Arc<Semaphore>, metrics: Arc<Metrics>) {
+        let _turn = turns.acquire().await;
         let reason = notice.reason;
-        if let Err(error) = self.writer.create_event(&event(notice)).await
+        if let Err(error) = self.create_event(&event(notice)).await
             && !matches!(error, Failure::NotLeading)
         {
-            self.metrics.count_dropped_event();
+            metrics.events_dropped.inc();
             warn!(%error, %reason, "cannot publish an Event");
         }
     }

@@ -7,6 +7,7 @@ use kube::core::Status;
 
 use crate::observe::client::RequestError;
 use crate::observe::watch::WatchError;
+use crate::observe::wire::LONGEST_WAIT;
 
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;
@@ -119,6 +120,7 @@ impl From<RequestError> for Failure {
             409 => Self::Conflict,
             code => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                let seconds = seconds.min(LONGEST_WAIT);
                 Self::Other {
                     message: format!("{code} {}: {}", status.reason, status.message),
                     retry_after: some_wait(Duration::from_secs(seconds.into())),

@@ -19,7 +19,7 @@ use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::DynamicObject;
-use pps_recorder::kinds;
+use pps_recorder::kinds::Resource;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
@@ -28,9 +28,10 @@ use crate::observe::watch::{Source, WatchError, api_resource};
 use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::decide::index::{DropCheck, StatusWrite};
-use pps_recorder::facts::PpsObject;
 use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
+use pps_recorder::facts::{
+    GroupKind, NamespacedName, NodeFact, PodFact, PpsObject, WorkloadFact, WorkloadKey,
+};
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,25 +44,16 @@ const LARGEST_READ: usize = 16 << 20;
 /// How many Pods of a namespace are counted with one request.
 const PODS_PER_PAGE: u32 = 50;
 
-/// How a kind of workloads is read.
-#[derive(Clone, Debug)]
-pub(crate) enum WorkloadSource {
-    StatefulSet,
-    Custom(kinds::Resource),
-    /// The kind is no longer watched.
-    Unknown,
-}
-
 impl Writer {
     /// Writes a status. If it drops entries or replaces values, they are checked first; the write is sent
     /// only if all are confirmed.
     pub(crate) async fn write_checked_status(
         self,
         write: StatusWrite,
-        source: WorkloadSource,
+        resource: Option<Resource>,
     ) -> WriteResult {
         if let Some(check) = &write.drops {
-            let unconfirmed = self.unconfirmed(check, source).await;
+            let unconfirmed = self.unconfirmed(check, resource).await;
             if !unconfirmed.held.is_empty() {
                 return WriteResult::DropsUnconfirmed(write, unconfirmed);
             }
@@ -75,9 +67,9 @@ impl Writer {
         workload: WorkloadKey,
         generated: GeneratedPps,
         decided_from: Option<WorkloadFact>,
-        source: WorkloadSource,
+        resource: Option<Resource>,
     ) -> WriteResult {
-        match self.read_workload(&workload, source).await {
+        match self.read_workload(&workload, resource).await {
             Ok(fact) if fact == decided_from => self.write_generated_pps(workload, generated).await,
             Ok(_) => WriteResult::Generated(workload, generated, Err(Failure::Conflict)),
             Err(failure) => WriteResult::Generated(workload, generated, Err(failure)),
@@ -85,9 +77,9 @@ impl Writer {
     }
 
     /// The entries that must stay: what a read refutes, or what cannot be read.
-    async fn unconfirmed(&self, check: &DropCheck, source: WorkloadSource) -> Unconfirmed {
+    async fn unconfirmed(&self, check: &DropCheck, resource: Option<Resource>) -> Unconfirmed {
         let workload = if check.has_drops() {
-            match self.read_workload(&check.workload, source).await {
+            match self.read_workload(&check.workload, resource).await {
                 Ok(workload) => workload,
                 Err(failure) => return Unconfirmed { held: check.all(), failure: Some(failure) },
             }
@@ -120,19 +112,16 @@ impl Writer {
     async fn read_workload(
         &self,
         key: &WorkloadKey,
-        source: WorkloadSource,
+        resource: Option<Resource>,
     ) -> Result<Option<WorkloadFact>, Failure> {
         let WorkloadKey { object: key, kind } = key;
-        let resource = match source {
-            WorkloadSource::StatefulSet => {
-                let source = self.source::<StatefulSet>(&(), &key.namespace).prefer_protobuf();
-                return self.read("StatefulSet", source, key, &key.name, wire::read_stateful_set).await;
-            }
-            WorkloadSource::Custom(resource) => resource,
-            WorkloadSource::Unknown => {
-                let message = format!("{kind} is no longer watched");
-                return Err(Failure::Other { message, retry_after: None });
-            }
+        if *kind == GroupKind::stateful_set() {
+            let source = self.source::<StatefulSet>(&(), &key.namespace).prefer_protobuf();
+            return self.read("StatefulSet", source, key, &key.name, wire::read_stateful_set).await;
+        }
+        let Some(resource) = resource else {
+            let message = format!("{kind} is no longer watched");
+            return Err(Failure::Other { message, retry_after: None });
         };
         let naming = resource.naming.clone();
         let api = api_resource(resource);

@@ -8,7 +8,7 @@ use kube::client::Body;
 use tower::service_fn;
 
 use super::*;
-use crate::lead::Election;
+use crate::lead::Leadership;
 use pps_recorder::facts::{GroupKind, NamespacedName};
 
 #[test]
@@ -53,7 +53,7 @@ fn writer(code: u16) -> (Writer, Requests) {
             Ok::<_, Infallible>(answer.unwrap())
         }
     });
-    let leadership = Election::always_leading().leadership();
+    let leadership = Leadership::fixed(true);
     let permit = leadership.permit(leadership.term());
     (Writer::new(Client::new(service, "n"), permit), requests)
 }

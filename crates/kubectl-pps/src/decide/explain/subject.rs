@@ -1,4 +1,4 @@
-//! A Pod with everything that concerns it.
+//! A Pod, or the name of one, with everything that concerns it.
 
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
@@ -8,10 +8,11 @@ use pps_scheduler::Selection;
 use pps_simulation::pods_of;
 use serde_json::Value;
 
-use super::{HOSTNAME, Question, Unrecorded};
+use super::{HOSTNAME, Question, wanting};
 use crate::decide::placement::{Nodes, unbound};
+use crate::decide::status::ProblemKind;
 use crate::decide::template::{self, Injected, injected};
-use crate::snapshot::{Index, Pod, Pps, Workload, WorkloadKey};
+use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
 pub(super) struct Candidate {
@@ -27,54 +28,103 @@ pub(super) struct Candidate {
     pub(super) is_former: bool,
 }
 
-/// A Pod with everything that concerns it.
-pub(super) struct Subject<'a> {
-    pub(super) pod: &'a Pod,
-    /// Its controller.
-    pub(super) owner: Option<WorkloadKey>,
-    pub(super) workload: Option<&'a Workload>,
+/// A Pod, or the name of one, with everything that concerns it.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// None if it does not exist.
+    pub pod: Option<&'a Pod>,
+    /// Its controller, or the workload that wants such a Pod or has its state.
+    pub owner: Option<WorkloadKey>,
+    /// The same, if it was read.
+    pub workload: Option<&'a Workload>,
     /// The PersistentPodState that governs its workload.
-    pub(super) pps: Read<&'a Pps>,
+    pub pps: Read<&'a Pps>,
+    /// What is wrong with the PersistentPodState.
+    pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
-    pub(super) spec: Option<Spec>,
+    pub spec: Option<Spec>,
     /// The state that is recorded under the Pod's name; an error if that is not known, because it is damaged or could
     /// not be read.
-    pub(super) state: Result<Option<PodState>, Option<Damaged>>,
-    /// What was injected into it.
-    pub(super) injected: Option<Injected>,
+    pub state: Result<Option<PodState>, Option<Damaged>>,
+    /// What was injected into the Pod.
+    pub injected: Option<Injected>,
     /// All nodes, without the Pod.
     pub(super) nodes: Option<Nodes<'a>>,
 }
 
 impl<'a> Subject<'a> {
-    pub(super) fn of(question: &Question<'a>, index: &Index<'a>, pod: &'a Pod) -> Self {
-        let owner = WorkloadKey::of_pod(pod);
-        let workload = owner.as_ref().and_then(|key| index.workload(key));
-        let pps = owner.as_ref().map_or(Read::Absent, |key| index.read_governing(key));
+    /// None if there is no such Pod, and nothing that was read wants it or has its state.
+    pub(super) fn of(question: &Question<'a>, index: &Index<'a>) -> Option<Self> {
+        let Question { snapshot, namespace, pod: name, .. } = *question;
+        let pod = index.pod(namespace, name);
+        let (owner, pps) = if let Some(pod) = pod {
+            let owner = WorkloadKey::of_pod(pod);
+            let pps = owner.as_ref().map_or(Read::Absent, |key| index.read_governing(key));
+            (owner, pps)
+        } else {
+            snapshot.require(Resource::Pods).ok()?;
+            let workload = wanting(snapshot, namespace, name);
+            let wanted = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
+            let governed = |key: WorkloadKey| (index.read_governing(&key), key);
+            let recording = || {
+                let all = index.targeted_in(namespace).filter_map(|(key, all)| Some((key, *all.first()?)));
+                all.into_iter().find(|(_, pps)| matches!(pps.state(name), Ok(Some(_))))
+            };
+            let (pps, key) = match (wanted.map(governed), recording()) {
+                (Some((Read::Known(pps), key)), _) => (Read::Known(pps), key),
+                (Some((read, key)), None) => (read, key),
+                (_, Some((key, pps))) => (Read::Known(pps), key.clone()),
+                (None, None) => return None,
+            };
+            (Some(key), pps)
+        };
+        let workload = match pod {
+            Some(_) => owner.as_ref().and_then(|key| index.workload(key)),
+            None => wanting(snapshot, namespace, name),
+        };
+        let problem = pps.known().zip(owner.as_ref()).and_then(|(pps, key)| ProblemKind::of(index, key, pps));
         let spec = pps.known().and_then(|pps| pps.spec().ok());
         let state = match pps {
-            Read::Known(pps) => pps.state(pod.name()).map_err(Some),
+            Read::Known(pps) => pps.state(name).map_err(Some),
             Read::Absent => Ok(None),
             Read::Unknown => Err(None),
         };
         let recorded = state.as_ref().ok().and_then(Option::as_ref);
-        let injected = injected(pod, workload, spec.as_ref(), recorded);
-        let nodes = Nodes::of(question.snapshot, Some(pod));
-        Self { pod, owner, workload, pps, spec, state, injected, nodes }
+        let injected = pod.and_then(|pod| injected(pod, workload, spec.as_ref(), recorded));
+        let nodes = Nodes::of(snapshot, pod);
+        Some(Self {
+            snapshot,
+            namespace,
+            name,
+            pod,
+            owner,
+            workload,
+            pps,
+            problem,
+            spec,
+            state,
+            injected,
+            nodes,
+        })
     }
 
     /// The recorded state, unless it is empty.
-    pub(super) fn recorded(&self) -> Option<&PodState> {
+    pub fn recorded(&self) -> Option<&PodState> {
         self.state.as_ref().ok()?.as_ref().filter(|state| **state != PodState::default())
     }
 
     /// The recorded node.
-    pub(super) fn recorded_node(&self) -> Option<&str> {
+    pub fn recorded_node(&self) -> Option<&str> {
         self.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
     }
 
     /// What the policy would inject into a Pod of this name now.
-    pub(super) fn plan(&self) -> Plan {
+    pub fn plan(&self) -> Plan {
         let parts = self.pps.known().zip(self.spec.as_ref()).zip(self.recorded());
         parts.map_or_else(Plan::default, |((pps, spec), state)| {
             plan(pps.name(), spec, state, &AnnotationRules::default())
@@ -82,35 +132,56 @@ impl<'a> Subject<'a> {
     }
 
     /// Labels that the node must have because they were injected.
-    pub(super) fn required(&self) -> &[Requirement] {
+    pub fn required(&self) -> &[Requirement] {
         self.injected.as_ref().map_or(&[], |injected| &injected.required)
     }
 
-    /// The Pod as it is, without a node.
-    pub(super) fn present(&self) -> Candidate {
+    /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
+    pub fn gone_node(&self) -> Option<&str> {
+        let required =
+            || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
+        let name = if self.has_changed() { required() } else { self.recorded_node() };
+        name.filter(|name| self.snapshot.lacks_node(name))
+    }
+
+    /// Whether the state that would be injected now differs from what was injected in what it requires.
+    pub fn has_changed(&self) -> bool {
+        let differs = |injected: &Injected| !template::same_labels(&injected.required, &self.plan().required);
+        self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
+    }
+
+    /// Whether it is Ready and should be recorded, and is not.
+    pub fn is_unrecorded(&self) -> bool {
+        let is_due = |pod: &Pod| pod.is_ready() && !pod.is_terminating() && !pod.is_exempt();
+        self.state == Ok(None) && self.pps.known().is_some() && self.pod.is_some_and(is_due)
+    }
+
+    /// The Pod as it is.
+    pub(super) fn present(&self, pod: &Pod) -> Candidate {
+        let is_former =
+            |workload: &Workload| !template::is_unobserved(workload) && template::is_former(pod, workload);
         Candidate {
-            pod: unbound(self.pod.object()),
-            before: self.before(),
+            pod: unbound(pod.object()),
+            before: self.before(pod),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
-            is_former: self.is_former(),
+            is_former: self.workload.is_some_and(is_former),
         }
     }
 
-    /// The Pod as it is, without a node and without what was injected.
-    pub(super) fn before(&self) -> Value {
-        unbound(self.injected.as_ref().map_or(self.pod.object(), |injected| &injected.before))
+    /// The Pod as it is, without what was injected.
+    fn before(&self, pod: &Pod) -> Value {
+        unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
     }
 
-    /// The Pod as its controller would create it now; none if the recorded state is not known.
+    /// The Pod as its controller would create it now; none without a controller, or if the recorded state is not known.
     pub(super) fn successor(&self) -> Option<Candidate> {
-        self.state.as_ref().ok()?;
-        let name = self.pod.name();
+        self.state.as_ref().ok().zip(self.owner.as_ref())?;
         // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
-        let workload = self.workload.filter(|workload| !template::is_held_back(workload, name));
+        let workload = self.workload.filter(|workload| !template::is_held_back(workload, self.name));
         let made = workload
-            .and_then(|workload| pods_of(workload.object(), self.pod.namespace(), [name]).into_iter().next());
-        let before = made.unwrap_or_else(|| self.before());
+            .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());
+        let before = made.or_else(|| Some(self.before(self.pod?)))?;
         let plan = self.plan();
         let mut pod = before.clone();
         if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
@@ -121,50 +192,18 @@ impl<'a> Subject<'a> {
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.
     pub(super) fn select(&self, candidate: &Candidate) -> Option<Selection> {
-        Some(self.nodes.as_ref()?.select(&candidate.pod, Some(&candidate.before), self.selector()))
+        let nodes = self.nodes.as_ref()?;
+        Some(self.select_on(nodes, &candidate.pod, Some(&candidate.before)))
     }
 
-    /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
-    pub(super) fn gone_node(&self, question: &Question) -> Option<String> {
-        let required =
-            || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
-        let name = if self.has_changed() { required() } else { self.recorded_node() }?;
-        question.snapshot.lacks_node(name).then(|| name.to_owned())
+    /// The same without what is injected; none if that requires nothing.
+    pub(super) fn select_freed(&self, candidate: &Candidate) -> Option<Selection> {
+        let nodes = self.nodes.as_ref().filter(|_| !candidate.required.is_empty())?;
+        Some(self.select_on(nodes, &candidate.before, None))
     }
 
-    /// Why nothing is recorded of a Pod that is Ready, if its PersistentPodState says that, or that no sidecar serves it.
-    pub(super) fn unrecorded(&self) -> Option<Unrecorded> {
-        let pps = self.pps.known()?;
-        let is_due = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
-        if !is_due || self.pod.is_exempt() {
-            return None;
-        }
-        problem_of(pps)
-    }
-
-    /// The selector of its controller, by which the scheduler spreads Pods.
-    pub(super) fn selector(&self) -> Option<&Value> {
-        self.workload?.selector()
-    }
-
-    /// Whether its controller would make the Pod from another template now.
-    pub(super) fn is_former(&self) -> bool {
-        let is_known = |workload: &&Workload| !template::is_unobserved(workload);
-        self.workload.filter(is_known).is_some_and(|workload| template::is_former(self.pod, workload))
-    }
-
-    /// Whether the state that would be injected now differs from what was injected in what it requires.
-    pub(super) fn has_changed(&self) -> bool {
-        let differs = |injected: &Injected| !template::same_labels(&injected.required, &self.plan().required);
-        self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
-    }
-}
-
-/// What the condition of a PersistentPodState says, unless that is True.
-pub(super) fn problem_of(pps: &Pps) -> Option<Unrecorded> {
-    match pps.recording() {
-        Some((true, ..)) => None,
-        Some((false, reason, message)) => Some(Unrecorded::Condition(reason.into(), message.into())),
-        None => Some(Unrecorded::NotSeen(pps.name().to_owned())),
+    /// The same with these nodes alone.
+    pub(super) fn select_on(&self, nodes: &Nodes, pod: &Value, before: Option<&Value>) -> Selection {
+        nodes.select(pod, before, self.workload.and_then(Workload::selector))
     }
 }

@@ -44,69 +44,57 @@ fn dropped(drops: &Drops) -> Vec<&str> {
     drops.objects.values().flatten().map(|(pod, _)| pod.as_str()).collect()
 }
 
-fn concerns(drops: &Drops) -> Vec<(Concern, &str)> {
-    drops.concerns.iter().map(|(concern, (_, pod))| (*concern, pod.as_str())).collect()
+fn names(pods: &[PodName]) -> Vec<&str> {
+    pods.iter().map(|(_, pod)| pod.as_str()).collect()
+}
+
+fn on(world: &Snapshot, node: &str) -> Drops {
+    decide(world, &[], Some(node)).unwrap()
 }
 
 #[test]
 fn only_states_that_the_sidecar_would_not_record_again_are_dropped() {
-    let names: Vec<String> = ["db-0", "db-1", "db-2", "db-3", "db-00"].map(str::to_owned).into();
+    let pods: Vec<String> = ["db-0", "db-1", "db-2", "db-3", "db-00"].map(str::to_owned).into();
     let world = snapshot();
-    let drops = decide(&world, Which::Pods(&names)).unwrap();
+    let drops = decide(&world, &pods, None).unwrap();
     assert_eq!((dropped(&drops), drops.count()), (vec!["db-1", "db-2"], 2));
-    assert_eq!(concerns(&drops), [(Concern::Ready, "db-0"), (Concern::Pending, "db-1")]);
-    assert_eq!(drops.unrecorded, ["db-3"], "an empty entry is none");
-    let similar = ["db-0", "db-1", "db-3"].map(str::to_owned).into();
-    assert_eq!(drops.unknown, [("db-00".to_owned(), similar)]);
-    assert!(!drops.is_mistaken() && !drops.is_complete());
-    assert!(decide(&world, Which::Pods(&names[4..])).unwrap().is_mistaken());
+    assert_eq!((names(&drops.ready), names(&drops.pending)), (vec!["db-0"], vec!["db-1"]));
+    assert_eq!(drops.unrecorded, ["db-3", "db-00"], "an empty entry is none");
+    assert!(!drops.is_complete());
     let mut exempt = snapshot();
     exempt.pods = vec![pod("db-0", true, &json!({pps_core::RECORD_ANNOTATION: "false"}))];
-    assert_eq!(dropped(&decide(&exempt, Which::Pods(&names[..1])).unwrap()), ["db-0"]);
+    assert_eq!(dropped(&decide(&exempt, &pods[..1], None).unwrap()), ["db-0"]);
 }
 
 #[test]
 fn the_state_of_a_pod_that_has_changed_meanwhile_is_kept() {
-    let names: Vec<String> = ["db-1", "db-2"].map(str::to_owned).into();
-    let which = Which::Pods(&names);
+    let pods: Vec<String> = ["db-1", "db-2"].map(str::to_owned).into();
     let before = snapshot();
-    let shown = decide(&before, which).unwrap();
-    let confirmed = |now: &Snapshot| shown.clone().confirmed_by(decide(now, which).unwrap());
-    assert_eq!(confirmed(&before), Drops { concerns: BTreeSet::new(), ..shown.clone() });
-
+    let shown = decide(&before, &pods, None).unwrap();
+    let retained = |now: &Snapshot| {
+        let mut drops = shown.clone();
+        drops.retain(&decide(now, &pods, None).unwrap());
+        drops
+    };
+    assert_eq!(retained(&before), shown);
     let mut now = snapshot();
-    let injected = json!({"kruise.io/injected-persistent-pod-state": "db"});
-    now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", false, &injected)];
-    let drops = confirmed(&now);
-    assert_eq!(dropped(&drops), ["db-2"]);
-    assert_eq!(concerns(&drops), [(Concern::Ready, "db-1"), (Concern::Pending, "db-2")]);
-    now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", true, &json!({}))];
-    assert!(confirmed(&now).objects.is_empty());
+    now.pods = vec![pod("db-1", true, &json!({}))];
+    assert_eq!(dropped(&retained(&now)), ["db-2"]);
+    now.pods.push(pod("db-2", true, &json!({})));
+    assert!(retained(&now).objects.is_empty());
     now = snapshot();
     now.pps[0] = pps("db", &json!({"db-1": {"nodeName": "node-7"}}));
-    assert!(confirmed(&now).objects.is_empty(), "other states are recorded now");
+    assert!(retained(&now).objects.is_empty(), "other states are recorded now");
 }
 
 #[test]
 fn a_node_stands_for_all_states_that_name_it() {
     let world = snapshot();
-    let drops = decide(&world, Which::Node("node-1")).unwrap();
+    let drops = on(&world, "node-1");
     assert_eq!(dropped(&drops), ["db-1", "web-0"]);
-    assert_eq!(concerns(&drops), [(Concern::Ready, "db-0"), (Concern::Pending, "db-1")]);
-    let none = decide(&world, Which::Node("node-7")).unwrap();
+    assert_eq!((names(&drops.ready), names(&drops.pending)), (vec!["db-0"], vec!["db-1"]));
+    let none = on(&world, "node-7");
     assert!(none.objects.is_empty() && none.is_complete());
-}
-
-#[test]
-fn a_pod_that_runs_and_is_not_ready_is_a_concern() {
-    let mut running = pod("db-1", false, &json!({})).object().clone();
-    running["spec"]["nodeName"] = "node-1".into();
-    let mut world = snapshot();
-    world.pods = vec![Pod::read(running).unwrap()];
-    let names = ["db-1".to_owned()];
-    let drops = decide(&world, Which::Pods(&names)).unwrap();
-    assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-1"], true));
-    assert_eq!(concerns(&drops), [(Concern::NotReady, "db-1")]);
 }
 
 #[test]
@@ -114,7 +102,7 @@ fn nothing_is_dropped_while_it_is_not_known_whether_pods_run() {
     for what in ["list pods in namespace prod", "list persistentpodstates.apps.kruise.io in namespace prod"] {
         let mut snapshot = snapshot();
         snapshot.unread = vec![forbidden(what)];
-        assert_eq!(decide(&snapshot, Which::Node("node-1")), Err(&forbidden(what)));
+        assert_eq!(decide(&snapshot, &[], Some("node-1")), Err(&forbidden(what)));
     }
 }
 
@@ -124,7 +112,7 @@ fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
     let mut damaged = snapshot.pps[0].object().clone();
     damaged["status"]["packed"] = json!({"version": 7});
     snapshot.pps[0] = Pps::read(damaged).unwrap();
-    let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
+    let drops = on(&snapshot, "node-1");
     assert_eq!((dropped(&drops), drops.is_complete()), (vec!["web-0"], false));
     assert_eq!(drops.unreadable[0].0, "db");
 }
@@ -133,10 +121,9 @@ fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
 fn a_pod_on_a_node_that_is_gone_is_not_recorded_again() {
     let mut snapshot = snapshot();
     snapshot.nodes = Some(BTreeMap::new());
-    let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
+    let drops = on(&snapshot, "node-1");
     assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-0", "db-1", "web-0"], true));
-    assert!(concerns(&drops).contains(&(Concern::Stranded, "db-0")));
     // Where nodes may not be read, a Ready Pod counts as recorded.
     snapshot.nodes = None;
-    assert!(concerns(&decide(&snapshot, Which::Node("node-1")).unwrap()).contains(&(Concern::Ready, "db-0")));
+    assert_eq!(names(&on(&snapshot, "node-1").ready), ["db-0"]);
 }

@@ -1,44 +1,58 @@
-//! The state that a move records.
+//! The state that a move records. A required value, beside the node itself, is given up only by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::{PodState, Spec};
 use pps_recorder::record::{RunningPod, record};
-use serde_json::Value;
 
-use super::{Destination, HOSTNAME, Refusal, Request, keep};
-use crate::decide::similar::similar;
-use crate::snapshot::{Node, Resource, Snapshot, Unread};
+use super::{HOSTNAME, Refusal, Request};
+use crate::snapshot::{Index, Node, Resource, Snapshot};
+
+/// A key as users write it: `zone`.
+pub fn short(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
+}
+
+/// The topology keys that a word of `--any` names: the key itself, or those that end with it.
+fn named<'a>(spec: &'a Spec, word: &str) -> BTreeSet<&'a str> {
+    let whole = spec.topology_keys().find(|key| *key == word);
+    spec.topology_keys().filter(|key| whole.map_or(short(key) == word, |whole| *key == whole)).collect()
+}
+
+/// Fails if one of these words names a key of no governing PersistentPodState: nothing would be given up.
+///
+/// # Errors
+///
+/// If one does, or if PersistentPodStates could not be read.
+pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal> {
+    let index = Index::of(snapshot);
+    let specs: Vec<Spec> = index.targeted().filter_map(|(_, all)| all.first()?.spec().ok()).collect();
+    let is_unknown = |word: &&String| specs.iter().all(|spec| named(spec, word).is_empty());
+    let Some(word) = words.iter().find(is_unknown) else { return Ok(()) };
+    snapshot.require(Resource::PersistentPodStates)?;
+    let keys: BTreeSet<&str> = specs.iter().flat_map(Spec::topology_keys).collect();
+    let keys = keys.into_iter().map(str::to_owned).collect();
+    Err(Refusal::UnknownKey { word: word.clone(), keys })
+}
 
 /// How a move changes the recorded state, whatever that is at the moment of the write.
 #[derive(Clone, Debug)]
 pub struct NewState {
-    /// The destination with its labels; none for any node.
-    node: Option<(String, BTreeMap<String, String>)>,
+    /// The destination; none for any node.
+    to: Option<Node>,
     /// The keys whose values are given up.
     given_up: Vec<String>,
-    pub(super) drops_annotations: bool,
-    pub(super) spec: Spec,
+    drops_annotations: bool,
+    spec: Spec,
     /// Whether the Pod may be Ready when the state is written.
     is_bound: bool,
 }
 
 impl NewState {
-    pub(super) fn of_request(
-        snapshot: &Snapshot,
-        request: &Request<'_>,
-        spec: &Spec,
-        is_bound: bool,
-    ) -> Result<Self, Refusal> {
-        let node = match request.destination {
-            Some(Destination::Node(node)) => {
-                Some((node.to_owned(), labels_of(snapshot, node, request.node)?))
-            }
-            Some(Destination::Anywhere) | None => None,
-        };
-        let given_up = keep::given_up(spec, request.any)?;
-        let drops_annotations = request.drop_annotations;
-        Ok(Self { node, given_up, drops_annotations, spec: spec.clone(), is_bound })
+    pub(super) fn new(request: &Request<'_>, spec: &Spec, is_bound: bool) -> Self {
+        let given_up = request.any.iter().flat_map(|word| named(spec, word)).map(str::to_owned).collect();
+        let (to, drops_annotations) = (request.to.cloned(), request.drop_annotations);
+        Self { to, given_up, drops_annotations, spec: spec.clone(), is_bound }
     }
 
     /// The state to record in place of this one.
@@ -50,15 +64,15 @@ impl NewState {
         if self.drops_annotations {
             kept.annotations.clear();
         }
-        let Some((node, labels)) = &self.node else {
+        let Some(node) = &self.to else {
             kept.node_topology_labels.retain(|key, _| key != HOSTNAME && !self.given_up.contains(key));
             let rest = PodState { node_name: String::new(), ..kept };
             return (self.is_bound || rest != PodState::default()).then_some(rest);
         };
         let running = RunningPod {
-            node_name: node,
+            node_name: node.name(),
             is_node_new: false,
-            node_label: &|key| labels.get(key).map(String::as_str),
+            node_label: &|key| node.label(key),
             annotation: &|_| None,
             pod_ips: &[],
         };
@@ -71,25 +85,45 @@ impl NewState {
         let is_empty = |state: Option<&PodState>| state.is_none_or(|state| *state == PodState::default());
         before != after.as_ref() && !(is_empty(before) && is_empty(after.as_ref()))
     }
+
+    /// The recorded values that are required, beside the node itself.
+    pub(super) fn required_of<'a>(&'a self, state: Option<&'a PodState>) -> BTreeMap<&'a str, &'a str> {
+        state.map(|state| required(&self.spec, state)).unwrap_or_default()
+    }
 }
 
-fn labels_of(
-    snapshot: &Snapshot,
-    name: &str,
-    read_alone: Option<&Node>,
-) -> Result<BTreeMap<String, String>, Refusal> {
-    let Some(node) = snapshot.node(name).or(read_alone.filter(|node| node.name() == name)) else {
-        let needed = |unread: &Unread| Refusal::UnreadNode { node: name.to_owned(), unread: unread.clone() };
-        snapshot.require(Resource::Nodes).map_err(needed)?;
-        return Err(no_node(snapshot, name));
-    };
-    let labels = node.object()["metadata"]["labels"].as_object();
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    Ok(labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
+/// The recorded values that are required, beside the node itself.
+fn required<'a>(spec: &'a Spec, state: &'a PodState) -> BTreeMap<&'a str, &'a str> {
+    let keys = spec.required_keys().filter(|key| *key != HOSTNAME);
+    keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str()))).collect()
 }
 
-/// There is no such node.
-pub fn no_node(snapshot: &Snapshot, name: &str) -> Refusal {
-    let names = snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name));
-    Refusal::NoNode { node: name.to_owned(), similar: similar(name, names) }
+/// The fewest required values, beside the node itself, that have to be given up so that a node can take a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WayOut {
+    /// `zone=a`.
+    pub values: Vec<String>,
+    /// ` --any zone`.
+    pub flags: String,
+    /// The nodes that can take the Pod then.
+    pub nodes: BTreeSet<String>,
+}
+
+impl WayOut {
+    /// Of a Pod that only its recorded state keeps from these nodes; none without a node.
+    pub fn of<'a>(spec: &Spec, state: &PodState, nodes: impl IntoIterator<Item = &'a Node>) -> Option<Self> {
+        let recorded = required(spec, state);
+        let differing = |node: &Node| -> BTreeSet<(&str, &str)> {
+            let recorded = recorded.iter().map(|(key, value)| (*key, *value));
+            recorded.filter(|(key, value)| node.label(key) != Some(value)).collect()
+        };
+        let all: Vec<_> = nodes.into_iter().map(|node| (node.name(), differing(node))).collect();
+        let fewest = all.iter().map(|(_, values)| values).min_by_key(|values| values.len())?;
+        let within = all.iter().filter(|(_, values)| values.is_subset(fewest));
+        let nodes = within.map(|(node, _)| (*node).to_owned()).collect();
+        let values = fewest.iter().map(|(key, value)| format!("{}={value}", short(key))).collect();
+        let word = |key| if named(spec, short(key)).len() > 1 { key } else { short(key) };
+        let flags = fewest.iter().flat_map(|(key, _)| [" --any ", word(key)]).collect();
+        Some(Self { values, flags, nodes })
+    }
 }

@@ -1,20 +1,19 @@
-//! One Pod.
+//! One Pod: where it is, how it differs from its recorded state, and why to look at it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use pps_core::plan::{Plan, Requirement};
-use pps_core::pps::GROUP;
-use pps_core::{AnnotationRules, PodState, plan};
-use pps_recorder::demand::{Demand, Naming, Wanted};
+use pps_core::addresses::addresses_in;
+use pps_core::plan::Requirement;
+use pps_core::{AnnotationRules, PodState, Spec, plan};
+use pps_recorder::demand::Wanted;
 use serde::Serialize;
 
 use super::Governed;
-use super::drift::{self, Drift};
-use crate::decide::template::{self, injected};
-use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey, name_order};
+use crate::decide::placement::is_closed;
+use crate::decide::template::{injected, same_labels};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey, name_order};
 
-/// The label that says in which zone a node is, and its older name.
-const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 /// How many ordinals of one workload are looked at.
 const MAX_LOOKED_AT: u64 = 20_000;
 /// How many Pods of one workload are listed that are wanted and do not exist.
@@ -23,43 +22,23 @@ const MAX_MISSING: usize = 200;
 /// A Pod of a workload, or the state of one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Row {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub pod: String,
-    /// The kind of its workload.
     pub workload_kind: String,
-    /// The name of its workload.
     pub workload: String,
-    /// The PersistentPodState that governs it.
+    /// The PersistentPodState that governs its workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_pod_state: Option<String>,
-    /// From which revision of its workload's template it was made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub revision: Option<String>,
-    /// Whether it has the mark of a move.
-    #[serde(skip)]
-    pub is_marked: bool,
-    /// Where it is in its life.
     pub phase: Phase,
-    /// The node that it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The zone of that node, empty if it has none; none if it is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone: Option<String>,
-    /// Its addresses.
     pub ips: Vec<String>,
-    /// The state that is recorded under its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<PodState>,
     /// The labels that its node must have: with the recorded values, or those that a Pod without a node was created with.
     pub required: BTreeMap<String, String>,
-    /// Whether labels are required, and it is recorded without any that is required or preferred: they have been named
-    /// since, and are recorded only of Pods that run.
-    #[serde(skip)]
-    pub has_lost_labels: bool,
     /// The PersistentPodState whose state was injected when it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_from: Option<String>,
@@ -68,6 +47,8 @@ pub struct Row {
     /// What the scheduler says of a Pod that is Pending; empty if it has not looked at it for long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concern: Option<Concern>,
 }
 
 /// Where a Pod is in its life.
@@ -92,6 +73,59 @@ pub enum Phase {
     Unknown,
 }
 
+/// How a Pod differs from its recorded state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind")]
+#[allow(missing_docs, reason = "the fields' names say what they are")]
+pub enum Drift {
+    /// The node of the Pod lacks a label that it must have.
+    RequiredTopology { key: String, found: Option<String>, wanted: String },
+    /// The Pod is not where it is recorded.
+    Node { recorded: String },
+    /// The node that the Pod is bound to, or recorded on if it has none, does not exist any more.
+    NodeGone { node: String },
+    /// The Pod has no node, and was created with other values than are recorded now, if any are.
+    Changed { recorded: bool },
+    /// An annotation of the Pod, or the addresses in its place, are not as recorded.
+    Annotation { key: String },
+    /// The sidecar does not record the Pod: a move has not been finished, or a user wants it so.
+    Exempt { unfinished: bool },
+    /// The Pod is Ready, and its node is not recorded: for so long that the sidecar does not record it, or not yet.
+    Unrecorded { lasting: bool },
+}
+
+/// Why to look at a Pod, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Concern {
+    /// The scheduler has found no node, or has not looked at it for long.
+    Pending,
+    /// Its node does not exist any more.
+    NodeGone,
+    /// It does not exist.
+    Missing,
+    /// It has the mark of a move.
+    UnfinishedMove,
+    /// Its node lacks a label that its recorded state requires.
+    Misplaced,
+    /// It has long been Ready, and its node is not recorded.
+    Unrecorded,
+    /// Its node is not Ready.
+    NodeNotReady,
+    /// No node that it must come back to takes new Pods.
+    CannotReturn,
+    /// It is Ready, and recorded on another node.
+    RecordedElsewhere,
+    /// An annotation or address is not as recorded.
+    Differs,
+}
+
+impl Concern {
+    /// Whether it is a reason to act: the Pod does not run as it should.
+    pub fn is_bad(self) -> bool {
+        self < Self::CannotReturn
+    }
+}
+
 impl Phase {
     /// Of a Pod that exists.
     fn of(pod: &Pod) -> Self {
@@ -106,100 +140,79 @@ impl Phase {
 }
 
 impl Row {
-    /// Whether this is a reason to look: the Pod is Pending or missing, or not where it must be, or would not come back.
-    pub fn is_bad(&self) -> bool {
-        let is_stuck = self.phase == Phase::Missing || self.is_stuck();
-        let is_wrong = self.has(|one| {
-            let is_lost = matches!(one, Drift::RequiredTopology { .. } | Drift::OwnNodeGone { .. });
-            is_lost || *one == Drift::Unrecorded { lasting: true }
-        });
-        let has_lost_place = self.is_half_moved() && (self.recorded.is_some() || self.node.is_some());
-        let would_start_anywhere = self.phase == Phase::Pending && self.has_no_way_back();
-        is_stuck || is_wrong || has_lost_place || would_start_anywhere
-    }
-
-    /// Whether it differs so.
-    pub(super) fn has(&self, is_meant: impl Fn(&Drift) -> bool) -> bool {
-        self.drift.iter().any(is_meant)
-    }
-
-    /// Whether the scheduler has found no node, or has not looked at it for long.
-    pub fn is_stuck(&self) -> bool {
-        self.phase == Phase::Pending && self.message.is_some()
-    }
-
     /// The recorded node.
     pub fn recorded_node(&self) -> Option<&str> {
         self.recorded.as_ref().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
     }
 
-    /// Whether nothing of the recorded place of a Pod that does not run would be injected.
-    pub(super) fn has_no_way_back(&self) -> bool {
-        let is_absent = matches!(self.phase, Phase::Pending | Phase::Missing | Phase::NotWanted);
-        is_absent && self.has_lost_labels && self.recorded_node().is_some()
+    fn concern(&self, snapshot: &Snapshot, pod: &Pod, pps: Option<&Pps>) -> Option<Concern> {
+        let has = |is_meant: fn(&Drift) -> bool| self.drift.iter().any(is_meant);
+        let node = snapshot.node(pod.node().unwrap_or_default());
+        // A PersistentPodState that does not record says why itself.
+        let is_recording = || pps.and_then(Pps::recording).is_some_and(|(is_recording, ..)| is_recording);
+        let is_marked = || pod.is_marked() && !pod.is_terminating();
+        let is_elsewhere = || has(|one| matches!(one, Drift::Node { .. }));
+        match pod.node() {
+            None => self.message.as_ref().map(|_| Concern::Pending),
+            _ if snapshot.is_stranded(pod) => Some(Concern::NodeGone),
+            _ if is_marked() => Some(Concern::UnfinishedMove),
+            _ if has(|one| matches!(one, Drift::RequiredTopology { .. })) => Some(Concern::Misplaced),
+            _ if has(|one| *one == Drift::Unrecorded { lasting: true }) && is_recording() => {
+                Some(Concern::Unrecorded)
+            }
+            _ if node.is_some_and(|node| !node.is_ready()) => Some(Concern::NodeNotReady),
+            _ if node.is_some_and(|node| cannot_return(snapshot, pod, node, &self.required)) => {
+                Some(Concern::CannotReturn)
+            }
+            _ if self.phase == Phase::Ready && !pod.is_exempt() && is_elsewhere() => {
+                Some(Concern::RecordedElsewhere)
+            }
+            _ => has(|one| matches!(one, Drift::Annotation { .. })).then_some(Concern::Differs),
+        }
     }
+}
 
-    /// Whether a move has changed the recorded state, and has not ended the Pod.
-    pub(super) fn is_half_moved(&self) -> bool {
-        self.is_marked && self.phase != Phase::Terminating && !self.is_where_recorded()
-    }
-
-    /// Whether it has a node and the mark of a move, and nothing is recorded of it.
-    pub(super) fn is_unrecorded_by_mark(&self) -> bool {
-        self.is_half_moved() && self.recorded.is_none() && self.node.is_some()
-    }
-
-    /// Whether it is on the recorded node.
-    pub(super) fn is_where_recorded(&self) -> bool {
-        self.node.is_some() && self.node.as_deref() == self.recorded_node()
-    }
+/// Whether all nodes with the required labels, the Pod's own among them, take no new Pods like this one.
+fn cannot_return(snapshot: &Snapshot, pod: &Pod, own: &Node, required: &BTreeMap<String, String>) -> bool {
+    let has_all = |node: &&Node| required.iter().all(|(key, value)| node.label(key) == Some(value));
+    let is_closed = |node: &Node| is_closed(pod.object(), node.object());
+    let mut nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).filter(has_all);
+    // Most nodes are open: the own one is asked first.
+    !required.is_empty() && is_closed(own) && has_all(&own) && nodes.all(is_closed)
 }
 
 /// Adds the rows of a workload. Returns how many are left out.
 pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows: &mut Vec<Row>) -> u64 {
     let key = governed.key;
     let workload = index.workload(key);
-    let demand = demand(key, workload);
-    let is_wanted = |pod: &str| demand.as_ref().map(|demand| demand.wants(&key.name, pod, 0) == Wanted::Yes);
     let pods = index.pods_of(key);
     let names: BTreeSet<&str> = pods.iter().map(|pod| pod.name()).collect();
     let mut own: Vec<Row> = pods.iter().map(|pod| of_pod(snapshot, governed, workload, pod)).collect();
-    let (mut missing, mut left_out) = (Vec::new(), 0);
     // Without the right to read Pods, nothing is known to be missing.
     let sees_pods = snapshot.unread(Resource::Pods).is_none();
-    if let (Some(demand), Some(workload), true) = (&demand, workload, sees_pods) {
-        (missing, left_out) = find_missing(demand, workload, &names);
-    }
-    own.extend(missing.iter().map(|name| without_pod(snapshot, governed, name, Phase::Missing)));
-    for pod in governed.states.keys().filter(|pod| !names.contains(pod.as_str())) {
-        let phase = match (is_wanted(pod), workload) {
-            _ if !sees_pods => Phase::Unknown,
-            _ if missing.contains(pod) => continue,
-            (Some(true), _) => Phase::Missing,
-            (Some(false), _) => Phase::NotWanted,
-            (None, None) if is_gone(snapshot, key) => Phase::NotWanted,
-            (None, _) => Phase::Unknown,
-        };
-        own.push(without_pod(snapshot, governed, pod, phase));
-    }
-    own.sort_by(|one, other| {
-        let order = |row: &Row| (name_order(&row.pod).0.to_owned(), name_order(&row.pod).1, row.pod.clone());
-        order(one).cmp(&order(other))
+    let seen = workload.filter(|workload| sees_pods && !workload.is_terminating());
+    let (missing, left_out) = seen.map(|workload| find_missing(workload, &names)).unwrap_or_default();
+    let phase = |pod: &str| match workload {
+        _ if !sees_pods => Phase::Unknown,
+        Some(workload) if workload.wants(pod) => Phase::Missing,
+        Some(_) => Phase::NotWanted,
+        None if is_gone(snapshot, key) => Phase::NotWanted,
+        None => Phase::Unknown,
+    };
+    let absent: BTreeSet<&String> = governed.states.keys().chain(&missing).collect();
+    let absent = absent.into_iter().filter(|pod| !names.contains(pod.as_str()));
+    own.extend(absent.map(|pod| without_pod(snapshot, governed, pod, phase(pod))));
+    own.sort_by_cached_key(|row| {
+        let (base, ordinal) = name_order(&row.pod);
+        (base.to_owned(), ordinal, row.pod.clone())
     });
     rows.append(&mut own);
     left_out
 }
 
-/// The Pods that a workload wants; none if that is not known, or if it does not number its Pods as a StatefulSet does.
-fn demand(key: &WorkloadKey, workload: Option<&Workload>) -> Option<Demand> {
-    let is_numbered = key.kind == "StatefulSet" && (key.group == "apps" || key.group == GROUP);
-    let workload = workload.filter(|workload| is_numbered && !workload.is_terminating())?;
-    Some(Demand::read(&workload.object()["spec"], &Naming::StatefulSet))
-}
-
 /// The Pods that are wanted and do not exist, and how many more there are.
-fn find_missing(demand: &Demand, workload: &Workload, exist: &BTreeSet<&str>) -> (Vec<String>, u64) {
-    let name = workload.name();
+fn find_missing(workload: &Workload, exist: &BTreeSet<&str>) -> (Vec<String>, u64) {
+    let (name, demand) = (workload.name(), workload.demand());
     let is_wanted = |pod: &str| demand.wants(name, pod, 0) == Wanted::Yes;
     let existing = exist.iter().filter(|pod| is_wanted(pod)).count() as u64;
     let absent = demand.replicas().unwrap_or_default().saturating_sub(existing);
@@ -220,88 +233,101 @@ fn is_gone(snapshot: &Snapshot, key: &WorkloadKey) -> bool {
 
 fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phase) -> Row {
     let state = governed.states.get(name);
-    let plan = planned(governed, state);
-    let has_labels = !plan.required.is_empty() || !plan.preferred.is_empty();
     Row {
         namespace: governed.key.namespace.clone(),
         pod: name.to_owned(),
         workload_kind: governed.key.kind.clone(),
         workload: governed.key.name.clone(),
-        persistent_pod_state: governed.pps.map(Pps::name).map(str::to_owned),
+        persistent_pod_state: governed.pps.map(|pps| pps.name().to_owned()),
         phase,
         recorded: state.cloned(),
-        has_lost_labels: governed.spec.required_keys().next().is_some() && !has_labels,
-        required: labels(plan.required),
-        drift: drift::node_gone(snapshot, state).into_iter().collect(),
+        required: labels(required(&governed.spec, state)),
+        drift: recorded_node_gone(snapshot, state).into_iter().collect(),
+        concern: (phase == Phase::Missing).then_some(Concern::Missing),
         ..Row::default()
     }
 }
 
 fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>, pod: &Pod) -> Row {
     let state = governed.states.get(pod.name());
+    // A Pod that was created a moment ago waits for the scheduler.
+    let is_forgotten = snapshot.is_lasting(pod.unscheduled_since());
+    let message = pod.unschedulable().or_else(|| is_forgotten.then_some(""));
     let mut row = Row {
-        is_marked: pod.is_marked(),
-        revision: template::revision(pod).map(str::to_owned),
         node: pod.node().map(str::to_owned),
-        zone: zone(snapshot, pod, state),
         ips: pod.ips(),
         injected_from: pod.injected_from().map(str::to_owned),
         drift: match governed.pps {
-            Some(pps) => said_once(pps, drift::of(snapshot, &governed.spec, pod, state)),
-            None => drift::own_node_gone(snapshot, pod).into_iter().collect(),
+            Some(_) => drift_of(snapshot, &governed.spec, pod, state),
+            None => own_node_gone(snapshot, pod).into_iter().collect(),
         },
-        message: message(snapshot, pod),
+        message: message.filter(|_| pod.node().is_none()).map(str::to_owned),
         ..without_pod(snapshot, governed, pod.name(), Phase::of(pod))
     };
     // What counts for a Pod without a node is what it was created with.
     if pod.node().is_none()
         && let Some(injected) = injected(pod, workload, governed.pps.map(|_| &governed.spec), state)
-        && !template::same_labels(&injected.required, &planned(governed, state).required)
+        && !same_labels(&injected.required, &required(&governed.spec, state))
     {
-        let before = drift::created_before(snapshot, &injected, state);
-        row.drift.extend(before.into_iter().filter(|one| !row.drift.contains(one)).collect::<Vec<_>>());
-        row.has_lost_labels = false;
+        row.drift.push(Drift::Changed { recorded: state.is_some() });
         row.required = labels(injected.required);
     }
+    row.concern = row.concern(snapshot, pod, governed.pps);
     row
 }
 
-/// What the policy would inject into a Pod with this recorded state.
-fn planned(governed: &Governed, state: Option<&PodState>) -> Plan {
-    state.map_or_else(Plan::default, |state| plan("", &governed.spec, state, &AnnotationRules::default()))
+/// The labels that the policy would make a Pod with this recorded state require.
+fn required(spec: &Spec, state: Option<&PodState>) -> Vec<Requirement> {
+    state.map(|state| plan("", spec, state, &AnnotationRules::default()).required).unwrap_or_default()
 }
 
 fn labels(required: Vec<Requirement>) -> BTreeMap<String, String> {
     required.into_iter().map(|one| (one.key, one.value)).collect()
 }
 
-/// A PersistentPodState that does not record says why itself.
-fn said_once(pps: &Pps, mut drift: Vec<Drift>) -> Vec<Drift> {
-    let is_recording = pps.recording().is_some_and(|(is_recording, ..)| is_recording);
-    for one in &mut drift {
-        if let Drift::Unrecorded { lasting } = one {
-            *lasting &= is_recording;
-        }
+fn recorded_node_gone(snapshot: &Snapshot, state: Option<&PodState>) -> Option<Drift> {
+    let node = state.map(|state| &state.node_name).filter(|name| !name.is_empty())?;
+    snapshot.lacks_node(node).then(|| Drift::NodeGone { node: node.clone() })
+}
+
+fn own_node_gone(snapshot: &Snapshot, pod: &Pod) -> Option<Drift> {
+    let node = pod.node().filter(|_| snapshot.is_stranded(pod))?;
+    Some(Drift::NodeGone { node: node.to_owned() })
+}
+
+/// All differences of a Pod from its recorded state.
+pub fn drift_of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodState>) -> Vec<Drift> {
+    let mut found: Vec<Drift> = own_node_gone(snapshot, pod).into_iter().collect();
+    found.extend(pod.is_exempt().then(|| Drift::Exempt { unfinished: pod.is_marked() }));
+    let is_recorded = state.is_some_and(|state| !state.node_name.is_empty());
+    if !is_recorded && pod.is_ready() && !pod.is_terminating() {
+        let lasting = found.is_empty() && snapshot.is_lasting(pod.ready_since());
+        found.push(Drift::Unrecorded { lasting });
     }
-    drift
-}
-
-/// Why a Pod has no node, as far as the scheduler says it.
-fn message(snapshot: &Snapshot, pod: &Pod) -> Option<String> {
-    let is_forgotten = snapshot.is_lasting(pod.unscheduled_since());
-    let message = pod.unschedulable().or_else(|| is_forgotten.then_some(""));
-    message.filter(|_| pod.node().is_none()).map(str::to_owned)
-}
-
-/// The zone of the Pod's node. Without the right to read nodes it is the recorded one, if the Pod is where it was recorded.
-fn zone(snapshot: &Snapshot, pod: &Pod, state: Option<&PodState>) -> Option<String> {
-    let name = pod.node()?;
+    let Some(state) = state else { return found };
+    let Some(name) = pod.node() else {
+        found.extend(recorded_node_gone(snapshot, Some(state)));
+        return found;
+    };
     if let Some(node) = snapshot.node(name) {
-        return Some(ZONES.iter().find_map(|key| node.label(key)).unwrap_or_default().to_owned());
+        let missing = required(spec, Some(state)).into_iter();
+        found.extend(missing.filter(|one| node.label(&one.key) != Some(&one.value)).map(|one| {
+            let label = node.label(&one.key).map(str::to_owned);
+            Drift::RequiredTopology { key: one.key, found: label, wanted: one.value }
+        }));
     }
-    let state = state.filter(|state| state.node_name == name);
-    let recorded =
-        state.and_then(|state| ZONES.iter().find_map(|key| state.node_topology_labels.get(*key)).cloned());
-    // Nothing says any more in which zone a node was that is gone.
-    recorded.or_else(|| snapshot.nodes.is_some().then(String::new))
+    if is_recorded && state.node_name != name {
+        found.push(Drift::Node { recorded: state.node_name.clone() });
+    }
+    let ips: Vec<IpAddr> = pod.ips().iter().filter_map(|ip| ip.parse().ok()).collect();
+    for key in spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key) {
+        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
+        let recorded = addresses_in(value);
+        let differs = match pod.annotation(key).filter(|own| !own.is_empty()) {
+            Some(own) if own != value => true,
+            _ => !recorded.is_empty() && !ips.is_empty() && !recorded.iter().any(|ip| ips.contains(ip)),
+        };
+        found.extend(differs.then(|| Drift::Annotation { key: key.clone() }));
+    }
+    found
 }

@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::args::{ColorChoice, Consent};
 use crate::cluster::stub::serve;
-use crate::decide::move_pod::mark;
-use crate::snapshot::{Pod, Workload};
+use crate::snapshot::{Node, Pod, Pps, Workload};
 
 const POD: &str = "GET /api/v1/namespaces/prod/pods/db-0";
-const NODE: &str = "GET /api/v1/nodes/node-9";
 const OBJECT: &str = "GET /apis/apps.kruise.io/v1alpha1/namespaces/prod/persistentpodstates/db";
 
 fn pod(node: &str) -> Value {
@@ -74,34 +72,17 @@ async fn with_move<T>(
     act: impl AsyncFnOnce(&Job<'_>, &PodMove) -> T,
 ) -> T {
     let terminal = Terminal::of_process(ColorChoice::Never);
-    let (scope, reached) = (Scope::Namespace("prod".into()), Cell::default());
-    let job =
-        Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None, reached };
-    let name = ("prod".to_owned(), "db-0".to_owned());
-    let Ok(Decision::Move(one)) = job.decide(snapshot, &name) else { panic!("no move") };
-    act(&job, &one).await
+    let scope = Scope::Namespace("prod".into());
+    let job = Job { args, client: &client, terminal: &terminal, commands: CommandLine::default(), scope };
+    let one = job.decide(snapshot, &("prod".to_owned(), "db-0".to_owned())).unwrap();
+    act(&job, &one.expect("a move")).await
 }
 
 /// Waits for the successor of the Pod on this node.
 async fn wait(client: Client, node: &str, timeout: Duration) -> Result<Outcome, Failure> {
     let snapshot = snapshot(node);
-    let wait = async |job: &Job<'_>, one: &PodMove| Steps::new(job, &snapshot, one).wait(timeout).await;
+    let wait = async |job: &Job<'_>, one: &PodMove| Steps::new(job, &snapshot, one, None).wait(timeout).await;
     with_move(client, &anywhere(), &snapshot, wait).await
-}
-
-#[tokio::test]
-async fn a_node_that_comes_back_while_its_pod_is_waited_for_is_named() {
-    let mut looks = 0;
-    let client = serve(move |request| match request {
-        POD => (200, pod("node-9")),
-        NODE => {
-            looks += 1;
-            if looks == 1 { (404, json!({})) } else { (200, json!({"metadata": {"name": "node-9"}})) }
-        }
-        other => panic!("{other}"),
-    });
-    let Err(Failure::Refused(why)) = wait(client, "node-9", Duration::from_mins(1)).await else { panic!() };
-    assert!(why.contains("kubectl pps move db-0 --to node-9 -n prod"), "{why}");
 }
 
 /// The end of a wait for a new Pod with these states, one after the other.
@@ -135,45 +116,6 @@ async fn a_moved_pod_is_waited_for_until_it_is_ready_and_recorded() {
     }
 }
 
-#[tokio::test]
-async fn an_interrupt_removes_the_mark_or_says_that_the_pod_was_removed() {
-    let mut ending = pod("node-1");
-    ending["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
-    let mut marked = pod("node-1");
-    marked["metadata"]["annotations"] = mark(&Pod::read(marked.clone()).unwrap(), true).unwrap();
-    let call_off = "kubectl pps move db-0 --to node-1 -n prod";
-    for (reached, now, status, patches, is_complete, can_call_off) in [
-        (Reached::Nothing, &marked, 200, 0, false, false),
-        (Reached::Marked, &marked, 200, 1, false, false),
-        (Reached::Marked, &marked, 403, 1, false, true),
-        (Reached::Written, &marked, 200, 0, false, true),
-        (Reached::Written, &ending, 200, 0, true, false),
-        (Reached::All, &ending, 200, 0, true, false),
-    ] {
-        let (sender, written) = channel();
-        let now = now.clone();
-        let client = serve(move |request| {
-            sender.send(request.to_owned()).unwrap();
-            if request == POD {
-                (200, now.clone())
-            } else {
-                (status, json!({"code": status, "message": "no"}))
-            }
-        });
-        let interrupt = async |job: &Job<'_>, one: &PodMove| {
-            job.reached.set(reached);
-            (job.interrupted(one).await.to_string(), job.reached.get() == Reached::All)
-        };
-        let (text, all) = with_move(client, &anywhere(), &snapshot("node-1"), interrupt).await;
-        assert_eq!((all, text.contains(call_off)), (is_complete, can_call_off), "{reached:?}: {text}");
-        assert_eq!(
-            written.try_iter().filter(|one| one.starts_with("PATCH ")).count(),
-            patches,
-            "{reached:?}"
-        );
-    }
-}
-
 /// The answers of an API server that has this. Nothing may be written.
 fn api(snapshot: &Snapshot, request: &str) -> (u16, Value) {
     let list = |items: Vec<Value>| (200, json!({"metadata": {}, "items": items}));
@@ -192,7 +134,9 @@ fn api(snapshot: &Snapshot, request: &str) -> (u16, Value) {
         }
         "persistentvolumes" | "persistentvolumeclaims" => list(Vec::new()),
         _ if request == OBJECT => (200, snapshot.pps[0].object().clone()),
-        _ if request.starts_with("PATCH /apis") => (200, json!({"status": {"packed": {}}})),
+        _ if request.starts_with("PATCH ") && request.contains("dryRun=All") => {
+            (200, json!({"status": {"packed": {}}}))
+        }
         _ if path.contains("kruise.io") => (404, json!({})),
         _ => panic!("{request}"),
     }
@@ -209,7 +153,7 @@ async fn moved(
         sender.send(request.to_owned()).unwrap();
         other(request).unwrap_or_else(|| api(&now, request))
     });
-    let act = async |job: &Job<'_>, one: &PodMove| job.move_one(one, Duration::ZERO).await;
+    let act = async |job: &Job<'_>, one: &PodMove| job.move_all(std::slice::from_ref(one)).await;
     (with_move(client, &anywhere(), snapshot, act).await, requests)
 }
 
@@ -246,23 +190,6 @@ async fn a_pod_that_is_created_again_before_it_is_marked_is_not_evicted() {
     assert_eq!(requests.try_iter().find(is_eviction), None);
 }
 
-#[tokio::test]
-async fn a_ready_pod_is_left_alone_while_others_of_its_workload_are_down() {
-    let mut pair = snapshot("node-1");
-    let mut second = pod("node-2");
-    second["metadata"]["name"] = "db-1".into();
-    second["metadata"]["uid"] = "uid-1".into();
-    second["status"]["conditions"][0]["status"] = "False".into();
-    pair.pods.extend(Pod::read(second));
-    let mut set = pair.workloads[0].object().clone();
-    set["spec"]["replicas"] = 2.into();
-    pair.workloads = Workload::read(set, "apps/v1").into_iter().collect();
-    let (ended, requests) = moved(&pair, |_| None).await;
-    let Err(Failure::Refused(why)) = ended else { panic!("{ended:?}") };
-    assert!(why.contains("not Ready: db-1"), "{why}");
-    assert_eq!(requests.try_iter().find(|request| !request.starts_with("GET ")), None);
-}
-
 /// Two Ready and recorded Pods of one workload.
 fn pair() -> Snapshot {
     let mut pair = snapshot("node-1");
@@ -276,40 +203,6 @@ fn pair() -> Snapshot {
     set["spec"]["replicas"] = 2.into();
     pair.workloads = Workload::read(set, "apps/v1").into_iter().collect();
     pair
-}
-
-#[tokio::test]
-async fn a_pod_is_not_evicted_if_another_one_is_marked_at_the_same_time() {
-    let pair = pair();
-    let marked: Vec<Value> = pair
-        .pods
-        .iter()
-        .map(|pod| {
-            let mut marked = pod.object().clone();
-            marked["metadata"]["annotations"] = mark(pod, true).unwrap();
-            marked
-        })
-        .collect();
-    let mut is_marked = false;
-    let answer = move |request: &str| {
-        is_marked |= request.starts_with("PATCH /api/v1/");
-        match request {
-            _ if request.contains("/eviction?") => Some((201, json!({}))),
-            _ if request.starts_with("PATCH /api/v1/") => Some((200, json!({}))),
-            POD if is_marked => Some((200, marked[0].clone())),
-            _ if is_marked && request.contains("/pods?") => {
-                Some((200, json!({"metadata": {}, "items": marked})))
-            }
-            _ => None,
-        }
-    };
-    let (ended, requests) = moved(&pair, answer).await;
-    assert!(matches!(ended, Err(Failure::Refused(_))), "{ended:?}");
-    let requests: Vec<String> = requests.try_iter().collect();
-    let is_real = |request: &&String| !request.starts_with("GET ") && !request.contains("dryRun=All");
-    let writes: Vec<&String> = requests.iter().filter(is_real).collect();
-    let is_patch = |request: &&String| request.starts_with("PATCH /api/v1/");
-    assert!(writes.len() == 2 && writes.iter().all(is_patch), "the mark is taken back: {writes:?}");
 }
 
 #[tokio::test]
@@ -327,29 +220,11 @@ async fn a_pod_that_has_to_be_left_alone_does_not_hold_up_the_others_of_its_node
         });
         let args = Move { node: node.map(Into::into), ..anywhere() };
         let act = async |job: &Job<'_>, one: &PodMove| {
-            let second = ("prod".to_owned(), "db-1".to_owned());
-            let Ok(Decision::Move(second)) = job.decide(&pair, &second) else { panic!("no move") };
-            job.move_all(&Plan { moves: vec![one.clone(), *second], refused: Vec::new() }).await
+            let second = job.decide(&pair, &("prod".to_owned(), "db-1".to_owned())).unwrap();
+            job.move_all(&[one.clone(), second.expect("a move")]).await
         };
         let ended = with_move(client, &args, &pair, act).await;
         assert_eq!(ended == Ok(Outcome::NotWell), node.is_some(), "{ended:?}");
         assert_eq!(requests.try_iter().filter(|request| request.contains("/eviction?")).count(), asked);
     }
-}
-
-#[tokio::test]
-async fn a_node_that_nobody_knows_is_a_mistake() {
-    let of_node = async |status: u16, node: &str| {
-        let client = serve(move |_| (status, json!({"metadata": {"name": "node"}})));
-        let mut world = snapshot("node-1");
-        world.pps = Pps::read(object(&json!({"db-7": {"nodeName": "node-8"}}))).into_iter().collect();
-        let act = async |job: &Job<'_>, _: &PodMove| {
-            job.say_nothing_to_do(&world, node).await.map(Outcome::exit_code)
-        };
-        with_move(client, &anywhere(), &world, act).await
-    };
-    assert!(matches!(of_node(404, "node-x").await, Err(Failure::Usage(_))), "nobody knows it");
-    assert_eq!(of_node(404, "node-8").await, Ok(0), "a state names it, of a Pod that nobody wants");
-    assert_eq!(of_node(200, "node-x").await, Ok(0));
-    assert_eq!(of_node(403, "node-x").await, Ok(2), "whether it exists is not known");
 }

@@ -7,7 +7,6 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
-
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,8 +14,7 @@ use tracing::{info, warn};
 
 use super::answer::WatchError;
 use super::merge::Merge;
-use super::requests::{Lister, Watcher};
-use super::scope::Scope;
+use super::requests::{Lister, Scope, Watcher};
 use super::source::{RawPage, Source, WatchEvent};
 use super::{Observation, WatchTarget, Watches};
 use crate::observe::wire::{Encoded, Event, Item, Malformed, Page};
@@ -27,8 +25,9 @@ use pps_recorder::facts::store::Update;
 const RELIST_PAUSE_FACTOR: u32 = 4;
 const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 
-/// The receiver of observations is gone: the program ends.
-struct Ended;
+/// How many objects of a list may have no readable name. Where there are more, something else than the objects
+/// is at fault, and the list must not pass for one that has only the others.
+const MAX_NAMELESS: usize = 1_000;
 
 /// One resource that is followed.
 struct Follower<'a, K, F, R, O> {
@@ -50,10 +49,12 @@ struct Follower<'a, K, F, R, O> {
     unreadable: HashSet<K>,
     /// Those at the beginning of the list that is being read.
     unreadable_before: HashSet<K>,
+    /// How many objects of the list that is being read have no readable name.
+    nameless: usize,
 }
 
 impl Watches {
-    /// Follows one resource until the receiver of observations is gone. Errors are reported and retried.
+    /// Follows one resource, and never returns. Errors are reported and retried.
     pub(super) async fn follow<K, F>(
         &self,
         target: WatchTarget,
@@ -82,9 +83,12 @@ impl Watches {
             is_down: false,
             unreadable: HashSet::new(),
             unreadable_before: HashSet::new(),
+            nameless: 0,
         };
         follower.begin_list();
-        while follower.step().await.is_ok() {}
+        loop {
+            follower.step().await;
+        }
     }
 }
 
@@ -96,20 +100,29 @@ where
     O: Fn(Update<K, F>) -> Observation,
 {
     /// Waits for the next thing to happen, and handles it.
-    async fn step(&mut self) -> Result<(), Ended> {
+    async fn step(&mut self) {
         tokio::select! {
-            page = self.lister.page(), if self.is_listing => match page {
-                Ok(page) => self.on_page(&page).await,
-                Err(error) => self.on_list_failed(&error).await,
-            },
-            event = self.watcher.next() => match event {
-                Ok(event) => self.on_event(event).await,
-                Err(error) => self.on_watch_failed(&error).await,
-            },
+            page = self.lister.page(), if self.is_listing => {
+                let result = match page {
+                    Ok(page) => self.on_page(&page).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = result {
+                    self.on_list_failed(&error).await;
+                }
+            }
+            event = self.watcher.next() => {
+                let result = match event {
+                    Ok(event) => self.on_event(event).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = result {
+                    self.on_watch_failed(&error).await;
+                }
+            }
             reason = self.scope.wait_for_relist(self.relist_from), if !self.is_listing => {
                 info!(resource = %self.target.name, "listing again because {reason}");
                 self.begin_list();
-                Ok(())
             }
         }
     }
@@ -122,52 +135,47 @@ where
         (self.is_listing, self.list_began, self.list_version) = (true, Instant::now(), None);
     }
 
-    async fn on_page(&mut self, raw: &RawPage) -> Result<(), Ended> {
-        let page = match Page::read(&raw.message) {
-            Ok(page) => page,
-            Err(malformed) => {
-                let error = WatchError::Malformed(malformed);
-                self.lister.on_failure(&error);
-                return self.on_list_failed(&error).await;
-            }
-        };
+    async fn on_page(&mut self, raw: &RawPage) -> Result<(), WatchError> {
+        let page = Page::read(&raw.message)?;
         self.hear();
         if self.list_version.is_none() {
             self.list_version = Some(page.resource_version().to_owned());
             self.unreadable_before = std::mem::take(&mut self.unreadable);
+            self.nameless = 0;
         }
-        for update in self.merge.begin_page(page.resource_version()) {
-            self.send(update).await?;
-        }
+        let updates = self.merge.begin_page(page.resource_version());
+        self.send(updates).await;
         for object in page.items() {
             self.watches.metrics.count_watch_event(&self.target.name);
-            if let Some(item) = self.read(object)
-                && let Some(update) = self.merge.list_item(item)
-            {
-                self.send(update).await?;
+            if let Some(item) = self.read(object) {
+                let update = self.merge.list_item(item);
+                self.send(update).await;
+            } else {
+                self.nameless += 1;
+                if self.nameless > MAX_NAMELESS {
+                    let error = format!("more than {MAX_NAMELESS} objects of the list have no readable name");
+                    return Err(Malformed(error).into());
+                }
             }
         }
         if self.lister.advance(raw.message.size(), page.continue_token()) {
-            self.end_list().await
-        } else {
-            Ok(())
+            self.end_list().await;
         }
+        Ok(())
     }
 
-    async fn end_list(&mut self) -> Result<(), Ended> {
+    async fn end_list(&mut self) {
         self.is_listing = false;
         self.unreadable_before.clear();
         self.watches.metrics.set_unreadable(&self.target.name, self.unreadable.len());
         self.watcher.begin_at(self.list_version.take());
         let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
-        for update in self.merge.end_list() {
-            self.send(update).await?;
-        }
-        Ok(())
+        let updates = self.merge.end_list();
+        self.send(updates).await;
     }
 
-    async fn on_event(&mut self, event: Option<WatchEvent>) -> Result<(), Ended> {
+    async fn on_event(&mut self, event: Option<WatchEvent>) -> Result<(), WatchError> {
         self.hear();
         let message = match event {
             None => return Ok(()),
@@ -178,39 +186,27 @@ where
             Some(WatchEvent::Event(message)) => message,
         };
         self.watches.metrics.count_watch_event(&self.target.name);
-        let result = match message.as_ref().map_err(Clone::clone).and_then(Event::read) {
-            Ok(Event::Applied(object)) => return self.on_change(object, false).await,
-            Ok(Event::Deleted(object)) => return self.on_change(object, true).await,
-            Ok(Event::Bookmark(version)) => self.watcher.advance(&version),
+        let (object, is_deleted) = match message.as_ref().map_err(Clone::clone).and_then(Event::read) {
+            Ok(Event::Applied(object)) => (object, false),
+            Ok(Event::Deleted(object)) => (object, true),
+            Ok(Event::Bookmark(version)) => return self.watcher.advance(&version),
             Ok(Event::Error { code, message }) => {
-                let error = WatchError::Refused { code, message, retry_after: Duration::ZERO };
-                self.watcher.on_failure(&error);
-                Err(error)
+                return Err(WatchError::Refused { code, message, retry_after: Duration::ZERO });
             }
             Err(malformed) => {
                 self.skip(&malformed);
-                Ok(())
+                return Ok(());
             }
         };
-        match result {
-            Ok(()) => Ok(()),
-            Err(error) => self.on_watch_failed(&error).await,
-        }
-    }
-
-    async fn on_change(&mut self, object: Encoded<'_>, is_deleted: bool) -> Result<(), Ended> {
         let Some(item) = self.read(object) else { return Ok(()) };
-        if let Err(error) = self.watcher.advance(&item.resource_version) {
-            return self.on_watch_failed(&error).await;
-        }
+        self.watcher.advance(&item.resource_version)?;
         if is_deleted {
             self.unreadable.remove(&item.key);
         }
         self.watches.metrics.set_unreadable(&self.target.name, self.unreadable.len());
-        match self.merge.event(item, is_deleted) {
-            Some(update) => self.send(update).await,
-            None => Ok(()),
-        }
+        let update = self.merge.event(item, is_deleted);
+        self.send(update).await;
+        Ok(())
     }
 
     /// Reads an object. Reports one that cannot be read once, and without its content.
@@ -233,7 +229,8 @@ where
         self.watches.metrics.count_skipped_object(&self.target.name);
     }
 
-    async fn on_list_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
+    async fn on_list_failed(&mut self, error: &WatchError) {
+        self.lister.on_failure(error);
         if self.lister.is_at_start() {
             self.begin_list();
         }
@@ -243,20 +240,21 @@ where
         } else {
             self.mark_down(error).await;
         }
-        Ok(())
     }
 
-    async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
+    async fn on_watch_failed(&mut self, error: &WatchError) {
+        self.watcher.on_failure(error);
         if error.needs_list() {
             // A list under way may have begun before, and would be merged with events that no longer count.
             self.begin_list();
         }
         self.mark_down(error).await;
-        Ok(())
     }
 
-    async fn send(&mut self, update: Update<K, F>) -> Result<(), Ended> {
-        self.watches.observations.send((self.observation)(update)).await.map_err(|_| Ended)
+    async fn send(&mut self, updates: impl IntoIterator<Item = Update<K, F>>) {
+        for update in updates {
+            self.watches.observe((self.observation)(update)).await;
+        }
     }
 
     fn hear(&self) {
@@ -272,8 +270,7 @@ where
         self.watches.metrics.set_watch_up(&self.target.name, true);
         match &self.target.kind {
             None => self.watches.health.mark_watch(&self.target.name, true),
-            // The receiver is gone only when the program ends.
-            Some(id) => drop(self.watches.observations.send(Observation::KindUp(id.clone())).await),
+            Some(id) => self.watches.observe(Observation::KindUp(id.clone())).await,
         }
     }
 
@@ -284,8 +281,7 @@ where
         match &self.target.kind {
             None => self.watches.health.mark_watch(&self.target.name, false),
             Some(id) => {
-                let observation = Observation::KindDown(id.clone(), error.is_forbidden());
-                drop(self.watches.observations.send(observation).await);
+                self.watches.observe(Observation::KindDown(id.clone(), error.is_forbidden())).await;
             }
         }
     }

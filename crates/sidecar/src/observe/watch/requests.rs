@@ -1,5 +1,5 @@
 //! The requests of one resource that is followed: the pages of its list, and its watch, each with its own
-//! retries.
+//! retries, and when a new list is needed.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -8,11 +8,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::WatchError;
-use super::retry::Retry;
 use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
 
 /// How long one page may fail before the list begins again. The API server forgets tokens after five to ten
@@ -20,6 +19,13 @@ use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
 const LONGEST_PAGE_RETRY: Duration = Duration::from_mins(5);
 /// A watch that ends earlier is not opened again at once.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(800);
+/// The longest wait between two attempts, unless the API server asks for a longer one. A Pod that waits to be
+/// recorded should not have to wait long after the API server is back.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// After so long without a failure the next one counts as the first.
+const FORGET_AFTER: Duration = Duration::from_mins(2);
 
 /// Reads a list page by page.
 pub(super) struct Lister {
@@ -63,10 +69,6 @@ impl Lister {
             match page {
                 // A few large objects, of one user maybe, must not keep all others from being listed.
                 Err(WatchError::TooLarge(_)) if self.size.shrink() => {}
-                Err(error) => {
-                    self.on_failure(&error);
-                    return Err(error);
-                }
                 page => return page,
             }
         }
@@ -144,7 +146,7 @@ impl Watcher {
     /// wait is given up.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {
         loop {
-            let result = match &mut self.state {
+            match &mut self.state {
                 WatchState::Closed => {
                     let Some(position) = self.position.clone() else { return pending().await };
                     sleep_until(self.retry.from).await;
@@ -155,28 +157,26 @@ impl Watcher {
                         (self.opened, self.has_shown_events) = (Instant::now(), false);
                         WatchState::Open(source.watch(position))
                     };
-                    continue;
                 }
                 WatchState::Asking(version) => {
                     let version = version.await;
                     self.state = WatchState::Closed;
-                    version.and_then(|version| self.expect_not_earlier(&version)).map(|()| None)
+                    return self.expect_not_earlier(&version?).map(|()| None);
                 }
                 WatchState::Open(events) => {
                     let event = events.next().await;
                     if event.is_none() {
                         self.on_end();
                     }
-                    event.transpose()
+                    return event.transpose();
                 }
-            };
-            return result.inspect_err(|error| self.on_failure(error));
+            }
         }
     }
 
     /// An event or a bookmark of this version was read.
     pub(super) fn advance(&mut self, version: &str) -> Result<(), WatchError> {
-        self.expect_not_earlier(version).inspect_err(|error| self.on_failure(error))?;
+        self.expect_not_earlier(version)?;
         self.has_shown_events = true;
         if !version.is_empty() {
             self.position = Some(version.to_owned());
@@ -209,5 +209,86 @@ impl Watcher {
             (Ok(version), Some(position)) if version < position => Err(WatchError::WentBack),
             _ => Ok(()),
         }
+    }
+}
+
+/// When a list or a watch that failed may be tried again. Each has its own wait: a list that fails for long
+/// must not keep a watch closed, nor a watch that was closed end the wait that the API server asked for.
+struct Retry {
+    /// When the next attempt may begin.
+    from: Instant,
+    failed_at: Instant,
+    failures: u32,
+}
+
+impl Retry {
+    fn new(now: Instant) -> Self {
+        Self { from: now, failed_at: now, failures: 0 }
+    }
+
+    /// Waits longer each time, and as long as the API server asks for.
+    fn back_off(&mut self, at_least: Duration) {
+        if self.failed_at.elapsed() > FORGET_AFTER {
+            self.reset();
+        }
+        let pause =
+            FIRST_BACKOFF.saturating_mul(1 << self.failures.min(8)).min(LONGEST_BACKOFF).max(at_least);
+        self.failures += 1;
+        self.failed_at = Instant::now();
+        self.from = self.failed_at + pause;
+    }
+
+    /// An attempt has succeeded.
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// Asks for new lists, each time with the revision that they must have.
+pub(crate) type Relist = watch::Receiver<u64>;
+
+/// The revision of the fields that a watch keeps, and when it has to list again because there are more or
+/// other fields.
+pub(super) struct Scope {
+    requests: Relist,
+    reason: &'static str,
+    /// How long after a request the new fields are in force.
+    delay: Duration,
+    /// When the fields are in force that were asked for last, and their revision.
+    due: Option<(Instant, u64)>,
+    /// The revision of lists that begin now.
+    pub(super) revision: u64,
+}
+
+impl Scope {
+    /// Each object is kept with all fields that are ever needed.
+    pub(super) fn fixed() -> Self {
+        Self::new(watch::Sender::new(0).subscribe(), "", Duration::ZERO)
+    }
+
+    /// A new list is needed this long after a request.
+    pub(super) fn new(requests: Relist, reason: &'static str, delay: Duration) -> Self {
+        Self { requests, reason, delay, due: None, revision: 0 }
+    }
+
+    /// A list begins now. It has all fields that need no delay.
+    pub(super) fn begin_list(&mut self) {
+        if self.delay.is_zero() {
+            (self.due, self.revision) = (None, *self.requests.borrow_and_update());
+        }
+    }
+
+    /// Waits until a new list is needed, but at least until this time, and says why. Never returns if none
+    /// can be.
+    pub(super) async fn wait_for_relist(&mut self, not_before: Instant) -> &'static str {
+        if self.due.is_none() && self.requests.changed().await.is_err() {
+            return pending().await;
+        }
+        // Kept, so that the request is not lost if something else happens first.
+        let request = || (Instant::now() + self.delay, *self.requests.borrow_and_update());
+        let (time, revision) = *self.due.get_or_insert_with(request);
+        sleep_until(time.max(not_before)).await;
+        (self.due, self.revision) = (None, revision);
+        self.reason
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, try_unfold};
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::{HeaderMap, Request, header};
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Request as Requests};
@@ -14,7 +14,8 @@ use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answer::{WatchError, collect, collect_message, expect_encoding, expect_plain, next_data};
+use super::answer::{WatchError, collect, collect_message, expect_encoding, next_data};
+use crate::observe::client::LARGEST_REFUSAL;
 use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and
@@ -27,7 +28,7 @@ pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64
 /// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest page of a list, in bytes, after decompression. A larger one is asked for in smaller parts.
+/// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
 const LARGEST_PAGE: usize = 32 << 20;
 /// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six
 /// times as many in JSON at most.
@@ -193,14 +194,21 @@ impl Source {
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
-    pub(super) fn watch(
-        self,
-        resource_version: String,
-    ) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
-        try_unfold(Progress::Closed(self, resource_version), Progress::next).boxed()
+    pub(super) fn watch(self, version: String) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
+        try_unfold(Err((self, version)), |state: Result<OpenWatch, (Self, String)>| async {
+            match state {
+                Err((source, version)) => {
+                    Ok(Some((WatchEvent::Opened, Ok(source.open_watch(&version).await?))))
+                }
+                Ok(mut open) => {
+                    Ok(open.next_event().await?.map(|event| (WatchEvent::Event(event), Ok(open))))
+                }
+            }
+        })
+        .boxed()
     }
 
-    async fn open_watch(&self, resource_version: &str) -> Result<(HeaderMap, Body), WatchError> {
+    async fn open_watch(&self, resource_version: &str) -> Result<OpenWatch, WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             timeout: Some(WATCH_SECONDS),
@@ -208,21 +216,15 @@ impl Source {
         };
         let request = self.requests.watch(&params, resource_version).map_err(kube::Error::BuildRequest)?;
         let (headers, body) = self.send(request, "PartialObjectMetadata").await?;
-        expect_plain(&headers)?;
-        Ok((headers, body))
+        Ok(OpenWatch { headers, body, takes_protobuf: self.prefers_protobuf, events: None })
     }
 
-    /// Sends a request. Asks for a compressed body only of a list: the API server compresses those of more
-    /// than 128 KiB, and no watch, where whatever else compresses it on the way might hold back events until
-    /// it has enough of them.
+    /// Sends a request. Asks for no compression: the API server spends much CPU on that of a list.
     async fn send(
         &self,
         mut request: Request<Vec<u8>>,
         metadata_kind: &str,
     ) -> Result<(HeaderMap, Body), WatchError> {
-        if metadata_kind.ends_with("List") {
-            request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        }
         if let Ok(accept) = self.accept(metadata_kind).parse() {
             request.headers_mut().insert(header::ACCEPT, accept);
         }
@@ -231,10 +233,8 @@ impl Source {
         if head.status.is_success() {
             return Ok((head.headers, body));
         }
-        // The client has made it JSON.
-        let status = collect(&head.headers, body, LARGEST_PAGE).await.unwrap_or_default();
-        let refusal: Refusal = serde_json::from_slice(&status).unwrap_or_default();
-        let retry_after = Duration::from_secs(refusal.retry_after_seconds().into());
+        let refusal = Refusal::of_body(collect(body, LARGEST_REFUSAL).await.unwrap_or_default());
+        let retry_after = refusal.retry_after(&head.headers);
         let message = refusal.message_of_api_server().unwrap_or_else(|| "no answer of an API server".into());
         Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
     }
@@ -242,60 +242,41 @@ impl Source {
     /// What to ask for. A server that has no protobuf for a resource, as for each custom one, answers with
     /// JSON.
     fn accept(&self, metadata_kind: &str) -> String {
-        let as_metadata = if self.only_metadata {
-            format!(";as={metadata_kind};g=meta.k8s.io;v=v1")
-        } else {
-            String::new()
-        };
-        let json = format!("application/json{as_metadata}");
-        if self.prefers_protobuf {
-            format!("application/vnd.kubernetes.protobuf{as_metadata},{json}")
-        } else {
-            json
-        }
+        let kind = format!(";as={metadata_kind};g=meta.k8s.io;v=v1");
+        let kind = if self.only_metadata { &kind } else { "" };
+        let protobuf = format!("application/vnd.kubernetes.protobuf{kind},");
+        let protobuf = if self.prefers_protobuf { &protobuf } else { "" };
+        format!("{protobuf}application/json{kind}")
     }
 }
 
-/// How far a watch has come.
-enum Progress {
-    Closed(Source, String),
-    /// Nothing has arrived.
-    Open {
-        headers: HeaderMap,
-        body: Body,
-        takes_protobuf: bool,
-    },
-    Reading(Body, Events),
+/// A watch that the API server has accepted.
+struct OpenWatch {
+    headers: HeaderMap,
+    body: Body,
+    takes_protobuf: bool,
+    /// `None` until something has arrived.
+    events: Option<Events>,
 }
 
-impl Progress {
-    async fn next(mut self) -> Result<Option<(WatchEvent, Self)>, WatchError> {
+impl OpenWatch {
+    /// The next event, or why it cannot be read; `None` at the end of the watch.
+    async fn next_event(&mut self) -> Result<Option<Result<Message, Malformed>>, WatchError> {
         loop {
-            self = match self {
-                Self::Closed(source, resource_version) => {
-                    let (headers, body) = source.open_watch(&resource_version).await?;
-                    let open = Self::Open { headers, body, takes_protobuf: source.prefers_protobuf };
-                    return Ok(Some((WatchEvent::Opened, open)));
-                }
-                Self::Open { headers, mut body, takes_protobuf } => match next_data(&mut body).await? {
-                    None => return Ok(None),
-                    Some(data) if data.is_empty() => Self::Open { headers, body, takes_protobuf },
-                    Some(data) => {
-                        let encoding = expect_encoding(Encoding::of_watch(&data), &headers, takes_protobuf)?;
-                        let mut events = Events::new(encoding, LARGEST_EVENT);
-                        events.push(&data);
-                        Self::Reading(body, events)
-                    }
-                },
-                Self::Reading(mut body, mut events) => {
-                    if let Some(event) = events.next_event()? {
-                        return Ok(Some((WatchEvent::Event(event), Self::Reading(body, events))));
-                    }
-                    let Some(data) = next_data(&mut body).await? else { return Ok(None) };
-                    events.push(&data);
-                    Self::Reading(body, events)
-                }
-            };
+            if let Some(events) = &mut self.events
+                && let Some(event) = events.next_event()?
+            {
+                return Ok(Some(event));
+            }
+            let Some(data) = next_data(&mut self.body).await? else { return Ok(None) };
+            if self.events.is_none() && !data.is_empty() {
+                let encoding =
+                    expect_encoding(Encoding::of_watch(&data), &self.headers, self.takes_protobuf)?;
+                self.events = Some(Events::new(encoding, LARGEST_EVENT));
+            }
+            if let Some(events) = &mut self.events {
+                events.push(&data);
+            }
         }
     }
 }

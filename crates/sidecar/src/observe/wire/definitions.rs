@@ -1,15 +1,16 @@
-//! Custom resource definitions on the wire, and which kinds they define.
+//! Custom resource definitions and the ConfigMap with the whitelist on the wire, and their facts.
 
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pps_core::pps;
+use pps_recorder::facts::{ConfigFact, NamespacedName};
 use pps_recorder::kinds;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::encoding::Encoded;
-use super::object::{Item, Malformed, item, null_as_default, slim_metadata};
+use super::object::{Item, Malformed, item, key_of, null_as_default, slim_metadata};
 
 /// The fields of a `CustomResourceDefinition` that are read. Above all this skips its schemas.
 #[derive(Default, Deserialize)]
@@ -144,9 +145,34 @@ impl CustomResourceDefinition {
     }
 }
 
+/// Reads the ConfigMap. The list of one that cannot be read counts as malformed, so that the last valid one
+/// stays in force.
+pub fn read_config(object: Encoded<'_>) -> Result<Item<NamespacedName, ConfigFact>, Malformed> {
+    #[derive(Deserialize)]
+    struct ConfigMap {
+        #[serde(deserialize_with = "slim_metadata")]
+        metadata: ObjectMeta,
+        #[serde(default, deserialize_with = "null_as_default")]
+        data: ConfigData,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct ConfigData {
+        #[serde(rename = "PPS_Watch_Custom_Workload_WhiteList")]
+        whitelist: Option<String>,
+    }
+    let fact = |metadata: &ObjectMeta, whitelist| {
+        Some(ConfigFact { uid: metadata.uid.clone().unwrap_or_default(), whitelist })
+    };
+    let whole = |config: ConfigMap| fact(&config.metadata, config.data.whitelist);
+    let rest = |metadata: &ObjectMeta| fact(metadata, Some("the ConfigMap cannot be read".into()));
+    item(object, &[], |config: &ConfigMap| &config.metadata, key_of, whole, rest)
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{from_value, json};
+    use pps_recorder::whitelist;
+    use serde_json::{Value, from_value, json};
 
     use super::*;
 
@@ -192,12 +218,12 @@ mod tests {
 
     #[test]
     fn finds_the_compact_form_in_the_schema() {
-        let keeps = |versions: serde_json::Value| {
+        let keeps = |versions: Value| {
             let definition: CustomResourceDefinition =
                 from_value(json!({"spec": {"versions": versions}})).unwrap();
             definition.into_fact().keeps_packed
         };
-        let version = |schema: serde_json::Value| json!([{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": schema}}]);
+        let version = |schema: Value| json!([{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": schema}}]);
         let packed = json!({"type": "object", "properties": {"status": {"properties": {"packed": {"type": "object"}}}}});
         assert!(keeps(version(packed.clone())));
         assert!(keeps(version(json!({"x-kubernetes-preserve-unknown-fields": true}))));
@@ -210,5 +236,15 @@ mod tests {
             assert!(!keeps(json!([{"name": name, "served": served, "schema": {"openAPIV3Schema": packed}}])));
         }
         assert!(!keeps(json!([{"name": "v1alpha1", "served": true, "schema": null}])));
+    }
+
+    #[test]
+    fn keeps_only_the_list_of_kinds() {
+        let config = |data: Value| {
+            let text = json!({"metadata": {"name": "c", "uid": "u"}, "data": data}).to_string();
+            read_config(Encoded::Json(&text)).unwrap().fact.unwrap().whitelist
+        };
+        assert_eq!(config(json!({whitelist::KEY: "[]", "other": "x"})).as_deref(), Some("[]"));
+        assert_eq!((config(json!(null)), config(json!({}))), (None, None));
     }
 }

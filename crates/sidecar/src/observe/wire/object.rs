@@ -55,7 +55,7 @@ const IDENTITY: Schema = &[
     (3, "namespace", Kind::Text),
     (5, "uid", Kind::Text),
     (6, "resourceVersion", Kind::Text),
-    (9, "deletionTimestamp", Kind::Size),
+    (9, "deletionTimestamp", Kind::Size(&[])),
 ];
 
 #[derive(Default, Deserialize)]
@@ -72,17 +72,6 @@ struct Slim {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// What identifies an object whose other metadata is malformed.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Identity {
-    name: String,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    deletion_timestamp: Option<IgnoredAny>,
-}
-
 impl From<Slim> for ObjectMeta {
     fn from(slim: Slim) -> Self {
         Self {
@@ -97,19 +86,6 @@ impl From<Slim> for ObjectMeta {
             labels: slim.labels,
             annotations: slim.annotations,
             owner_references: slim.owner_references,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<Identity> for Slim {
-    fn from(identity: Identity) -> Self {
-        Self {
-            name: Some(identity.name),
-            namespace: identity.namespace,
-            uid: identity.uid,
-            resource_version: identity.resource_version,
-            deletion_timestamp: identity.deletion_timestamp,
             ..Self::default()
         }
     }
@@ -183,7 +159,15 @@ fn read_metadata(object: Encoded<'_>) -> Result<ObjectMeta, Malformed> {
     metadata
         .read(METADATA)
         .or_else(|_| metadata.read::<Slim>(METADATA).map(Into::into))
-        .or_else(|_| metadata.read::<Identity>(IDENTITY).map(|identity| Slim::from(identity).into()))
+        .or_else(|_| read_identity(metadata).map(Into::into))
+}
+
+/// Reads what identifies an object whose other metadata is malformed.
+fn read_identity(metadata: Encoded<'_>) -> Result<Slim, Malformed> {
+    let Encoded::Json(_) = metadata else { return metadata.read(IDENTITY) };
+    let mut fields: BTreeMap<String, &RawValue> = metadata.read(&[])?;
+    fields.retain(|name, _| IDENTITY.iter().any(|(_, known, _)| known == name));
+    Encoded::Json(&serde_json::to_string(&fields).unwrap_or_default()).read(&[])
 }
 
 /// Describes an error without the values that it complains about.

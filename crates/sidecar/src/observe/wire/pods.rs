@@ -1,13 +1,16 @@
-//! Pods on the wire and their facts.
+//! Pods and Nodes on the wire, and their facts.
+
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use pps_core::addresses::pod_ips;
 use pps_core::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_NAME_LENGTH};
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, forbids_recording};
 use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::{NamespacedName, PendingPod, PodFact};
+use pps_recorder::facts::{NamespacedName, NodeFact, PendingPod, PodFact};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -15,7 +18,7 @@ use super::encoding::Encoded;
 use super::object::{Item, METADATA, Malformed, item, key_of, slim_metadata};
 use super::protobuf::{Kind, Schema};
 
-/// The largest affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses its size, and
+/// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses its size, and
 /// lists in memory take many times the bytes that they had.
 const MAX_AFFINITY_BYTES: usize = 4 * MAX_KEPT_AFFINITY_BYTES;
 
@@ -26,13 +29,16 @@ const POD: Schema = &[
 ];
 const SPEC: Schema = &[
     (10, "nodeName", Kind::Text),
-    (18, "affinity", Kind::Limited(MAX_AFFINITY_BYTES, AFFINITY)),
-    (18, "affinityBytes", Kind::Size),
+    (18, "affinity", Kind::Message(AFFINITY)),
+    (18, "affinityBytes", Kind::Size(&[1, 1])),
     (38, "schedulingGates", Kind::List(&Kind::Message(&[]))),
 ];
 const AFFINITY: Schema = &[(1, "nodeAffinity", Kind::Message(NODE_AFFINITY))];
-const NODE_AFFINITY: Schema =
-    &[(1, "requiredDuringSchedulingIgnoredDuringExecution", Kind::Message(NODE_SELECTOR))];
+const NODE_AFFINITY: Schema = &[(
+    1,
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    Kind::Limited(MAX_AFFINITY_BYTES, NODE_SELECTOR),
+)];
 const NODE_SELECTOR: Schema = &[(1, "nodeSelectorTerms", Kind::List(&Kind::Message(TERM)))];
 const TERM: Schema = &[(1, "matchExpressions", Kind::List(&Kind::Message(EXPRESSION)))];
 const EXPRESSION: Schema =
@@ -61,7 +67,7 @@ struct Pod {
 struct PodSpec {
     node_name: Option<String>,
     affinity: RequiredAffinity,
-    /// Only known in protobuf.
+    /// Of the required node affinity; only known in protobuf.
     affinity_bytes: usize,
     scheduling_gates: Option<Vec<IgnoredAny>>,
 }
@@ -122,12 +128,8 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     }
     let annotations =
         pod.metadata.annotations.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-    // Some versions of the API server leave out an empty address in JSON, and others do not.
-    let address = |ip: &Option<String>| ip.clone().filter(|ip| !ip.is_empty());
-    let mut ips: Vec<String> = pod.status.pod_ips.iter().filter_map(|ip| address(&ip.ip)).collect();
-    if ips.is_empty() {
-        ips.extend(address(&pod.status.pod_ip));
-    }
+    let listed = pod.status.pod_ips.iter().filter_map(|ip| ip.ip.as_deref());
+    let mut ips = pod_ips(listed, pod.status.pod_ip.as_deref());
     ips.shrink_to_fit();
     let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
     let ready = condition(pod, "Ready", "True");
@@ -137,7 +139,7 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         ready: ready.is_some(),
         ready_since: ready.and_then(PodCondition::since),
         terminating: pod.metadata.deletion_timestamp.is_some(),
-        injected: injected_from(pod).is_some(),
+        injected: annotation(pod, INJECTED_ANNOTATION).is_some(),
         exempt: annotation(pod, RECORD_ANNOTATION).is_some_and(|value| forbids_recording(value)),
         annotations: interest.annotations().pick(annotations),
         ips,
@@ -160,11 +162,6 @@ impl PodCondition {
     }
 }
 
-/// The PPS that the policy's annotation names.
-fn injected_from(pod: &Pod) -> Option<&String> {
-    annotation(pod, INJECTED_ANNOTATION)
-}
-
 fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
     pod.metadata.annotations.as_ref()?.get(key)
 }
@@ -172,7 +169,7 @@ fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
 /// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required
 /// affinity is not too large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
-    let pps = injected_from(pod)?;
+    let pps = annotation(pod, INJECTED_ANNOTATION)?;
     let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
     let is_pending = pod.status.phase.as_deref() == Some("Pending");
     let is_too_large = pps.len() > MAX_NAME_LENGTH
@@ -190,10 +187,27 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     })
 }
 
+/// Reads the metadata of a Node. One that cannot be read exists and has no labels.
+pub fn read_node(object: Encoded<'_>, interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
+    #[derive(Deserialize)]
+    struct Node {
+        #[serde(deserialize_with = "slim_metadata")]
+        metadata: ObjectMeta,
+    }
+    let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
+    let fact = |metadata: &ObjectMeta| {
+        let labels = metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+        Some(NodeFact { labels: interest.labels().pick(labels) })
+    };
+    let schema = &[(1, "metadata", Kind::Message(METADATA))];
+    item(object, schema, |node: &Node| &node.metadata, key, |node| fact(&node.metadata), fact)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, from_value, json};
 
+    use super::super::protobuf::tests::message;
     use super::*;
 
     fn pod(json: Value) -> Pod {
@@ -321,15 +335,22 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_address_is_none() {
-        for (status, expected) in [
-            (json!({"podIP": "", "podIPs": [{"ip": ""}, {}]}), &[][..]),
-            (json!({"podIP": "10.0.0.7", "podIPs": [{"ip": ""}]}), &["10.0.0.7"]),
-            (json!({"podIPs": [{"ip": ""}, {"ip": "fd00::7"}]}), &["fd00::7"]),
-        ] {
-            let pod = pod(json!({"metadata": {"name": "w-0"}, "status": status}));
-            assert_eq!(pod_fact(&pod, &Interest::default()).unwrap().ips, expected);
-        }
+    fn only_the_required_node_affinity_counts_for_the_limit() {
+        let kept = |required: usize, of_pods: usize| {
+            let expression = message(&[(1, b"zone"), (2, b"In"), (3, b"a")]);
+            let terms: Vec<_> = (0..required).map(|_| (1, message(&[(1, &expression[..])]))).collect();
+            let terms: Vec<_> = terms.iter().map(|(number, term)| (*number, &term[..])).collect();
+            let affinity = message(&[(1, &message(&[(1, &message(&terms))])), (2, &vec![0; of_pods])]);
+            let annotation = message(&[(1, INJECTED_ANNOTATION.as_bytes()), (2, b"p")]);
+            let pod = message(&[
+                (1, &message(&[(1, b"w-0"), (5, b"u"), (6, b"7"), (12, &annotation)])),
+                (2, &message(&[(18, &affinity)])),
+                (3, &message(&[(1, b"Pending")])),
+            ]);
+            read_pod(Encoded::Protobuf(&pod), &Interest::default()).unwrap().fact.unwrap().pending
+        };
+        assert!(!kept(1, 1 << 20).unwrap().required_affinity.is_empty());
+        assert_eq!(kept(1 << 20, 0), None);
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub(super) enum Kind {
     Message(Schema),
     /// A message that is left out if it has more bytes.
     Limited(usize, Schema),
-    /// The number of bytes of a message.
-    Size,
+    /// The number of bytes of the message that these fields lead to.
+    Size(&'static [u64]),
     List(&'static Kind),
     /// A map from strings to strings.
     Map,
@@ -235,7 +235,12 @@ impl<'de> Deserializer<'de> for Field<'de> {
             (Kind::Message(schema) | Kind::Limited(_, schema), Value::Bytes(message)) => {
                 visitor.visit_map(Object { message, schema: schema.iter(), value: None })
             }
-            (Kind::Size, Value::Bytes(bytes)) => visitor.visit_u64(bytes.len() as u64),
+            (Kind::Size(path), Value::Bytes(mut bytes)) => {
+                for number in path {
+                    bytes = Fields(bytes).find(*number)?.unwrap_or(Value::Bytes(&[])).bytes()?;
+                }
+                visitor.visit_u64(bytes.len() as u64)
+            }
             (Kind::List(kind), Value::Bytes(message)) => visitor.visit_seq(repeated(*kind, message)),
             (Kind::Map, Value::Bytes(message)) => visitor.visit_map(repeated(Kind::Text, message)),
             _ => Err(damaged()),

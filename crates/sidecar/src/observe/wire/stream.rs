@@ -2,8 +2,10 @@
 //! lines of JSON or frames of protobuf. The objects in them stay unread, so that each can be read alone.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::encoding::{Encoded, Encoding, Message};
@@ -23,41 +25,41 @@ const LIST: Schema =
     &[(1, "metadata", Kind::Message(&[(2, "resourceVersion", Kind::Text), (3, "continue", Kind::Text)]))];
 const BOOKMARK: Schema = &[(1, "metadata", Kind::Message(&[(6, "resourceVersion", Kind::Text)]))];
 
-/// One page of a list.
+/// The most objects that a page may have, far more than are asked for: a page that is full of tiny ones would
+/// need many times its memory.
+const MAX_OBJECTS: usize = 100_000;
+
+/// One page of a list. Its objects stay unread.
 #[derive(Debug)]
 pub struct Page<'a> {
     metadata: ListMetadata,
-    items: Items<'a>,
-}
-
-/// The objects of a page, unread. They are found one after the other: a place for each would need memory
-/// before it is known whether there are any objects.
-#[derive(Clone, Debug)]
-enum Items<'a> {
-    /// The rest of the array.
-    Json(&'a str),
-    /// The rest of the list, in which the objects are one kind of fields.
-    Protobuf(Fields<'a>),
+    items: Vec<Encoded<'a>>,
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page. Fails if it is no list, or if its place in time is unknown, so that it could not be
-    /// watched from.
+    /// Reads a page. Fails if it is no list, if it is damaged in any place between its objects, which then may
+    /// not be all, or if its place in time is unknown, so that it could not be watched from.
     pub fn read(page: &'a Message) -> Result<Self, Malformed> {
         #[derive(Deserialize)]
         struct List<'a> {
             #[serde(default)]
             metadata: ListMetadata,
-            #[serde(borrow)]
-            items: Option<&'a RawValue>,
+            #[serde(borrow, default, deserialize_with = "limited")]
+            items: Vec<&'a RawValue>,
         }
         let page = page.open()?;
         let list: List<'a> = page.read(LIST)?;
-        let items = match (page, list.items.map_or("[", RawValue::get).strip_prefix('[')) {
-            (Encoded::Protobuf(message), _) => Items::Protobuf(Fields::of(message)),
-            (Encoded::Json(_), Some(items)) => Items::Json(items),
-            (Encoded::Json(_), None) => return Err(Malformed("it has no list of objects".into())),
-        };
+        let mut items: Vec<_> = list.items.into_iter().map(|item| Encoded::Json(item.get())).collect();
+        if let Encoded::Protobuf(message) = page {
+            for field in Fields::of(message) {
+                if let (2, object) = field? {
+                    items.push(Encoded::Protobuf(object.bytes()?));
+                }
+                if items.len() > MAX_OBJECTS {
+                    return Err(Malformed(TOO_MANY.into()));
+                }
+            }
+        }
         let page = Self { metadata: list.metadata, items };
         if page.resource_version().is_empty() {
             return Err(Malformed("the list has no resource version".into()));
@@ -74,29 +76,41 @@ impl<'a> Page<'a> {
         self.metadata.continue_token.as_deref().filter(|token| !token.is_empty())
     }
 
-    pub fn items(&self) -> impl Iterator<Item = Encoded<'a>> + use<'a> {
-        self.items.clone()
+    pub fn items(&self) -> impl Iterator<Item = Encoded<'a>> {
+        self.items.iter().copied()
     }
 }
 
-impl<'a> Iterator for Items<'a> {
-    type Item = Encoded<'a>;
+const TOO_MANY: &str = "the page has too many objects";
 
-    fn next(&mut self) -> Option<Encoded<'a>> {
-        match self {
-            Self::Json(rest) => {
-                let text = rest.trim_start_matches([',', ' ', '\t', '\r', '\n']);
-                let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-                let value = values.next()?.ok()?;
-                *rest = &text[values.byte_offset()..];
-                Some(Encoded::Json(value.get()))
+/// Reads a list of at most [`MAX_OBJECTS`] objects; null is an empty one.
+fn limited<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
+    struct Objects;
+
+    impl<'de> Visitor<'de> for Objects {
+        type Value = Vec<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of objects")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut objects = Vec::new();
+            while let Some(object) = list.next_element()? {
+                if objects.len() == MAX_OBJECTS {
+                    return Err(A::Error::custom(TOO_MANY));
+                }
+                objects.push(object);
             }
-            Self::Protobuf(fields) => fields.find_map(|field| match field {
-                Ok((2, value)) => value.bytes().ok().map(Encoded::Protobuf),
-                _ => None,
-            }),
+            Ok(objects)
         }
     }
+
+    deserializer.deserialize_any(Objects)
 }
 
 /// One event of a watch.
@@ -133,7 +147,7 @@ impl<'a> Event<'a> {
                 version.map(Self::Bookmark).ok_or_else(|| Malformed("a bookmark without a version".into()))
             }
             "ERROR" => {
-                let status = Refusal::read_object(object)?;
+                let status = Refusal::read(object)?;
                 Ok(Self::Error {
                     code: status.code.unwrap_or(500),
                     message: status.message.unwrap_or_else(|| "the API server gives no reason".into()),
@@ -304,13 +318,18 @@ mod tests {
             Message::Json(r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#.into());
         let last = Page::read(&last).unwrap();
         assert_eq!((last.continue_token(), last.items().count()), (None, 0));
+        let too_many = format!(
+            r#"{{"metadata": {{"resourceVersion": "7"}}, "items": [{}1]}}"#,
+            "1,".repeat(MAX_OBJECTS)
+        );
         for wrong in [
+            &too_many,
             r#"{"metadata": {}, "items": []}"#,
             r#"{"metadata": {"resourceVersion": "7"}, "items": {}}"#,
             r#"{"metadata": {"resourceVersion": "7"}, "items": [1 2]}"#,
             "<html>",
         ] {
-            assert!(Page::read(&Message::Json(wrong.into())).is_err(), "{wrong}");
+            assert!(Page::read(&Message::Json(wrong.into())).is_err(), "{}", &wrong[..20.min(wrong.len())]);
         }
     }
 
@@ -323,8 +342,13 @@ mod tests {
         let expected = [Encoded::Protobuf(b"\xff\xff"), Encoded::Protobuf(b"")];
         assert_eq!(page.items().collect::<Vec<_>>(), expected);
         let cut_short = &list[..list.len() - 1];
-        for other in [envelope(cut_short), envelope(&message(&[(2, b"")])), b"{}".to_vec(), Vec::new()] {
-            assert!(Page::read(&Message::Protobuf(other.clone())).is_err(), "{other:?}");
+        // Between two objects: a number in place of an object, and a field of no type.
+        let odd = [&number(2, 7)[..], b"\x17"].map(|odd| envelope(&[&list, odd, b"\x12\0"].concat()));
+        let too_many = envelope(&[&list, &b"\x12\0".repeat(MAX_OBJECTS)[..]].concat());
+        let others = [envelope(cut_short), envelope(&message(&[(2, b"")])), b"{}".to_vec(), Vec::new()];
+        for other in others.into_iter().chain(odd).chain([too_many]) {
+            let length = other.len();
+            assert!(Page::read(&Message::Protobuf(other)).is_err(), "{length} bytes");
         }
     }
 

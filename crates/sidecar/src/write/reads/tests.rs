@@ -11,7 +11,7 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::*;
-use crate::lead::Election;
+use crate::lead::Leadership;
 
 #[tokio::test]
 async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too_large() {
@@ -38,7 +38,7 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
         let list = json!({"metadata": {"resourceVersion": "9", "continue": token}, "items": items});
         async move { Ok::<_, Infallible>(http::Response::new(Body::from(list.to_string().into_bytes()))) }
     });
-    let leadership = Election::always_leading().leadership();
+    let leadership = Leadership::fixed(true);
     let writer = Writer::new(Client::new(service, "n"), leadership.permit(leadership.term()));
     let demand = Demand::of_ordinals(Ordinals::new(0, 3, []));
     let workload = WorkloadFact { uid: "uid-w".into(), demand, ..WorkloadFact::default() };

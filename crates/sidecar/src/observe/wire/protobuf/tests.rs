@@ -79,7 +79,7 @@ const SAMPLE: Schema = &[
     (3, "flag", Kind::Flag),
     (4, "time", Kind::Time),
     (5, "limited", Kind::Limited(3, &[(1, "a", Kind::Text)])),
-    (5, "size", Kind::Size),
+    (5, "size", Kind::Size(&[])),
     (6, "list", Kind::List(&Kind::Text)),
     (7, "map", Kind::Map),
 ];

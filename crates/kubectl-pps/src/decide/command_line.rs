@@ -21,7 +21,7 @@ pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
 
 /// How to write a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hand {
+pub struct CommandLine {
     /// The namespace that needs not be named.
     pub own_namespace: Option<String>,
     /// The context, if it was named.
@@ -30,7 +30,7 @@ pub struct Hand {
     pub kubeconfig: Option<String>,
 }
 
-impl Hand {
+impl CommandLine {
     /// `kubectl pps VERB`, with what reaches this namespace.
     pub fn pps(&self, words: &str, namespace: &str) -> String {
         format!("kubectl pps {words}{}{}", self.within(namespace), self.cluster())
@@ -92,11 +92,14 @@ mod tests {
 
     #[test]
     fn a_command_reaches_the_namespace_and_cluster_of_the_answer() {
-        let own = Hand { own_namespace: Some("shop".into()), ..Hand::default() };
+        let own = CommandLine { own_namespace: Some("shop".into()), ..CommandLine::default() };
         assert_eq!(own.pps("explain db-0", "shop"), "kubectl pps explain db-0");
         assert_eq!(own.pps("explain db-0", "other"), "kubectl pps explain db-0 -n other");
-        let named =
-            Hand { context: Some("my cluster".into()), kubeconfig: Some("a/b".into()), own_namespace: None };
+        let named = CommandLine {
+            context: Some("my cluster".into()),
+            kubeconfig: Some("a/b".into()),
+            own_namespace: None,
+        };
         let command = "kubectl uncordon n --context 'my cluster' --kubeconfig a/b";
         assert_eq!(named.kubectl("uncordon n"), command);
         assert_eq!(own.check(), "kubectl pps check");

@@ -1,0 +1,118 @@
+//! The commands that only read: `check`, `explain` and `status`.
+
+use std::io::{self, IsTerminal};
+
+use kube::Client;
+use pps_check::read::Right;
+use pps_check::report::WIDTH;
+use pps_check::{NAMESPACE, Settings, silent_recorder};
+use serde_json::Value;
+
+use super::{commands, scope};
+use crate::args::{Check, Connection, Explain, Output, Status};
+use crate::cluster::connect;
+use crate::cluster::read::{Wanted, get, read};
+use crate::decide::explain::{Question, wanting};
+use crate::decide::{explain, status};
+use crate::render::{self, Terminal, explanation};
+use crate::snapshot::{Pod, Scope};
+use crate::{Failure, Outcome};
+
+/// What is wrong with the installation.
+pub(super) async fn check(
+    args: &Check,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    let connected = connect(connection).await?;
+    // The namespace of a context is that of the user's workloads.
+    let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
+    // Whoever looks at a terminal for seconds wants to know why.
+    if io::stderr().is_terminal() {
+        terminal
+            .say("Reading the installation, and waiting for 5 seconds to see whether its Lease is renewed …");
+    }
+    let width = terminal.style().width.unwrap_or(WIDTH);
+    let settings =
+        Settings { namespace: namespace.to_owned(), runs_in_cluster: false, ..args.settings.clone() };
+    let report = Box::pin(pps_check::args::run(&connected.client, settings, args.output, width)).await;
+    terminal.print(&report.text)?;
+    Ok(match report.exit_code {
+        0 => Outcome::Well,
+        1 => Outcome::NotWell,
+        _ => Outcome::Incomplete,
+    })
+}
+
+/// Why a Pod is where it is.
+pub(super) async fn explain(
+    args: &Explain,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    let connected = connect(connection).await?;
+    let namespace = connected.namespace.as_str();
+    let scope = Scope::Namespace(namespace.to_owned());
+    let wanted =
+        Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
+    let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
+    let pod = args.pod.as_str();
+    let refusals = match wanting(&snapshot, namespace, pod) {
+        Some(workload) if snapshot.pod(namespace, pod).is_none() => {
+            refusals(&connected.client, namespace, workload.name()).await
+        }
+        _ => Vec::new(),
+    };
+    let question = Question { snapshot: &snapshot, namespace, pod, refusals: &refusals };
+    let answer = explain::explain(&question)?;
+    let document = explanation::Document::of(&answer, &commands(connection, namespace));
+    let text = render::for_programs(args.output.output, "Explanation", &document);
+    terminal.print(&text.unwrap_or_else(|| document.text(terminal.style())))?;
+    Ok(answer.outcome())
+}
+
+/// Why a workload could not create Pods, the newest first, as far as Events can be read.
+async fn refusals(client: &Client, namespace: &str, workload: &str) -> Vec<String> {
+    let right = Right::new("list", "", "events").within(namespace);
+    let selector = format!("involvedObject.name%3D{workload}%2Creason%3DFailedCreate");
+    let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit=500");
+    let events = get(client, right, &path).await.ok().flatten().unwrap_or_default();
+    let when = |event: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let series = text(&event["series"]["lastObservedTime"]);
+        series.max(text(&event["lastTimestamp"])).max(text(&event["eventTime"]))
+    };
+    let mut found: Vec<&Value> = events["items"].as_array().into_iter().flatten().collect();
+    found.sort_by_cached_key(|event| std::cmp::Reverse(when(event)));
+    found.into_iter().filter_map(|event| Some(event["message"].as_str()?.to_owned())).collect()
+}
+
+/// Where each Pod is, and where it is recorded.
+pub(super) async fn status(
+    args: &Status,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    let connected = connect(connection).await?;
+    let scope = scope(args.all.all_namespaces, &connected.namespace);
+    let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
+    let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
+    let commands = commands(connection, &connected.namespace);
+    let explain = |pod: &Pod| commands.pps(&format!("explain {}", pod.name()), pod.namespace());
+    let mut answer = status::status(&snapshot, args.workload.as_deref(), explain)?;
+    if answer.governed > 0 {
+        answer.silence = silent_recorder(&connected.client).await;
+    }
+    let document = render::status::Document::of(&answer, &scope, &commands);
+    if let Some(text) = render::for_programs(args.output.output, "Status", &document) {
+        terminal.print(&text)?;
+        return Ok(answer.outcome());
+    }
+    let is_wide = args.output.output == Output::Wide;
+    let style = render::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
+    terminal.print(&document.text(style, is_wide, scope == Scope::All))?;
+    for unread in &document.unread {
+        terminal.note(unread);
+    }
+    Ok(answer.outcome())
+}
