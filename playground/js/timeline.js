@@ -44,11 +44,10 @@ export function drawOutcome(container, steps, problems) {
     return;
   }
   // Why nothing has happened.
-  const tells = (/** @type {Step["events"][number]} */ event) => event.kind === "warning" && (event.object.startsWith("Node/") || event.text.includes("nodeDeletionPolicy"));
-  const warnings = (steps.with.at(-1)?.events ?? []).filter(tells).map((event) => `${event.object.replace("/", " ")} ${event.text}.`);
+  const reasonsWhy = (steps.with.at(-1)?.events ?? []).filter((event) => event.kind === "statesKept").map((event) => `${event.object.replace("/", " ")} ${event.text}.`);
   const column = (/** @type {string} */ title, /** @type {Side} */ side) => {
     const found = sentences(steps[side]);
-    const items = found.length === 0 ? ["No Pod starts or stops.", ...(side === "with" ? warnings : [])] : shortList(found, 4);
+    const items = found.length === 0 ? ["No Pod starts or stops.", ...(side === "with" ? reasonsWhy : [])] : shortList(found, 4);
     return h("div", { class: side }, h("h3", {}, title), h("ul", {}, items.map((item) => h("li", {}, item))));
   };
   // The first step is the state before any action.

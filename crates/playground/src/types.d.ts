@@ -53,7 +53,7 @@ export interface Step {
 }
 
 export interface ClusterEvent {
-  kind: "created" | "changed" | "deleted" | "scheduled" | "pending" | "injected" | "refused" | "recorded" | "forgotten" | "evicted" | "warning" | "caveat" | "kept";
+  kind: "created" | "changed" | "deleted" | "scheduled" | "pending" | "injected" | "refused" | "recorded" | "forgotten" | "evicted" | "warning" | "statesKept" | "kept";
   /** `Pod/db-0` */
   object: string;
   text: string;

@@ -1,24 +1,22 @@
 //! Which nodes the scheduler of Kubernetes may choose for a Pod, and why it excludes the others.
 //!
 //! This is the default profile of kube-scheduler, whose filters and scores decide for one Pod after the other:
-//! `NodeUnschedulable`, `NodeName`, `TaintToleration`, `NodeAffinity`, `VolumeBinding` and `VolumeZone` (of claims that
-//! are bound), `NodeResourcesFit` (strategy `LeastAllocated`), `InterPodAffinity`, `PodTopologySpread` (also what it does
-//! for Pods of a controller without constraints of their own), `NodeResourcesBalancedAllocation` and `ImageLocality`. Of several best nodes the real scheduler takes any.
+//! `NodeUnschedulable`, `NodeName`, `TaintToleration`, `NodeAffinity`, `VolumeBinding` (of claims that are bound),
+//! `NodeResourcesFit` (strategy `LeastAllocated`), `InterPodAffinity`, `PodTopologySpread` (also what it does for Pods of
+//! a controller without constraints of their own), `NodeResourcesBalancedAllocation` and `ImageLocality`. Of several best
+//! nodes the real scheduler takes any. The scores of a [`Selection`] are those of Kubernetes 1.32, and
+//! [`Selection::may_land_on`] also has the best nodes of 1.36.
 //!
-//! Weights and formulas differ between versions. The scores of a [`Selection`] are those of Kubernetes 1.32, and
-//! [`Selection::may_land_on`] has the best nodes of 1.20, of 1.32 and of 1.36.
-//!
-//! It is not simulated where a volume will be whose claim is not bound, how many volumes a node takes, which host ports
-//! are in use, what resource claims, overhead, runtime classes and other schedulers do, and selectors of Services. Where a Pod has one of these, `caveats` says so, and `may_land_on`
-//! has every node that is not excluded. There are no extenders, and no annotation
-//! `scheduler.alpha.kubernetes.io/preferAvoidPods`, which 1.20 obeys. A node that does not say how much CPU and memory it
-//! has is not excluded for lack of them.
+//! It is not simulated where a volume will be whose claim is not bound, zone labels of
+//! volumes that have no node affinity, how many volumes a node takes, which host ports
+//! are in use, what resource claims, overhead, runtime classes and other schedulers do, and selectors of Services. Where
+//! a Pod has one of these, `caveats` says so, and `may_land_on` has every node that is not excluded. There are no
+//! extenders. A node that does not say how much CPU and memory it has is not excluded for lack of them.
 
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
-mod amounts;
 mod caveats;
-mod fields;
+pub mod fields;
 mod node_affinity;
 mod pod_affinity;
 mod quantity;
@@ -39,12 +37,12 @@ use serde_json::Value;
 
 use self::pod_affinity::PodAffinity;
 use self::read::Candidate;
-pub use self::read::Node;
+pub use self::read::{Node, labels};
 pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew, UnknownVolume};
 use self::resources::Images;
 pub use self::selector::PodSelector;
 use self::spread::Required;
-pub use self::taints::{Stay, stay};
+pub use self::taints::{Stay, Taint, stay};
 use self::volumes::PodVolumes;
 pub use self::volumes::Volumes;
 
@@ -85,8 +83,6 @@ pub struct Selection {
     pub may_land_on: Vec<String>,
     /// What the Pod asks for that is not simulated.
     pub caveats: Vec<Caveat>,
-    /// Whether only a change of a node itself, or of its own Pods, may let the Pod run there.
-    pub is_local: bool,
 }
 
 /// What the scheduler finds out about one node.
@@ -100,83 +96,15 @@ pub struct Verdict {
     pub score: i64,
 }
 
-/// Versions between which the scheduler's rules changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kubernetes {
-    /// 1.20, with which tests compare.
-    V1_20,
-    /// 1.32
-    V1_32,
-    /// 1.36
-    V1_36,
-}
-
-impl Kubernetes {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::V1_20, Self::V1_32, Self::V1_36];
-}
-
-/// The weights of the scores that do not count once.
-struct Weights {
-    taints: i64,
-    node_affinity: i64,
-    pod_affinity: i64,
-    spread: i64,
-}
-
-impl Weights {
-    fn of(kubernetes: Kubernetes) -> Self {
-        match kubernetes {
-            Kubernetes::V1_20 => Self { taints: 1, node_affinity: 1, pod_affinity: 1, spread: 2 },
-            Kubernetes::V1_32 | Kubernetes::V1_36 => {
-                Self { taints: 3, node_affinity: 2, pod_affinity: 2, spread: 2 }
-            }
-        }
-    }
-}
-
 /// Selects a node for a Pod.
 pub fn select(placement: &Placement, nodes: &[NodeView]) -> Selection {
-    select_from(placement, &parse(nodes))
-}
-
-/// Selects a node as one version of Kubernetes does.
-pub fn select_in(kubernetes: Kubernetes, placement: &Placement, nodes: &[NodeView]) -> Selection {
-    let new = Candidate::of(placement.pod);
-    World::of(placement, &new, &parse(nodes)).select(&[kubernetes])
+    let nodes: Vec<Node> = nodes.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect();
+    select_from(placement, &nodes)
 }
 
 /// Selects a node of those that are read already.
 pub fn select_from(placement: &Placement, nodes: &[Node]) -> Selection {
-    let new = Candidate::of(placement.pod);
-    World::of(placement, &new, nodes).select(&[Kubernetes::V1_32, Kubernetes::V1_20, Kubernetes::V1_36])
-}
-
-/// Brings what was found out about a Pod that no node could take up to date with the nodes that have changed. Returns
-/// whether that is enough: otherwise it has to be selected again. The nodes are the same ones.
-pub fn still_excluded(
-    placement: &Placement,
-    selection: &mut Selection,
-    nodes: &[Node],
-    changed: impl IntoIterator<Item = usize>,
-) -> bool {
-    if !selection.is_local || selection.chosen.is_some() || selection.verdicts.len() != nodes.len() {
-        return false;
-    }
-    let new = Candidate::of(placement.pod);
-    for index in changed {
-        let Some(node) = nodes.get(index..=index) else { return false };
-        let mut alone = World::of(placement, &new, node).select(&Kubernetes::ALL);
-        let (Some(verdict), true) = (alone.verdicts.pop(), alone.may_land_on.is_empty()) else {
-            return false;
-        };
-        selection.verdicts[index] = verdict;
-    }
-    true
-}
-
-fn parse(nodes: &[NodeView]) -> Vec<Node> {
-    nodes.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect()
+    World::of(placement, &Candidate::of(placement.pod), nodes).select()
 }
 
 /// The selectors by which the Pod may be spread. The scheduler knows the selector of a `StatefulSet` in `apps/v1`; a Pod of
@@ -205,132 +133,97 @@ struct World<'a> {
     new: &'a Candidate<'a>,
     nodes: &'a [Node],
     affinity: PodAffinity<'a>,
+    spread: Required<'a>,
     volumes: PodVolumes<'a>,
 }
 
 impl<'a> World<'a> {
     fn of(placement: &Placement<'a>, new: &'a Candidate<'a>, nodes: &'a [Node]) -> Self {
         let affinity = PodAffinity::of(&new.pod, nodes);
+        let spread = Required::of(new, nodes);
         let volumes = PodVolumes::of(placement.pod, placement.volumes);
-        Self { placement: *placement, new, nodes, affinity, volumes }
+        Self { placement: *placement, new, nodes, affinity, spread, volumes }
     }
 
-    /// Selects a node. The verdicts are those of the first version, and the best nodes those of all.
-    fn select(&self, versions: &[Kubernetes]) -> Selection {
-        let mut caveats = caveats::of(self.new.spec, self.placement.volumes.is_some());
+    fn select(&self) -> Selection {
+        let spec = self.new.spec;
+        let mut caveats = caveats::of(spec, self.placement.volumes.is_some());
         caveats.extend(self.volumes.caveats.iter().cloned());
-        let takes_any = !caveats.is_empty();
-        // What keeps the Pod from a node in every version: before the room on it, and after.
-        let lasting: Vec<Vec<Exclusion>> = self.nodes.iter().map(|node| self.lasting(node)).collect();
-        let apart: Vec<Vec<Exclusion>> = self
-            .nodes
-            .iter()
-            .map(|node| if self.is_bound() { Vec::new() } else { self.affinity.exclusions(node) })
-            .collect();
-        let mut verdicts: Vec<Verdict> = Vec::new();
+        let mut verdicts: Vec<Verdict> = self.nodes.iter().map(|node| self.verdict(node)).collect();
+        let only = |is_meant: fn(&Exclusion) -> bool| {
+            let indices = verdicts.iter().enumerate();
+            let meant = indices.filter(|(_, verdict)| verdict.exclusions.iter().all(is_meant));
+            meant.map(|(index, _)| index).collect::<Vec<_>>()
+        };
+        let feasible = only(|_| false);
+        let mut may_land_on = BTreeSet::new();
+        if !caveats.is_empty() || samples(self.nodes.len(), feasible.len()) {
+            may_land_on.extend(feasible.iter().copied());
+        }
+        if feasible.is_empty() && caveats::may_preempt(spec) {
+            may_land_on.extend(only(Exclusion::is_about_pods));
+            caveats.extend((!may_land_on.is_empty()).then_some(Caveat::Preemption));
+        }
         let mut chosen = None;
-        let mut may_land_on: BTreeSet<usize> = BTreeSet::new();
-        let mut is_local = self.affinity.is_local();
-        for (number, kubernetes) in versions.iter().enumerate() {
-            let spread = Required::of(self.new, self.nodes, *kubernetes);
-            is_local &= spread.is_nothing();
-            let (mut feasible, mut about_pods) = (Vec::new(), Vec::new());
-            for (index, node) in self.nodes.iter().enumerate() {
-                let (lasting, apart) = (&lasting[index], &apart[index]);
-                let mut own = Vec::new();
-                if !self.is_bound() && (number == 0 || lasting.is_empty()) {
-                    own = resources::exclusions(&self.new.pod, node, *kubernetes);
-                    own.extend(apart.iter().cloned());
-                    own.extend(spread.exclusions(node));
-                }
-                if lasting.is_empty() && own.is_empty() {
-                    feasible.push(index);
-                } else if lasting.is_empty() && own.iter().all(Exclusion::is_about_pods) {
-                    about_pods.push(index);
-                }
-                if number == 0 {
-                    let exclusions = lasting.iter().cloned().chain(own).collect();
-                    verdicts.push(Verdict { node: node.name.clone(), exclusions, score: 0 });
-                }
-            }
-            let (best, scores) = self.best(&feasible, *kubernetes);
-            if number == 0 {
-                let most = scores.iter().map(|(_, score)| *score).max();
-                let first = scores.iter().filter(|(_, score)| Some(*score) == most);
-                chosen = first.map(|(index, _)| &self.nodes[*index].name).min().cloned();
-                for (index, score) in scores {
-                    verdicts[index].score = score;
-                }
-            }
-            may_land_on.extend(best);
-            if takes_any || samples(self.nodes.len(), feasible.len()) {
-                may_land_on.extend(&feasible);
-            }
-            if feasible.is_empty() && caveats::may_preempt(self.new.spec) && !about_pods.is_empty() {
-                may_land_on.extend(about_pods);
-                if number == 0 {
-                    caveats.push(Caveat::Preemption);
+        let fits: Vec<&Node> = feasible.iter().map(|index| &self.nodes[*index]).collect();
+        for (variant, scores) in self.scores(&fits).into_iter().enumerate() {
+            let most = scores.iter().max();
+            let best = || feasible.iter().zip(&scores).filter(|(_, score)| Some(*score) == most);
+            may_land_on.extend(best().map(|(index, _)| *index));
+            if variant == 0 {
+                chosen = best().map(|(index, _)| &self.nodes[*index].name).min().cloned();
+                for (index, score) in feasible.iter().zip(&scores) {
+                    verdicts[*index].score = *score;
                 }
             }
         }
         let names: BTreeSet<String> =
             may_land_on.into_iter().map(|index| self.nodes[index].name.clone()).collect();
-        Selection { verdicts, chosen, may_land_on: names.into_iter().collect(), caveats, is_local }
+        Selection { verdicts, chosen, may_land_on: names.into_iter().collect(), caveats }
     }
 
-    /// Whether nothing schedules the Pod, because it names its node.
-    fn is_bound(&self) -> bool {
-        self.new.spec["nodeName"].as_str().is_some_and(|name| !name.is_empty())
-    }
-
-    /// What keeps the Pod from a node whatever runs there.
-    fn lasting(&self, node: &Node) -> Vec<Exclusion> {
+    fn verdict(&self, node: &Node) -> Verdict {
         let spec = self.new.spec;
-        if self.is_bound() {
-            let wanted = fields::text(&spec["nodeName"]);
+        // Nothing schedules a Pod that names its node.
+        if let Some(wanted) = spec["nodeName"].as_str().filter(|wanted| !wanted.is_empty()) {
             let other = (wanted != node.name).then(|| Exclusion::NodeName { wanted: wanted.to_owned() });
-            return other.into_iter().collect();
+            return Verdict { node: node.name.clone(), exclusions: other.into_iter().collect(), score: 0 };
         }
         let mut exclusions = taints::exclusions(spec, node);
         let before = self.placement.before.map(|before| &before["spec"]);
         exclusions.extend(node_affinity::mismatches(spec, before, node));
         exclusions.extend(self.volumes.exclusions(node));
-        exclusions
+        exclusions.extend(resources::exclusions(&self.new.pod, node));
+        exclusions.extend(self.affinity.exclusions(node));
+        exclusions.extend(self.spread.exclusions(node));
+        Verdict { node: node.name.clone(), exclusions, score: 0 }
     }
 
-    /// The best of these nodes, and the score of each.
-    fn best(&self, feasible: &[usize], kubernetes: Kubernetes) -> (BTreeSet<usize>, Vec<(usize, i64)>) {
-        let nodes: Vec<&Node> = feasible.iter().map(|index| &self.nodes[*index]).collect();
-        let mut best = BTreeSet::new();
-        let mut first = Vec::new();
-        for (number, selector) in spreads(&self.placement).into_iter().enumerate() {
-            let scores = self.scores(&nodes, selector, kubernetes);
-            let most = scores.iter().max().copied();
-            let scored = || feasible.iter().copied().zip(scores.iter().copied());
-            best.extend(scored().filter(|(_, score)| Some(*score) == most).map(|(index, _)| index));
-            if number == 0 {
-                first = scored().collect();
-            }
-        }
-        (best, first)
-    }
-
-    fn scores(&self, feasible: &[&Node], selector: Option<&Value>, kubernetes: Kubernetes) -> Vec<i64> {
+    /// The scores of nodes in each way in which a real scheduler may count.
+    fn scores(&self, feasible: &[&Node]) -> Vec<Vec<i64>> {
         let (spec, pod) = (self.new.spec, &self.new.pod);
         let each = |score: &dyn Fn(&Node) -> i64| feasible.iter().map(|node| score(node)).collect::<Vec<_>>();
-        let weights = Weights::of(kubernetes);
-        let images = Images::of(spec, self.nodes, kubernetes);
-        let weighted = [
-            (weights.taints, scaled(&each(&|node| taints::avoided(spec, node)), true)),
-            (weights.node_affinity, scaled(&each(&|node| node_affinity::preference(spec, node)), false)),
-            (weights.pod_affinity, stretched(&each(&|node| self.affinity.score(node)))),
-            (weights.spread, spread::scores(self.new, selector, self.nodes, feasible, kubernetes)),
-            (1, each(&|node| resources::least_allocated(pod, node, kubernetes))),
-            (1, each(&|node| resources::balanced(pod, node, kubernetes))),
-            (1, each(&|node| resources::image_locality(&images, node))),
+        let images = Images::of(spec, self.nodes);
+        let always = [
+            (3, scaled(&each(&|node| taints::avoided(spec, node)), true)),
+            (2, scaled(&each(&|node| node_affinity::preference(spec, node)), false)),
+            (2, stretched(&each(&|node| self.affinity.score(node)))),
+            (1, each(&|node| resources::least_allocated(pod, node))),
+            (1, each(&|node| images.locality(node))),
         ];
-        let sum = |index: usize| weighted.iter().map(|(weight, scores)| weight * scores[index]).sum();
-        (0..feasible.len()).map(sum).collect()
+        let mut variants = Vec::new();
+        for selector in spreads(&self.placement) {
+            let spread = spread::scores(self.new, selector, self.nodes, feasible);
+            for balanced in [resources::balanced, resources::balanced_in_1_36] {
+                let balanced = each(&|node| balanced(pod, node));
+                let sum = |index: usize| {
+                    let always = always.iter().map(|(weight, scores)| weight * scores[index]).sum::<i64>();
+                    always + 2 * spread[index] + balanced[index]
+                };
+                variants.push((0..feasible.len()).map(sum).collect());
+            }
+        }
+        variants
     }
 }
 

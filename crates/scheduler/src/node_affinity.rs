@@ -53,22 +53,30 @@ pub(super) fn selector_exclusions(required: &Value, node: &Node, by: &RequiredBy
     if terms.iter().any(|term| matches_term(term, node)) {
         return Vec::new();
     }
-    let unmet = terms.iter().flat_map(|term| requirements(term)).filter(|one| !one.is_met_by(node));
-    deduplicated(unmet.map(|requirement| requirement.exclusion(node, by.clone())), by)
+    unmet(terms.into_iter().enumerate(), node, by, |_, _| by.clone())
 }
 
-/// Each exclusion once. Terms without any match no node.
-fn deduplicated(exclusions: impl Iterator<Item = Exclusion>, by: &RequiredBy) -> Vec<Exclusion> {
-    let mut unique = Vec::new();
-    for exclusion in exclusions {
-        if !unique.contains(&exclusion) {
-            unique.push(exclusion);
+/// What a Node lacks of each term, each of which has its place, and `by` says who requires it. Terms without any match
+/// no node.
+fn unmet<'a>(
+    terms: impl Iterator<Item = (usize, &'a Value)>,
+    node: &Node,
+    by_all: &RequiredBy,
+    by: impl Fn(usize, Requirement) -> RequiredBy,
+) -> Vec<Exclusion> {
+    let mut unmet = Vec::new();
+    for (index, term) in terms {
+        for requirement in requirements(term).filter(|requirement| !requirement.is_met_by(node)) {
+            let exclusion = requirement.exclusion(node, by(index, requirement));
+            if !unmet.contains(&exclusion) {
+                unmet.push(exclusion);
+            }
         }
     }
-    if unique.is_empty() {
-        unique.push(Exclusion::Impossible { by: by.clone() });
+    if unmet.is_empty() {
+        unmet.push(Exclusion::Impossible { by: by_all.clone() });
     }
-    unique
+    unmet
 }
 
 /// A term is one that must hold; several are alternatives. None matches nothing.
@@ -135,15 +143,10 @@ fn affinity_mismatches(spec: &Value, before: Option<&Value>, node: &Node) -> Vec
     let matched_before = before.is_some_and(|before| matches_affinity(before, node));
     // An alternative that did not lead here before, either, does not count.
     let counts = |index: usize| !matched_before || own.get(index).is_none_or(|own| matches_term(own, node));
-    let counted = terms.iter().enumerate().filter(|(index, _)| counts(*index));
-    let unmet = counted.flat_map(|(index, term)| {
-        requirements(term).filter(|requirement| !requirement.is_met_by(node)).map(move |one| (index, one))
-    });
-    let exclusions = unmet.map(|(index, requirement)| {
-        let injected = is_injected(index, requirement);
-        requirement.exclusion(node, if injected { RequiredBy::RecordedState } else { RequiredBy::Affinity })
-    });
-    deduplicated(exclusions, &RequiredBy::Affinity)
+    let counted = terms.into_iter().enumerate().filter(|(index, _)| counts(*index));
+    unmet(counted, node, &RequiredBy::Affinity, |index, requirement| {
+        if is_injected(index, requirement) { RequiredBy::RecordedState } else { RequiredBy::Affinity }
+    })
 }
 
 pub(super) fn preference(spec: &Value, node: &Node) -> i64 {

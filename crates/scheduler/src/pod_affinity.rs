@@ -112,11 +112,6 @@ impl<'a> PodAffinity<'a> {
         Self { required, required_apart, selects_itself, near, apart, kept_away, scores }
     }
 
-    /// Whether no other node than one that changes is concerned by what changes there.
-    pub(super) fn is_local(&self) -> bool {
-        self.required.is_empty() && self.required_apart.is_empty() && self.kept_away.is_empty()
-    }
-
     pub(super) fn exclusions(&self, node: &'a Node) -> Vec<Exclusion> {
         // The first of several Pods that want to be near each other may run anywhere.
         let is_first = self.near.is_empty() && self.selects_itself;

@@ -2,89 +2,50 @@
 
 use serde_json::Value;
 
-/// A quantity in units of 10⁻⁹, so that all suffixes are whole numbers.
-#[derive(Clone, Copy)]
-pub(super) struct Quantity(i128);
-
 const NANO: i128 = 1_000_000_000;
 /// Digits beyond these are not read: the product must fit into 128 bits.
 const MAX_DIGITS: usize = 18;
+/// Each stands for a thousand times the one before.
+const SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-impl Quantity {
-    /// Reads a text or a number. Nothing if Kubernetes would refuse it.
-    pub(super) fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::String(text) => Self::parse(text),
-            Value::Number(number) => Self::parse(&number.to_string()),
-            _ => None,
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.strip_prefix('+').unwrap_or(text);
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, suffix) = text.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let is_empty = whole.is_empty() && fraction.is_empty();
-        if is_empty || fraction.contains('.') || whole.len() > MAX_DIGITS {
-            return None;
-        }
-        let fraction = &fraction[..fraction.len().min(9)];
-        let mut nano = format!("{whole}{fraction}").parse::<i128>().ok()?;
-        for _ in fraction.len()..9 {
-            nano *= 10;
-        }
-        scale(nano, suffix).map(Self)
-    }
-
-    pub(super) fn units(self) -> i64 {
-        rounded_up(self.0, NANO)
-    }
-
-    pub(super) fn thousandths(self) -> i64 {
-        rounded_up(self.0, NANO / 1000)
-    }
+/// How many parts a quantity has, of which `parts` make one, rounded up. Nothing if Kubernetes would refuse it.
+pub(super) fn read(quantity: &Value, parts: i128) -> Option<i64> {
+    let nano = match quantity {
+        Value::String(text) => parse(text)?,
+        Value::Number(number) => parse(&number.to_string())?,
+        _ => return None,
+    };
+    Some(i64::try_from(divided(nano, NANO / parts)).unwrap_or(i64::MAX))
 }
 
-fn scale(nano: i128, suffix: &str) -> Option<i128> {
-    let binary = |power: u32| nano.checked_mul(1 << (10 * power));
-    let decimal = |power: u32| 10_i128.checked_pow(power).and_then(|factor| nano.checked_mul(factor));
-    match suffix {
-        "" => Some(nano),
-        "n" => Some(divided(nano, NANO)),
-        "u" => Some(divided(nano, 1_000_000)),
-        "m" => Some(divided(nano, 1000)),
-        "k" => decimal(3),
-        "M" => decimal(6),
-        "G" => decimal(9),
-        "T" => decimal(12),
-        "P" => decimal(15),
-        "E" => decimal(18),
-        "Ki" => binary(1),
-        "Mi" => binary(2),
-        "Gi" => binary(3),
-        "Ti" => binary(4),
-        "Pi" => binary(5),
-        "Ei" => binary(6),
-        _ => {
-            let power: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            match u32::try_from(power) {
-                Ok(power) => decimal(power),
-                Err(_) => 10_i128
-                    .checked_pow(power.unsigned_abs())
-                    .map_or(Some(0), |divisor| Some(divided(nano, divisor))),
-            }
-        }
+/// In units of 10⁻⁹.
+fn parse(text: &str) -> Option<i128> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || whole.len() > MAX_DIGITS {
+        return None;
+    }
+    let nano: i128 = format!("{whole}{fraction:0<9.9}").parse().ok()?;
+    if let Some(letter) = suffix.strip_suffix('i').filter(|letter| letter.len() == 1) {
+        return nano.checked_mul(1 << (10 * ("KMGTPE".find(letter)? + 1)));
+    }
+    let exponent: i32 = match suffix.strip_prefix(['e', 'E']) {
+        Some(exponent) if !exponent.is_empty() => exponent.parse().ok()?,
+        _ => 3 * i32::try_from(SUFFIXES.iter().position(|one| *one == suffix)?).ok()? - 9,
+    };
+    let factor = 10_i128.checked_pow(exponent.unsigned_abs());
+    if exponent < 0 {
+        Some(factor.map_or(0, |factor| divided(nano, factor)))
+    } else {
+        nano.checked_mul(factor?)
     }
 }
 
 /// The quotient, rounded up, as Kubernetes rounds.
 fn divided(nano: i128, divisor: i128) -> i128 {
     nano.div_euclid(divisor) + i128::from(nano.rem_euclid(divisor) > 0)
-}
-
-fn rounded_up(nano: i128, unit: i128) -> i64 {
-    i64::try_from(divided(nano, unit)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -113,7 +74,7 @@ mod tests {
             (json!(".5"), 1, 500),
             (json!("+3"), 3, 3000),
         ] {
-            let read = Quantity::of(&quantity).map(|quantity| (quantity.units(), quantity.thousandths()));
+            let read = read(&quantity, 1).zip(read(&quantity, 1000));
             assert_eq!(read, Some((units, thousandths)), "{quantity}");
         }
     }
@@ -130,9 +91,9 @@ mod tests {
             json!(null),
             json!([]),
         ] {
-            assert!(Quantity::of(&quantity).is_none(), "{quantity}");
+            assert!(read(&quantity, 1).is_none(), "{quantity}");
         }
-        assert!(Quantity::of(&json!("9".repeat(100))).is_none());
-        assert!(Quantity::of(&json!("9e99999")).is_none());
+        assert!(read(&json!("9".repeat(100)), 1).is_none());
+        assert!(read(&json!("9e99999"), 1).is_none());
     }
 }

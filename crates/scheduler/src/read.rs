@@ -2,16 +2,16 @@
 //!
 //! What is read owns its texts, so that a simulation reads each object once and not once for each Pod that it places.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::amounts::{Allocatable, Requests};
 use super::fields::{list, text};
+use super::resources::Amounts;
 use super::selector::Labels;
+use super::taints::Taint;
 
-pub(super) fn labels(object: &Value) -> Labels {
+pub fn labels(object: &Value) -> Labels {
     let labels = object["metadata"]["labels"].as_object();
     labels.into_iter().flatten().map(|(key, value)| (key.clone(), text(value).to_owned())).collect()
 }
@@ -22,9 +22,9 @@ pub struct Node {
     pub(super) labels: Labels,
     pub(super) unschedulable: bool,
     pub(super) taints: Vec<Taint>,
-    pub(super) allocatable: Allocatable,
-    pub(super) requested: Requests,
-    pub(super) requested_non_zero: Requests,
+    pub(super) allocatable: Amounts,
+    pub(super) requested: Amounts,
+    pub(super) requested_non_zero: Amounts,
     pub(super) pods: Vec<Pod>,
     pub(super) images: BTreeMap<String, i64>,
 }
@@ -40,9 +40,9 @@ impl Node {
             labels: labels(node),
             unschedulable: node["spec"]["unschedulable"] == true,
             taints: list(&node["spec"]["taints"]).map(Taint::of).collect(),
-            allocatable: Allocatable::of(node),
-            requested: Requests::default(),
-            requested_non_zero: Requests::default(),
+            allocatable: Amounts::of_node(node),
+            requested: Amounts::default(),
+            requested_non_zero: Amounts::default(),
             pods: Vec::new(),
             images: images.collect(),
         };
@@ -54,8 +54,8 @@ impl Node {
     pub fn set_pods<'a>(&mut self, pods: impl IntoIterator<Item = &'a Value>) {
         let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
         self.pods = pods.into_iter().filter(is_there).map(Pod::of).collect();
-        self.requested = Requests::default();
-        self.requested_non_zero = Requests::default();
+        self.requested = Amounts::default();
+        self.requested_non_zero = Amounts::default();
         for pod in &self.pods {
             self.requested.add(&pod.requests);
             self.requested_non_zero.add(&pod.requests_non_zero);
@@ -65,20 +65,10 @@ impl Node {
     pub fn name(&self) -> &str {
         &self.name
     }
-}
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Taint {
-    pub(super) key: Cow<'static, str>,
-    pub(super) value: Cow<'static, str>,
-    pub(super) effect: Cow<'static, str>,
-}
-
-impl Taint {
-    pub(super) fn of(taint: &Value) -> Self {
-        let [key, value, effect] =
-            ["key", "value", "effect"].map(|field| Cow::Owned(text(&taint[field]).to_owned()));
-        Self { key, value, effect }
+    /// How many Pods it takes.
+    pub fn max_pods(node: &Value) -> u64 {
+        u64::try_from(Amounts::of_node(node).pods()).unwrap_or_default()
     }
 }
 
@@ -98,9 +88,9 @@ pub(super) struct Pod {
     pub(super) namespace: String,
     pub(super) labels: Labels,
     pub(super) terminating: bool,
-    pub(super) requests: Requests,
+    pub(super) requests: Amounts,
     /// With a default for each container that requests no CPU or no memory: scores count with these.
-    pub(super) requests_non_zero: Requests,
+    pub(super) requests_non_zero: Amounts,
     /// `podAffinity` and `podAntiAffinity`; null if it has neither.
     pub(super) affinity: Value,
 }
@@ -117,8 +107,8 @@ impl Pod {
             namespace: metadata["namespace"].as_str().unwrap_or("default").to_owned(),
             labels: labels(pod),
             terminating: metadata["deletionTimestamp"].is_string(),
-            requests: Requests::of(&pod["spec"], false),
-            requests_non_zero: Requests::of(&pod["spec"], true),
+            requests: Amounts::of_pod(&pod["spec"], false),
+            requests_non_zero: Amounts::of_pod(&pod["spec"], true),
             affinity: if between.is_empty() { Value::Null } else { between.into() },
         }
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::amounts::{CPU, MEMORY};
 use super::reason::{Caveat, Exclusion, RequiredBy, UnknownVolume};
+use super::resources::{CPU, MEMORY};
 
 /// Without the node's name: `topology.kubernetes.io/zone is b, the Pod requires a`.
 impl fmt::Display for Exclusion {
@@ -63,12 +63,12 @@ impl Exclusion {
     /// Without what differs from node to node: `the Pod's recorded state requires topology.kubernetes.io/zone a`.
     pub fn in_general(&self) -> String {
         match self {
-            Self::Label { by, key, operator, .. } if operator == "Exists" => {
-                format!("{by} requires the label {key}")
-            }
-            Self::Label { by, key, operator, wanted, .. } => {
-                format!("{by} requires {key} {}", required(operator, wanted))
-            }
+            Self::Label { by, key, operator, wanted, .. } => match operator.as_str() {
+                "In" => format!("{by} requires {key} {}", required(operator, wanted)),
+                "Exists" => format!("{by} requires the label {key}"),
+                "DoesNotExist" => format!("{by} requires that the label {key} is absent"),
+                _ => format!("{by} requires {key} to be {}", required(operator, wanted)),
+            },
             Self::Insufficient { resource, requested, .. } => {
                 format!("too little {resource} is free, the Pod requests {}", amount(resource, *requested))
             }

@@ -1,30 +1,107 @@
-//! Room on Nodes: the filter and the two scores that look at it.
+//! What Pods request and Nodes have: the filter and the scores that look at it.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Kubernetes;
-use super::amounts::{CPU, MEMORY, Requests};
+use super::BEST;
 use super::fields::{list, text};
+use super::quantity;
 use super::read::{Node, Pod};
 use super::reason::Exclusion;
 
-const BEST: i64 = 100;
+pub(super) const CPU: &str = "cpu";
+pub(super) const MEMORY: &str = "memory";
+/// A container that requests none counts as this much in scores.
+const DEFAULTS: [(&str, i64); 2] = [(CPU, 100), (MEMORY, 200 * 1024 * 1024)];
+/// How many Pods a Node takes that does not say so, as the kubelet does.
+const DEFAULT_PODS: i64 = 110;
 
-pub(super) fn exclusions(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> Vec<Exclusion> {
+/// Amounts by resource. CPU is in thousandths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Amounts(BTreeMap<String, i64>);
+
+impl Amounts {
+    fn read(amounts: &Value) -> Self {
+        let amounts = amounts.as_object().into_iter().flatten().map(|(resource, amount)| {
+            let parts = if resource == CPU { 1000 } else { 1 };
+            (resource.clone(), quantity::read(amount, parts).unwrap_or_default())
+        });
+        Self(amounts.collect())
+    }
+
+    /// From `status.allocatable`, else from `status.capacity`, as the API server does.
+    pub(super) fn of_node(node: &Value) -> Self {
+        let status = &node["status"];
+        Self::read(&status[if status["allocatable"].is_object() { "allocatable" } else { "capacity" }])
+    }
+
+    /// What a Pod requests: the sum of its containers, or the most of its init containers if that is more.
+    pub(super) fn of_pod(spec: &Value, defaults: bool) -> Self {
+        let requests = |container: &Value| {
+            // A limit without a request is the request: the API server writes it there.
+            let mut found = Self::read(&container["resources"]["limits"]);
+            found.0.extend(Self::read(&container["resources"]["requests"]).0);
+            for (resource, amount) in DEFAULTS.iter().filter(|_| defaults) {
+                found.0.entry((*resource).to_owned()).or_insert(*amount);
+            }
+            found
+        };
+        let (mut sum, mut restartable, mut most) = (Self::default(), Self::default(), Self::default());
+        for container in list(&spec["containers"]) {
+            sum.add(&requests(container));
+        }
+        for container in list(&spec["initContainers"]) {
+            let mut requests = requests(container);
+            if container["restartPolicy"] == "Always" {
+                sum.add(&requests);
+                restartable.add(&requests);
+                requests = restartable.clone();
+            } else {
+                requests.add(&restartable);
+            }
+            most.merge(&requests, i64::max);
+        }
+        sum.merge(&most, i64::max);
+        sum
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.merge(other, i64::saturating_add);
+    }
+
+    fn merge(&mut self, other: &Self, merged: fn(i64, i64) -> i64) {
+        for (resource, amount) in &other.0 {
+            let own = self.0.entry(resource.clone()).or_default();
+            *own = merged(*own, *amount);
+        }
+    }
+
+    fn get(&self, resource: &str) -> i64 {
+        self.0.get(resource).copied().unwrap_or_default()
+    }
+
+    /// How much there is. CPU, memory and storage are unlimited on a Node that does not say how much it has.
+    fn limit(&self, resource: &str) -> Option<i64> {
+        let is_assumed = matches!(resource, CPU | MEMORY | "ephemeral-storage");
+        self.0.get(resource).copied().or((!is_assumed).then_some(0))
+    }
+
+    pub(super) fn pods(&self) -> i64 {
+        self.0.get("pods").copied().unwrap_or(DEFAULT_PODS)
+    }
+}
+
+pub(super) fn exclusions(pod: &Pod, node: &Node) -> Vec<Exclusion> {
     let mut exclusions = Vec::new();
     let (running, limit) = (node.pods.len(), node.allocatable.pods());
     if i64::try_from(running).is_ok_and(|running| running >= limit) {
         exclusions.push(Exclusion::TooManyPods { running, limit });
     }
-    // 1.20 also refuses a node on which more is in use than it has of something that the Pod does not request.
-    let mut looked_at = pod.requests.clone();
-    if kubernetes == Kubernetes::V1_20 && pod.requests.is_anything() {
-        looked_at.raise_to(&Requests::of_nothing([CPU, MEMORY]));
-    }
-    for (resource, &requested) in looked_at.iter() {
+    for (resource, &requested) in pod.requests.0.iter().filter(|(_, requested)| **requested > 0) {
         let Some(limit) = node.allocatable.limit(resource) else { continue };
         let free = limit.saturating_sub(node.requested.get(resource));
-        if requested > free && (requested > 0 || kubernetes == Kubernetes::V1_20) {
+        if requested > free {
             exclusions.push(Exclusion::Insufficient { resource: resource.clone(), requested, free, limit });
         }
     }
@@ -34,7 +111,7 @@ pub(super) fn exclusions(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> Vec<
 /// What of a resource would be in use with the Pod, and how much there is.
 type Use = (i64, Option<i64>);
 
-fn uses(requests: &Requests, requested: &Requests, node: &Node) -> [Use; 2] {
+fn uses(requests: &Amounts, requested: &Amounts, node: &Node) -> [Use; 2] {
     [CPU, MEMORY].map(|resource| {
         let sum = requested.get(resource).saturating_add(requests.get(resource));
         (sum, node.allocatable.limit(resource))
@@ -42,66 +119,54 @@ fn uses(requests: &Requests, requested: &Requests, node: &Node) -> [Use; 2] {
 }
 
 /// `NodeResourcesFit`, strategy `LeastAllocated`: prefers Nodes with little in use.
-pub(super) fn least_allocated(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> i64 {
-    let (mut sum, mut count) = (0, 0);
-    for (used, limit) in uses(&pod.requests_non_zero, &node.requested_non_zero, node) {
-        if limit == Some(0) && kubernetes != Kubernetes::V1_20 {
-            continue;
+pub(super) fn least_allocated(pod: &Pod, node: &Node) -> i64 {
+    let uses = uses(&pod.requests_non_zero, &node.requested_non_zero, node).into_iter();
+    let scores = uses.filter(|(_, limit)| *limit != Some(0)).map(|(used, limit)| match limit {
+        None => BEST,
+        Some(limit) if used > limit || limit <= 0 => 0,
+        Some(limit) => {
+            let share = i128::from(limit - used) * i128::from(BEST) / i128::from(limit);
+            i64::try_from(share).unwrap_or(BEST)
         }
-        count += 1;
-        sum += match limit {
-            None => BEST,
-            Some(limit) if used > limit || limit <= 0 => 0,
-            Some(limit) => {
-                let share = i128::from(limit - used) * i128::from(BEST) / i128::from(limit);
-                i64::try_from(share).unwrap_or(BEST)
-            }
-        };
-    }
+    });
+    let (sum, count) = scores.fold((0, 0), |(sum, count), score| (sum + score, count + 1));
     if count == 0 { 0 } else { sum / count }
 }
 
 /// `NodeResourcesBalancedAllocation`: prefers Nodes whose CPU and memory are used in equal shares.
-pub(super) fn balanced(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> i64 {
-    let before = uses(&Requests::default(), &node.requested, node);
-    let after = uses(&pod.requests, &node.requested, node);
-    match kubernetes {
-        Kubernetes::V1_20 => balance_of_1_20(uses(&pod.requests_non_zero, &node.requested_non_zero, node)),
-        Kubernetes::V1_32 => balance(after),
-        Kubernetes::V1_36 if [CPU, MEMORY].iter().all(|resource| pod.requests.get(resource) == 0) => 0,
-        Kubernetes::V1_36 => BEST / 2 + (BEST / 2 + balance(after) - balance(before)) / 2,
+pub(super) fn balanced(pod: &Pod, node: &Node) -> i64 {
+    balance(uses(&pod.requests, &node.requested, node))
+}
+
+/// The same, as Kubernetes 1.36 scores it: by what the Pod changes.
+pub(super) fn balanced_in_1_36(pod: &Pod, node: &Node) -> i64 {
+    if [CPU, MEMORY].iter().all(|resource| pod.requests.get(resource) == 0) {
+        return 0;
     }
+    let before = balance(uses(&Amounts::default(), &node.requested, node));
+    BEST / 2 + (BEST / 2 + balanced(pod, node) - before) / 2
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
-fn fraction((used, limit): Use) -> f64 {
-    limit.map_or(0.0, |limit| if limit == 0 { 1.0 } else { used as f64 / limit as f64 })
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "it is from 0 to 100, and the scheduler cuts it as well")]
-fn whole(score: f64) -> i64 {
-    score as i64
-}
-
-fn balance_of_1_20([cpu, memory]: [Use; 2]) -> i64 {
-    let (cpu, memory) = (fraction(cpu), fraction(memory));
-    if cpu >= 1.0 || memory >= 1.0 { 0 } else { whole((1.0 - (cpu - memory).abs()) * 100.0) }
-}
-
 fn balance(uses: [Use; 2]) -> i64 {
-    let known: Vec<f64> =
-        uses.into_iter().filter(|(_, limit)| *limit != Some(0)).map(|of| fraction(of).min(1.0)).collect();
+    let known = uses.into_iter().filter(|(_, limit)| *limit != Some(0));
+    let fraction = |(used, limit): Use| limit.map_or(0.0, |limit| used as f64 / limit as f64).min(1.0);
+    let known: Vec<f64> = known.map(fraction).collect();
     let deviation = if let [cpu, memory] = known[..] { ((cpu - memory) / 2.0).abs() } else { 0.0 };
     whole((1.0 - deviation) * 100.0)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the scheduler cuts it as well")]
+fn whole(score: f64) -> i64 {
+    score as i64
 }
 
 /// The images of a Pod, and the share of the Nodes that have each.
 pub(super) struct Images(Vec<(String, f64)>);
 
 impl Images {
-    pub(super) fn of(spec: &Value, nodes: &[Node], kubernetes: Kubernetes) -> Self {
-        let init = list(&spec["initContainers"]).filter(|_| kubernetes != Kubernetes::V1_20);
-        let containers = list(&spec["containers"]).chain(init);
+    pub(super) fn of(spec: &Value, nodes: &[Node]) -> Self {
+        let containers = list(&spec["containers"]).chain(list(&spec["initContainers"]));
         let images = containers.map(|container| {
             let image = full_name(text(&container["image"]));
             let having = nodes.iter().filter(|node| node.images.contains_key(&image)).count();
@@ -111,24 +176,20 @@ impl Images {
         });
         Self(images.collect())
     }
-}
 
-/// `ImageLocality`: prefers Nodes that have the Pod's images, by their size and by how many Nodes have them.
-pub(super) fn image_locality(images: &Images, node: &Node) -> i64 {
-    const MIB: i64 = 1024 * 1024;
-    const LEAST: i64 = 23 * MIB;
-    let Images(images) = images;
-    if images.is_empty() || node.images.is_empty() {
-        return 0;
-    }
-    let most = i64::try_from(images.len()).unwrap_or(1).saturating_mul(1000 * MIB);
-    let of_image = |(image, share): &(String, f64)| {
-        let size = *node.images.get(image)?;
+    /// `ImageLocality`: prefers Nodes that have the Pod's images, by their size and by how many Nodes have them.
+    pub(super) fn locality(&self, node: &Node) -> i64 {
+        const MIB: i64 = 1024 * 1024;
+        const LEAST: i64 = 23 * MIB;
+        if self.0.is_empty() || node.images.is_empty() {
+            return 0;
+        }
+        let most = i64::try_from(self.0.len()).unwrap_or(1).saturating_mul(1000 * MIB);
         #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
-        Some(whole(size as f64 * share))
-    };
-    let sum = images.iter().filter_map(of_image).fold(0, i64::saturating_add).clamp(LEAST, most);
-    BEST.saturating_mul(sum - LEAST) / (most - LEAST)
+        let of_image = |(image, share): &(String, f64)| Some(whole(*node.images.get(image)? as f64 * share));
+        let sum = self.0.iter().filter_map(of_image).fold(0, i64::saturating_add).clamp(LEAST, most);
+        BEST.saturating_mul(sum - LEAST) / (most - LEAST)
+    }
 }
 
 fn full_name(image: &str) -> String {

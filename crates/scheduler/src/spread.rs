@@ -8,11 +8,10 @@ use super::fields::{list, text};
 use super::read::{Candidate, Node};
 use super::reason::{Exclusion, Skew};
 use super::selector::{Labels, PodSelector};
-use super::{Kubernetes, node_affinity, taints};
+use super::{BEST, node_affinity, taints};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
-const BEST: i64 = 100;
 
 struct Constraint<'a> {
     max_skew: i64,
@@ -24,23 +23,22 @@ struct Constraint<'a> {
 }
 
 impl<'a> Constraint<'a> {
-    fn of(new: &'a Candidate<'a>, when_unsatisfiable: &str, kubernetes: Kubernetes) -> Vec<Self> {
-        let is_new = kubernetes != Kubernetes::V1_20;
+    fn of(new: &'a Candidate<'a>, when_unsatisfiable: &str) -> Vec<Self> {
         list(&new.spec["topologySpreadConstraints"])
             .filter(|constraint| text(&constraint["whenUnsatisfiable"]) == when_unsatisfiable)
             .map(|constraint| {
-                let keys = list(&constraint["matchLabelKeys"]).map(text).filter(|_| is_new);
+                let keys = list(&constraint["matchLabelKeys"]).map(text);
                 let labels = &new.pod.labels;
                 let also: Labels = keys
                     .filter_map(|key| labels.get(key).map(|value| (key.to_owned(), value.clone())))
                     .collect();
-                let min_domains = constraint["minDomains"].as_u64().filter(|_| is_new).unwrap_or(1);
+                let min_domains = constraint["minDomains"].as_u64().unwrap_or(1);
                 Self {
                     max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
                     topology_key: text(&constraint["topologyKey"]),
                     min_domains: usize::try_from(min_domains).unwrap_or(usize::MAX),
-                    honors_affinity: !is_new || constraint["nodeAffinityPolicy"] != "Ignore",
-                    honors_taints: is_new && constraint["nodeTaintsPolicy"] == "Honor",
+                    honors_affinity: constraint["nodeAffinityPolicy"] != "Ignore",
+                    honors_taints: constraint["nodeTaintsPolicy"] == "Honor",
                     selector: PodSelector::of(&constraint["labelSelector"]).and(also),
                 }
             })
@@ -90,8 +88,8 @@ pub(super) struct Required<'a> {
 }
 
 impl<'a> Required<'a> {
-    pub(super) fn of(new: &'a Candidate<'a>, nodes: &'a [Node], kubernetes: Kubernetes) -> Self {
-        let constraints = Constraint::of(new, "DoNotSchedule", kubernetes);
+    pub(super) fn of(new: &'a Candidate<'a>, nodes: &'a [Node]) -> Self {
+        let constraints = Constraint::of(new, "DoNotSchedule");
         if constraints.is_empty() {
             return Self { constraints: Vec::new() };
         }
@@ -106,10 +104,6 @@ impl<'a> Required<'a> {
             (constraint, domains, selects_itself)
         });
         Self { constraints: counted.collect() }
-    }
-
-    pub(super) fn is_nothing(&self) -> bool {
-        self.constraints.is_empty()
     }
 
     pub(super) fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
@@ -143,28 +137,24 @@ pub(super) fn scores(
     selector: Option<&Value>,
     nodes: &[Node],
     feasible: &[&Node],
-    kubernetes: Kubernetes,
 ) -> Vec<i64> {
     let own = list(&new.spec["topologySpreadConstraints"]).next().is_some();
     let constraints = if own {
-        Constraint::of(new, "ScheduleAnyway", kubernetes)
+        Constraint::of(new, "ScheduleAnyway")
     } else {
         selector.map(Constraint::defaults).unwrap_or_default()
     };
     if constraints.is_empty() {
         return vec![0; feasible.len()];
     }
-    let requires_all = own || kubernetes == Kubernetes::V1_20;
-    let is_ignored = |node: &Node| requires_all && !has_all_keys(&constraints, node);
+    let is_ignored = |node: &Node| own && !has_all_keys(&constraints, node);
     let mut raw = vec![0.0; feasible.len()];
     for constraint in &constraints {
         add_scores(&mut raw, constraint, new, nodes, feasible, &is_ignored);
     }
     #[expect(clippy::cast_possible_truncation, reason = "the scheduler computes with the same types")]
-    let raw = feasible.iter().zip(raw).map(|(node, score)| {
-        let score = if kubernetes == Kubernetes::V1_20 { score.trunc() } else { score.round() };
-        (!is_ignored(node)).then_some(score as i64)
-    });
+    let raw =
+        feasible.iter().zip(raw).map(|(node, score)| (!is_ignored(node)).then_some(score.round() as i64));
     normalized(&raw.collect::<Vec<_>>())
 }
 

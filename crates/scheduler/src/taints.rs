@@ -1,40 +1,60 @@
 //! Cordons and taints.
 
-use std::borrow::Cow;
+use std::fmt;
 
 use serde_json::Value;
 
 use super::fields::{list, text};
-use super::read::{Node, Taint};
+use super::read::Node;
 use super::reason::Exclusion;
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
-const UNSCHEDULABLE: Taint = Taint {
-    key: Cow::Borrowed("node.kubernetes.io/unschedulable"),
-    value: Cow::Borrowed(""),
-    effect: Cow::Borrowed(NO_SCHEDULE),
-};
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The API server makes every Pod tolerate these for five minutes.
 const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const DEFAULT_SECONDS: i64 = 300;
 
-pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
-    let mut exclusions = Vec::new();
-    if node.unschedulable && !tolerates(spec, &UNSCHEDULABLE) {
-        exclusions.push(Exclusion::Cordon);
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taint {
+    pub key: String,
+    /// Its value; empty if it has none.
+    pub value: String,
+    pub effect: String,
+}
+
+impl Taint {
+    pub fn of(taint: &Value) -> Self {
+        let [key, value, effect] = ["key", "value", "effect"].map(|field| text(&taint[field]).to_owned());
+        Self { key, value, effect }
     }
-    exclusions.extend(untolerated(spec, node).map(|taint| {
-        let [key, value, effect] = [&taint.key, &taint.value, &taint.effect].map(ToString::to_string);
-        Exclusion::Taint { key, value, effect }
-    }));
-    exclusions
+}
+
+/// As kubectl writes it: `dedicated=db:NoSchedule`.
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect)
+    }
+}
+
+pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
+    let cordon = Taint { key: UNSCHEDULABLE.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
+    let is_cordoned = node.unschedulable && !tolerates(spec, &cordon);
+    let cordon = is_cordoned.then_some(Exclusion::Cordon);
+    cordon
+        .into_iter()
+        .chain(untolerated(spec, node).cloned().map(|taint| {
+            let Taint { key, value, effect } = taint;
+            Exclusion::Taint { key, value, effect }
+        }))
+        .collect()
 }
 
 fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint> {
-    let keeps_out = |taint: &&Taint| match &*taint.effect {
+    let keeps_out = |taint: &&Taint| match taint.effect.as_str() {
         NO_SCHEDULE => true,
-        NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&&*taint.key),
+        NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()),
         _ => false,
     };
     node.taints.iter().filter(keeps_out).filter(|taint| !tolerates(spec, taint))
@@ -59,21 +79,16 @@ pub fn stay(spec: &Value, node: &Value) -> Stay {
         let toleration = tolerations(spec, &taint).next();
         let seconds = match toleration {
             Some(toleration) => toleration["tolerationSeconds"].as_i64(),
-            None if TOLERATED_FOR_A_WHILE.contains(&&*taint.key) => Some(DEFAULT_SECONDS),
+            None if TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()) => Some(DEFAULT_SECONDS),
             None => Some(0),
         };
         match seconds {
-            Some(seconds) if seconds <= 0 => return Stay::Not { taint: shown(&taint) },
+            Some(seconds) if seconds <= 0 => return Stay::Not { taint: taint.to_string() },
             Some(seconds) => least = Some(least.map_or(seconds, |least| least.min(seconds))),
             None => {}
         }
     }
     least.map_or(Stay::Forever, |seconds| Stay::ForAWhile { seconds })
-}
-
-fn shown(taint: &Taint) -> String {
-    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
-    format!("{}{value}:{}", taint.key, taint.effect)
 }
 
 fn tolerates(spec: &Value, taint: &Taint) -> bool {

@@ -9,7 +9,7 @@ mod volumes;
 
 use serde_json::{Value, json};
 
-use super::{Kubernetes, NodeView, Placement, Selection, select_in};
+use super::{NodeView, Placement, Selection, select};
 
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -46,9 +46,8 @@ pub(super) fn views(nodes: &Nodes) -> Vec<NodeView<'_>> {
     nodes.iter().map(|(node, pods)| NodeView { node, pods: pods.iter().collect() }).collect()
 }
 
-pub(super) fn selection(kubernetes: Kubernetes, pod: &Value, nodes: &Nodes) -> Selection {
-    let placement = Placement { pod, before: None, selector: None, volumes: None };
-    select_in(kubernetes, &placement, &views(nodes))
+pub(super) fn selection(pod: &Value, nodes: &Nodes) -> Selection {
+    select(&Placement { pod, before: None, selector: None, volumes: None }, &views(nodes))
 }
 
 /// All exclusions, each after its node's name.

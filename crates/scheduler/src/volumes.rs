@@ -1,4 +1,4 @@
-//! Where the volumes of a Pod are: the filters `VolumeBinding` and `VolumeZone`, for claims that are bound.
+//! Where the volumes of a Pod are: the filter `VolumeBinding`, for claims that are bound.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,12 @@ use super::reason::{Caveat, Exclusion, RequiredBy, UnknownVolume};
 
 pub(super) const CLAIM: &str = "persistentVolumeClaim";
 
-/// Labels of volumes that say where they are, as old provisioners set them: the label, and the older name of it.
-const PLACES: [(&str, &str); 2] = [
-    ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
-    ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
-];
-const BETWEEN_ZONES: &str = "__";
-
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Volumes {
     /// The volume that a claim is bound to, by namespace and name; none if it is not bound.
     claims: BTreeMap<(String, String), Option<String>>,
-    volumes: BTreeMap<String, Volume>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Volume {
-    required: Value,
-    places: Vec<(&'static str, &'static str, Vec<String>)>,
+    /// The node selector of each volume; null if any node can have it.
+    volumes: BTreeMap<String, Value>,
 }
 
 impl Volumes {
@@ -50,14 +38,7 @@ impl Volumes {
                 self.claims.insert((namespace, name), bound);
             }
             "PersistentVolume" => {
-                let labels = &metadata["labels"];
-                let places = PLACES.iter().filter_map(|(key, old)| {
-                    let value = labels[*key].as_str().or_else(|| labels[*old].as_str())?;
-                    let values = value.split(BETWEEN_ZONES).map(str::to_owned);
-                    Some((*key, *old, values.collect()))
-                });
-                let required = object["spec"]["nodeAffinity"]["required"].clone();
-                self.volumes.insert(name, Volume { required, places: places.collect() });
+                self.volumes.insert(name, object["spec"]["nodeAffinity"]["required"].clone());
             }
             _ => {}
         }
@@ -69,7 +50,7 @@ impl Volumes {
 }
 
 pub(super) struct PodVolumes<'a> {
-    bound: Vec<(&'a str, &'a Volume)>,
+    bound: Vec<(&'a str, &'a Value)>,
     pub(super) caveats: Vec<Caveat>,
 }
 
@@ -98,28 +79,9 @@ impl<'a> PodVolumes<'a> {
     }
 
     pub(super) fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
-        let of_one = |(claim, volume): &(&str, &Volume)| {
-            let by = RequiredBy::Claim((*claim).to_owned());
-            let mut exclusions = selector_exclusions(&volume.required, node, &by);
-            exclusions.extend(volume.elsewhere(node, by));
-            exclusions
+        let of_one = |(claim, required): &(&str, &Value)| {
+            selector_exclusions(required, node, &RequiredBy::Claim((*claim).to_owned()))
         };
         self.bound.iter().flat_map(of_one).collect()
-    }
-}
-
-impl Volume {
-    /// Why the labels of a volume keep it from a Node. A Node that says of no place where it is can take each.
-    fn elsewhere(&self, node: &Node, by: RequiredBy) -> Option<Exclusion> {
-        let label = |key: &str, old: &str| node.labels.get(key).or_else(|| node.labels.get(old));
-        if !PLACES.iter().any(|(key, old)| label(key, old).is_some()) {
-            return None;
-        }
-        let (key, old, values) = self.places.iter().find(|(key, old, values)| {
-            label(key, old).is_none_or(|found| values.iter().all(|value| value != found))
-        })?;
-        let found = label(key, old).cloned();
-        let (key, operator) = ((*key).to_owned(), "In".to_owned());
-        Some(Exclusion::Label { by, key, operator, wanted: values.clone(), found })
     }
 }

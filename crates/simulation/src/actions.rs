@@ -26,19 +26,12 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::Cordon { node } => nodes::set_cordoned(cluster, node, true)?,
         Action::Uncordon { node } => nodes::set_cordoned(cluster, node, false)?,
         Action::Drain { node } => nodes::drain(cluster, node)?,
-        Action::LoseNode { node } => {
-            let node = nodes::existing(cluster, node)?;
-            nodes::lose(cluster, &[node]);
-        }
-        Action::LoseNodes { nodes } => {
-            let nodes =
-                nodes.iter().map(|node| nodes::existing(cluster, node)).collect::<Result<Vec<_>, _>>()?;
-            nodes::lose(cluster, &nodes);
-        }
+        Action::LoseNode { node } => nodes::lose(cluster, std::slice::from_ref(node))?,
+        Action::LoseNodes { nodes } => nodes::lose(cluster, nodes)?,
         Action::ReturnNode { node } => nodes::return_node(cluster, node)?,
         Action::LoseZone { zone } => {
             let nodes = nodes::in_zone(cluster, zone)?;
-            nodes::lose(cluster, &nodes);
+            nodes::lose(cluster, &nodes)?;
         }
         Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
         Action::AddNode { object } => nodes::add(cluster, object)?,
@@ -53,7 +46,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
     Ok(())
 }
 
-fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Vec<Finding>> {
+fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Finding> {
     if !cluster.pods.contains(pod) {
         return Err(unknown("Pod", pod, cluster.pods.names()));
     }
@@ -81,6 +74,6 @@ fn tell_kept(cluster: &mut Cluster) {
     let names: Vec<String> = cluster.pps.keys().cloned().collect();
     for name in names {
         let text = "has nodeDeletionPolicy: Keep, the default, so no state is dropped";
-        cluster.tell(EventKind::Warning, format!("{KIND}/{name}"), text);
+        cluster.tell(EventKind::StatesKept, format!("{KIND}/{name}"), text);
     }
 }

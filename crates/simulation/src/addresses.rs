@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Addresses of one node: its range has two bytes.
 const RANGE: u32 = 0xfffe;
@@ -30,19 +30,16 @@ impl Addresses {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    Csv,
-    Json,
-}
-
 /// A network plugin, as `docs/fixed-ip.md` describes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Plugin {
     pub(crate) name: &'static str,
     prefix: &'static str,
+    /// The annotation by which a Pod asks for addresses.
     pub(crate) asks: &'static str,
-    form: Form,
+    reads_json: bool,
+    /// Whether it writes the Pod's addresses into that annotation.
+    writes: bool,
 }
 
 const PLUGINS: [Plugin; 3] = [
@@ -50,69 +47,53 @@ const PLUGINS: [Plugin; 3] = [
         name: "kube-ovn",
         prefix: "ovn.kubernetes.io/",
         asks: "ovn.kubernetes.io/ip_address",
-        form: Form::Csv,
+        reads_json: false,
+        writes: true,
     },
     Plugin {
         name: "Calico",
         prefix: "cni.projectcalico.org/",
         asks: "cni.projectcalico.org/ipAddrs",
-        form: Form::Json,
+        reads_json: true,
+        writes: false,
     },
-    Plugin { name: "Antrea", prefix: "ipam.antrea.io/", asks: "ipam.antrea.io/pod-ips", form: Form::Csv },
+    Plugin {
+        name: "Antrea",
+        prefix: "ipam.antrea.io/",
+        asks: "ipam.antrea.io/pod-ips",
+        reads_json: false,
+        writes: false,
+    },
 ];
 
-pub(crate) fn plugin_of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<Plugin> {
-    let of = |key: &str| PLUGINS.iter().position(|plugin| key.starts_with(plugin.prefix));
-    keys.filter_map(of).min().and_then(|index| PLUGINS.get(index).copied())
-}
-
 impl Plugin {
-    /// The addresses that a Pod asks for.
-    ///
-    /// # Errors
-    ///
-    /// The annotation's value, if the plugin could not read it.
-    pub(crate) fn requested<'a>(&self, annotations: &'a Value) -> Result<Vec<String>, &'a str> {
-        let Some(text) = annotations[self.asks].as_str().filter(|text| !text.is_empty()) else {
+    /// The plugin whose annotations are among these.
+    pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'static Self> {
+        let of = |key: &str| PLUGINS.iter().position(|plugin| key.starts_with(plugin.prefix));
+        keys.filter_map(of).min().map(|index| &PLUGINS[index])
+    }
+
+    /// The addresses that a Pod asks for. The error is the annotation's value, if the plugin cannot read it.
+    pub(crate) fn requested<'a>(&self, pod: &'a Value) -> Result<Vec<String>, &'a str> {
+        let Some(text) = pod["metadata"]["annotations"][self.asks].as_str().filter(|text| !text.is_empty())
+        else {
             return Ok(Vec::new());
         };
-        let addresses: Vec<String> = match self.form {
-            Form::Csv => text.split(',').map(|address| address.trim().to_owned()).collect(),
-            Form::Json => serde_json::from_str(text).map_err(|_| text)?,
+        let addresses: Vec<String> = if self.reads_json {
+            serde_json::from_str(text).map_err(|_| text)?
+        } else {
+            text.split(',').map(|address| address.trim().to_owned()).collect()
         };
         let is_valid = (1..=2).contains(&addresses.len())
             && addresses.iter().all(|address| address.parse::<IpAddr>().is_ok());
         if is_valid { Ok(addresses) } else { Err(text) }
     }
 
-    pub(crate) fn annotate(&self, ips: &[String], annotations: &mut Map<String, Value>) {
-        match self.name {
-            "kube-ovn" => {
-                annotations.insert(self.asks.into(), ips.join(",").into());
-                annotations.insert("ovn.kubernetes.io/allocated".into(), "true".into());
-                let mac = annotations.entry("ovn.kubernetes.io/mac_address");
-                mac.or_insert_with(|| mac_of(ips).into());
-            }
-            "Calico" => {
-                let with_length = |ip: &String| format!("{ip}/{}", if ip.contains(':') { 128 } else { 32 });
-                let all: Vec<String> = ips.iter().map(with_length).collect();
-                let first = all.first().cloned().unwrap_or_default();
-                annotations.insert("cni.projectcalico.org/podIP".into(), first.into());
-                annotations.insert("cni.projectcalico.org/podIPs".into(), all.join(",").into());
-            }
-            _ => {}
+    pub(crate) fn annotate(&self, ips: &[String], pod: &mut Value) {
+        if self.writes {
+            pod["metadata"]["annotations"][self.asks] = ips.join(",").into();
         }
     }
-}
-
-fn mac_of(ips: &[String]) -> String {
-    let bytes = match ips.first().and_then(|ip| ip.parse::<IpAddr>().ok()) {
-        Some(IpAddr::V4(address)) => address.octets().to_vec(),
-        Some(IpAddr::V6(address)) => address.octets()[12..].to_vec(),
-        None => vec![0; 4],
-    };
-    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-    format!("00:00:{}", hex.join(":"))
 }
 
 #[cfg(test)]
@@ -134,9 +115,10 @@ mod tests {
 
     #[test]
     fn a_plugin_reads_its_own_form_only() {
-        let calico = plugin_of(["x", "cni.projectcalico.org/ipAddrs"].into_iter()).unwrap();
+        let calico = Plugin::of(["x", "cni.projectcalico.org/ipAddrs"].into_iter()).unwrap();
         let requested = |text: &str| {
-            calico.requested(&json!({"cni.projectcalico.org/ipAddrs": text})).map_err(str::to_owned)
+            let pod = json!({"metadata": {"annotations": {"cni.projectcalico.org/ipAddrs": text}}});
+            calico.requested(&pod).map_err(str::to_owned)
         };
         assert_eq!(requested(r#"["10.0.0.7","fd00::7"]"#).unwrap(), ["10.0.0.7", "fd00::7"]);
         for wrong in ["10.0.0.7", "[]", r#"["10.0.0.7/32"]"#, r#"["10.0.0.7","10.0.0.8","10.0.0.9"]"#] {
@@ -147,14 +129,13 @@ mod tests {
 
     #[test]
     fn kube_ovn_writes_the_annotation_that_it_reads_and_calico_does_not() {
-        let mut annotations = Map::new();
-        let ips = ["10.0.0.7".to_owned()];
-        plugin_of(["ovn.kubernetes.io/ip_address"].into_iter()).unwrap().annotate(&ips, &mut annotations);
-        assert_eq!(annotations["ovn.kubernetes.io/ip_address"], "10.0.0.7");
-        assert_eq!(annotations["ovn.kubernetes.io/mac_address"], "00:00:0A:00:00:07");
-        let mut annotations = Map::new();
-        plugin_of(["cni.projectcalico.org/ipAddrs"].into_iter()).unwrap().annotate(&ips, &mut annotations);
-        assert_eq!(annotations["cni.projectcalico.org/podIPs"], "10.0.0.7/32");
-        assert!(!annotations.contains_key("cni.projectcalico.org/ipAddrs"));
+        for (key, expected) in [
+            ("ovn.kubernetes.io/ip_address", json!("10.0.0.7")),
+            ("cni.projectcalico.org/ipAddrs", json!(null)),
+        ] {
+            let mut pod = json!({"metadata": {}});
+            Plugin::of([key].into_iter()).unwrap().annotate(&["10.0.0.7".to_owned()], &mut pod);
+            assert_eq!(pod["metadata"]["annotations"][key], expected);
+        }
     }
 }

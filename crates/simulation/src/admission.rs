@@ -1,9 +1,10 @@
 //! Sends objects through the policy, as the API server and PolicyServer do.
 
 use persistent_pod_state_policy::cluster::Cluster as PolicyView;
-use persistent_pod_state_policy::{Settings, ValidationResponse, admit};
+use persistent_pod_state_policy::{ValidationResponse, admit};
+use pps_core::TargetReference;
 use pps_core::pps::{KIND, PLURAL};
-use pps_core::{Plan, TargetReference, plan};
+use pps_scheduler::fields::text;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Home};
@@ -15,8 +16,8 @@ pub(crate) struct AdmittedPod {
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
     pub(crate) recorded: Option<Home>,
-    /// What the policy has injected, and from which PPS; none if it has changed nothing.
-    pub(crate) injected: Option<(String, Plan)>,
+    /// The PPS from which the policy has injected something; none if it has changed nothing.
+    pub(crate) injected: Option<String>,
 }
 
 pub(crate) fn admit_pod(
@@ -43,10 +44,7 @@ pub(crate) fn admit_pod(
     let governing = PolicyView::new(&host, &cluster.namespace).find(owner, name).ok().flatten();
     let recorded = governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
     let mutated = response.mutated();
-    let injected = mutated.as_ref().and(recorded.as_ref()).map(|(name, spec, state)| {
-        let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
-        (name.clone(), plan(name, spec, state, &rules))
-    });
+    let injected = mutated.as_ref().and(recorded.as_ref()).map(|(name, ..)| name.clone());
     let home = recorded.map(|(_, spec, state)| {
         let labels = state.node_topology_labels.iter();
         let labels = labels.filter(|(key, _)| spec.topology_keys().any(|named| named == *key));
@@ -73,7 +71,7 @@ pub(crate) fn admit_pps(
     if !cluster.with_pps {
         return Ok(Vec::new());
     }
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let api_version = text(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or_default();
     let request = json!({
         "uid": "00000000-0000-4000-8000-000000000000",

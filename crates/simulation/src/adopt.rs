@@ -1,36 +1,35 @@
 //! What runs already when a scenario begins: workloads, and their Pods.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use pps_core::addresses::read_pod_ips;
 use pps_core::pps::group_of;
 use pps_core::{INJECTED_ANNOTATION, TargetReference};
+use pps_scheduler::fields::{controller, text};
 use serde_json::Value;
 
 use crate::cluster::budget::is_ready;
 use crate::cluster::{Cluster, Lifecycle, Pod, Workload};
 use crate::result::EventKind;
-use crate::shared::Shared;
 
 const REVISION: &str = "controller-revision-hash";
 
 /// The workload that controls a Pod; none if it is none of the scenario's.
 pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
-    let metadata = &pod["metadata"];
-    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let owner = owners.find(|owner| owner["controller"] == true)?;
-    let workload = cluster.workloads.get(owner["name"].as_str()?)?;
-    let group = group_of(owner["apiVersion"].as_str()?);
+    let owner = controller(pod)?;
+    let workload = cluster.workloads.get(text(&owner["name"]))?;
     let is_same = |one: &Value, other: &Value| one == other || one.is_null() || other.is_null();
-    let is_controlled = metadata["namespace"] == cluster.namespace
-        && workload.target.group() == group
+    let is_controlled = pod["metadata"]["namespace"] == cluster.namespace
+        && workload.target.group() == group_of(text(&owner["apiVersion"]))
         && owner["kind"] == workload.target.kind
         && is_same(&owner["uid"], &workload.object["metadata"]["uid"]);
     is_controlled.then(|| workload.target.name.clone())
 }
 
 /// Lets workloads exist from the beginning, with these Pods, each with the name of its workload.
-pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Shared)>) {
-    let mut by_workload: BTreeMap<String, Vec<Shared>> = BTreeMap::new();
+pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
+    let mut by_workload: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
     if cluster.is_live {
         by_workload.extend(cluster.workloads.keys().map(|name| (name.clone(), Vec::new())));
     }
@@ -45,27 +44,22 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Shared)>) {
     }
 }
 
-fn adopt_workload(cluster: &mut Cluster, name: &str, pods: &[Shared]) {
+fn adopt_workload(cluster: &mut Cluster, name: &str, pods: &[Arc<Value>]) {
     let uid = uid_of(cluster, name, pods);
     let uid = uid.unwrap_or_else(|| cluster.new_uid());
     let Some(workload) = cluster.workloads.get_mut(name) else { return };
     workload.lifecycle = Lifecycle::Exists;
     workload.uid = uid;
     workload.current = workload.update_revision();
-    let of = |pod: &Shared| revision_of(pod).map(str::to_owned);
-    let running: Vec<String> = pods.iter().filter_map(of).collect();
-    workload.adopt_revisions(|newest| running.iter().any(|one| one != newest));
+    workload
+        .adopt_revisions(|newest| pods.iter().filter_map(|pod| revision_of(pod)).any(|one| one != newest));
 }
 
 /// Its UID, else the one that its Pods name, else the one that its states were recorded for.
-fn uid_of(cluster: &Cluster, name: &str, pods: &[Shared]) -> Option<String> {
+fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Option<String> {
     let workload = cluster.workloads.get(name)?;
     let given = workload.object["metadata"]["uid"].as_str();
-    let named = || {
-        let owners = pods.iter().filter_map(|pod| pod["metadata"]["ownerReferences"].as_array());
-        let mut owners = owners.flatten().filter(|owner| owner["controller"] == true);
-        owners.find_map(|owner| owner["uid"].as_str())
-    };
+    let named = || pods.iter().find_map(|pod| controller(pod)?["uid"].as_str());
     given.or_else(named).map(str::to_owned).or_else(|| recorded_for(cluster, &workload.target))
 }
 
@@ -78,15 +72,12 @@ fn revision_of(pod: &Value) -> Option<&str> {
     pod["metadata"]["labels"][REVISION].as_str()
 }
 
-fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Shared) {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {
+    let name = text(&object["metadata"]["name"]).to_owned();
     let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_owned);
-    let ips = addresses(&object);
-    let ready = is_ready(&object);
-    let is_bound = node.is_some();
+    let (ips, ready) = (read_pod_ips(&object["status"]), is_ready(&object));
     let end = ending(cluster, &object, node.as_deref());
-    let revision = revision_of(&object);
-    let revision_in = |workload: &Workload| match revision {
+    let revision_in = |workload: &Workload| match revision_of(&object) {
         Some(revision) => workload.revision_named(revision),
         None => workload.update_revision(),
     };
@@ -101,9 +92,7 @@ fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Shared) {
     cluster.add_pod(&name, pod);
     if let Some(node) = &node {
         cluster.bind_pod(&name, node);
-    }
-    // One that is bound and not Ready stays so: what it waits for is not known.
-    if is_bound {
+        // One that is bound and not Ready stays so: what it waits for is not known.
         cluster.run_pod(&name, ips, ready);
     }
     if let Some(end) = end {
@@ -122,11 +111,4 @@ fn ending(cluster: &Cluster, pod: &Value, node: Option<&str>) -> Option<String> 
     }
     let lost = node.filter(|node| !cluster.has_node(node))?;
     Some(format!("is bound to {lost}, which does not exist, and counts as gone"))
-}
-
-fn addresses(pod: &Value) -> Vec<String> {
-    let status = &pod["status"];
-    let all = status["podIPs"].as_array().into_iter().flatten().filter_map(|one| one["ip"].as_str());
-    let all: Vec<String> = all.map(str::to_owned).collect();
-    if all.is_empty() { status["podIP"].as_str().map(str::to_owned).into_iter().collect() } else { all }
 }

@@ -3,30 +3,28 @@
 pub(crate) mod budget;
 mod others;
 mod pods;
-mod pps;
 pub(crate) mod recorder;
-mod sight;
 #[cfg(test)]
 mod tests;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use pps_core::{PodState, TargetReference, edit};
+use pps_scheduler::Volumes;
+use pps_scheduler::fields::{list, text};
 use serde_json::Value;
 
 use self::budget::Budget;
 pub(crate) use self::others::Others;
 pub(crate) use self::pods::{Home, Pod, Pods};
-pub(crate) use self::pps::Pps;
 use self::recorder::Recorder;
-use self::sight::{Change, Sight};
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
 use crate::limits::Limits;
 use crate::result::{Displaced, Event, EventKind, Refusal};
 use crate::scenario::Scenario;
-use crate::shared::Shared;
-use pps_scheduler::Volumes;
 
 /// The label that says in which zone a node is.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -47,8 +45,12 @@ pub(crate) struct Cluster {
     /// The Pods of workloads.
     pub(crate) pods: Pods,
     others: Others,
-    /// The nodes as the scheduler sees them.
-    sight: Sight,
+    /// The nodes that exist as the scheduler has seen them last, by name.
+    sight: Vec<pps_scheduler::Node>,
+    /// Nodes that the scheduler has to read again.
+    unseen: BTreeSet<String>,
+    /// How often it has read one.
+    pub(crate) seen: u64,
     pub(crate) volumes: Volumes,
     pub(crate) budgets: Vec<Budget>,
     pub(crate) pps: BTreeMap<String, Pps>,
@@ -108,6 +110,28 @@ impl Node {
     }
 }
 
+/// A PersistentPodState.
+#[derive(Debug)]
+pub(crate) struct Pps {
+    pub(crate) object: Value,
+    pub(crate) target: TargetReference,
+}
+
+impl Pps {
+    pub(crate) fn new(object: Value) -> Self {
+        Self { target: TargetReference::read(&object["spec"]["targetRef"]), object }
+    }
+
+    /// What is recorded; nothing if that cannot be read.
+    pub(crate) fn states(&self) -> BTreeMap<String, PodState> {
+        edit::states(&self.object).unwrap_or_default()
+    }
+
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
+        list(&self.object["metadata"]["ownerReferences"]).filter_map(|owner| owner["uid"].as_str())
+    }
+}
+
 /// Where a Pod runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -135,10 +159,10 @@ impl Cluster {
     }
 
     /// Reports something once in each step.
-    pub(crate) fn warn_once(&mut self, object: impl Into<String>, text: impl Into<String>) {
+    pub(crate) fn tell_once(&mut self, kind: EventKind, object: impl Into<String>, text: impl Into<String>) {
         let (object, text) = (object.into(), text.into());
         if self.reported.insert(format!("{object} {text}")) {
-            self.tell(EventKind::Warning, object, text);
+            self.tell(kind, object, text);
         }
     }
 
@@ -192,13 +216,13 @@ impl Cluster {
 
     /// A node that is to be changed.
     pub(crate) fn node_mut(&mut self, name: &str) -> Option<&mut Node> {
-        self.sight.mark(name, Change::Node);
+        self.unseen.insert(name.to_owned());
         self.nodes.get_mut(name)
     }
 
     /// Adds a node, or replaces a lost one.
     pub(crate) fn put_node(&mut self, name: &str, node: Node) {
-        self.sight.mark(name, Change::Node);
+        self.unseen.insert(name.to_owned());
         self.nodes.insert(name.to_owned(), node);
     }
 
@@ -216,20 +240,27 @@ impl Cluster {
         self.nodes.iter().filter(|(_, node)| node.exists)
     }
 
-    /// Brings up to date what the scheduler sees.
-    pub(crate) fn look(&mut self) {
-        let (nodes, pods, others) = (&self.nodes, &self.pods, &self.others);
-        self.sight.refresh(
-            |name| nodes.get(name).filter(|node| node.exists).map(|node| &node.object),
-            |name| {
-                let own = pods.on(name).map(|(_, pod)| pod.object.value());
-                own.chain(others.on(name).iter().map(Shared::value)).collect::<Vec<_>>()
-            },
-        );
+    /// The nodes as the scheduler sees them now.
+    pub(crate) fn look(&mut self) -> &[pps_scheduler::Node] {
+        for name in std::mem::take(&mut self.unseen) {
+            self.seen += 1;
+            let node = self.nodes.get(&name).filter(|node| node.exists).map(|node| {
+                let own = self.pods.on(&name).map(|(_, pod)| &*pod.object);
+                let others = self.others.on(&name).iter().map(Arc::as_ref);
+                pps_scheduler::Node::of(&node.object, own.chain(others))
+            });
+            match (self.sight.binary_search_by(|seen| seen.name().cmp(&name)), node) {
+                (Ok(index), Some(node)) => self.sight[index] = node,
+                (Ok(index), None) => drop(self.sight.remove(index)),
+                (Err(index), Some(node)) => self.sight.insert(index, node),
+                (Err(_), None) => {}
+            }
+        }
+        &self.sight
     }
 
     /// The nodes as the scheduler saw them when it looked last.
-    pub(crate) fn sight(&self) -> &Sight {
+    pub(crate) fn sight(&self) -> &[pps_scheduler::Node] {
         &self.sight
     }
 
@@ -254,7 +285,7 @@ impl Cluster {
     /// Binds a Pod to a node.
     pub(crate) fn bind_pod(&mut self, name: &str, node: &str) {
         self.pods.bind(name, node);
-        self.sight.mark(node, Change::Pods);
+        self.unseen.insert(node.to_owned());
     }
 
     /// Gives a Pod that is bound its addresses.
@@ -268,7 +299,7 @@ impl Cluster {
         self.mark_pod(name);
         let Some(pod) = self.pods.remove(name) else { return };
         let Some(node) = pod.node() else { return };
-        self.sight.mark(node, Change::Pods);
+        self.unseen.insert(node.to_owned());
         if pod.is_ready() {
             let place = Place { node: node.to_owned(), ip: pod.ips().first().cloned() };
             self.last_places.insert(name.to_owned(), place);
@@ -280,8 +311,8 @@ impl Cluster {
         &self.others
     }
 
-    pub(crate) fn add_other(&mut self, pod: Shared) {
-        self.sight.mark(pod["spec"]["nodeName"].as_str().unwrap_or_default(), Change::Pods);
+    pub(crate) fn add_other(&mut self, pod: Arc<Value>) {
+        self.unseen.insert(text(&pod["spec"]["nodeName"]).to_owned());
         self.others.insert(pod, &self.namespace);
     }
 
@@ -294,7 +325,7 @@ impl Cluster {
     pub(crate) fn displace(&mut self, node: &str, is_displaced: impl Fn(&Value) -> bool) -> usize {
         let removed = self.others.remove(node, &self.namespace, is_displaced);
         if !removed.is_empty() {
-            self.sight.mark(node, Change::Pods);
+            self.unseen.insert(node.to_owned());
         }
         self.displaced.extend(removed.iter().map(|pod| Displaced::of(pod, node)));
         removed.len()

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use pps_recorder::workload::ordinal;
+use pps_scheduler::fields::list;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{Pod, Pods, Workload};
-use crate::result::{Refusal, Wait};
+use crate::result::Refusal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -77,24 +78,19 @@ fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
     None
 }
 
-/// What an `OrderedReady` workload waits for, and does not do until then.
-pub(crate) fn wait_of(workload: &Workload, pods: &Pods) -> Option<Wait> {
+/// The Pod that has to be Ready before an `OrderedReady` workload creates, deletes or replaces others.
+pub(crate) fn blocker_of<'a>(workload: &'a Workload, pods: &Pods) -> Option<&'a String> {
     if workload.is_parallel() || !workload.exists() {
         return None;
     }
     let blocker = workload.wanted.iter().find(|name| pods.get(name).is_none_or(|pod| !pod.is_ready()))?;
-    let after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
-    let missing: Vec<String> = after.filter(|name| !pods.contains(name)).cloned().collect();
-    let own = |is_meant: &dyn Fn(&String, &Pod) -> bool| -> Vec<String> {
-        let meant = pods.of(&workload.target.name).filter(|(name, pod)| is_meant(name, pod));
-        meant.map(|(name, _)| name.clone()).collect()
-    };
-    let condemned = own(&|name, _| !workload.wants(name));
-    let outdated = own(&|name, pod| workload.is_replaced(name) && pod.revision != workload.update_revision());
-    let (does_not, pods) = [("create", missing), ("delete", condemned), ("replace", outdated)]
-        .into_iter()
-        .find(|(_, names)| !names.is_empty())?;
-    Some(Wait { blocker: blocker.clone(), does_not, pods })
+    let mut after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
+    let waits = after.any(|name| !pods.contains(name))
+        || pods.of(&workload.target.name).any(|(name, pod)| {
+            !workload.wants(name)
+                || (workload.is_replaced(name) && pod.revision != workload.update_revision())
+        });
+    waits.then_some(blocker)
 }
 
 pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
@@ -107,33 +103,31 @@ pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision
     let template = workload.revisions.get(revision).unwrap_or(&Value::Null);
     let target = &workload.target;
     let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let mut metadata = Map::new();
-    for field in ["annotations", "finalizers"] {
-        if !template["metadata"][field].is_null() {
-            metadata.insert(field.into(), template["metadata"][field].clone());
-        }
-    }
-    let mut labels = map(&template["metadata"]["labels"]);
-    labels.insert("controller-revision-hash".into(), workload.revision_name(revision).into());
-    labels.insert("statefulset.kubernetes.io/pod-name".into(), name.into());
-    if let Some(index) = ordinal(&target.name, name) {
-        labels.insert("apps.kubernetes.io/pod-index".into(), index.to_string().into());
-    }
-    metadata.insert("labels".into(), labels.into());
-    metadata.insert("name".into(), name.into());
-    metadata.insert("generateName".into(), format!("{}-", target.name).into());
-    metadata.insert("namespace".into(), namespace.into());
-    metadata.insert(
-        "ownerReferences".into(),
-        json!([{
+    let mut metadata = json!({
+        "name": name,
+        "generateName": format!("{}-", target.name),
+        "namespace": namespace,
+        "labels": map(&template["metadata"]["labels"]),
+        "ownerReferences": [{
             "apiVersion": target.api_version,
             "kind": target.kind,
             "name": target.name,
             "uid": workload.uid,
             "controller": true,
             "blockOwnerDeletion": true,
-        }]),
-    );
+        }],
+    });
+    for field in ["annotations", "finalizers"] {
+        if !template["metadata"][field].is_null() {
+            metadata[field] = template["metadata"][field].clone();
+        }
+    }
+    let labels = &mut metadata["labels"];
+    labels["controller-revision-hash"] = workload.revision_name(revision).into();
+    labels["statefulset.kubernetes.io/pod-name"] = name.into();
+    if let Some(index) = ordinal(&target.name, name) {
+        labels["apps.kubernetes.io/pod-index"] = index.to_string().into();
+    }
     let mut spec = map(&template["spec"]);
     spec.insert("hostname".into(), name.into());
     if let Some(service) = workload.object["spec"]["serviceName"].as_str() {
@@ -145,18 +139,18 @@ pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision
 
 /// Adds the volumes of the workload's claims, each in place of one of the same name in the template.
 fn add_claims(workload: &Workload, pod: &str, spec: &mut Map<String, Value>) {
-    let claims = workload.object["spec"]["volumeClaimTemplates"].as_array();
-    let names: Vec<&str> =
-        claims.into_iter().flatten().filter_map(|claim| claim["metadata"]["name"].as_str()).collect();
+    let names: Vec<&str> = list(&workload.object["spec"]["volumeClaimTemplates"])
+        .filter_map(|claim| claim["metadata"]["name"].as_str())
+        .collect();
     if names.is_empty() {
         return;
     }
-    let mut volumes: Vec<Value> = names
+    let claimed = names
         .iter()
-        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod}")}}))
-        .collect();
-    let own = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
-    volumes.extend(own.filter(|volume| !names.iter().any(|name| volume["name"] == *name)).cloned());
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod}")}}));
+    let own = spec.get("volumes").map(list).into_iter().flatten();
+    let own = own.filter(|volume| !names.iter().any(|name| volume["name"] == *name)).cloned();
+    let volumes: Vec<Value> = claimed.chain(own).collect();
     spec.insert("volumes".into(), volumes.into());
 }
 

@@ -7,16 +7,13 @@ use pps_recorder::facts::{
     NodeFact, OwnedFields, PackedClaim, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps,
 };
 use pps_recorder::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
+use pps_scheduler::fields::text;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
 use crate::cluster::Workload;
 use crate::cluster::budget::is_ready;
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
 
 fn strings<K: for<'a> From<&'a str>>(map: &Value) -> impl Iterator<Item = (K, K)> {
     let fields = map.as_object().into_iter().flatten();
@@ -33,7 +30,7 @@ pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
         let required_affinity = RequiredAffinity::deserialize(&spec["affinity"]).ok()?;
         (!required_affinity.exceeds_limits()).then(|| {
             Box::new(PendingPod {
-                uid: text(&metadata["uid"]),
+                uid: text(&metadata["uid"]).to_owned(),
                 pps: pps.into(),
                 required_affinity,
                 ..PendingPod::default()
@@ -74,8 +71,8 @@ pub(crate) fn of_pps(object: &Value) -> PpsFact {
     let mut fact = read_pps(object).unwrap_or_else(|error| {
         let target_ref = TargetReference::read(&object["spec"]["targetRef"]);
         PpsFact {
-            uid: text(&object["metadata"]["uid"]),
-            resource_version: text(&object["metadata"]["resourceVersion"]),
+            uid: text(&object["metadata"]["uid"]).to_owned(),
+            resource_version: text(&object["metadata"]["resourceVersion"]).to_owned(),
             spec: Spec { target_ref, ..Spec::default() },
             unreadable: Some(error.to_string()),
             ..PpsFact::default()

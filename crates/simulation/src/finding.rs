@@ -36,26 +36,18 @@ impl Finding {
     }
 }
 
-/// Checks that a value is a map of strings, or missing.
-pub(crate) fn check_strings(path: &str, value: &Value, findings: &mut Vec<Finding>) {
-    match value {
-        Value::Null => {}
-        Value::Object(map) => {
-            if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
-                let field = format!("{path}.{}", shorten(key));
-                findings.push(Finding::wrong(&field, value, "put the value in quotes"));
-            }
-        }
-        other => findings.push(Finding::wrong(path, other, "use a map of strings")),
+impl From<Finding> for Vec<Finding> {
+    fn from(finding: Finding) -> Self {
+        vec![finding]
     }
 }
 
-pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
+pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Finding {
     let known: Vec<&str> = known.map(String::as_str).collect();
     let remedy = match known.as_slice() {
         [] if kind == "Pod" => "no Pod exists in this step; roll out first".to_owned(),
         [] => format!("no {kind}s exist in this step"),
         known => format!("use {}", list(known, "or")),
     };
-    vec![Finding::of_all(format!("there is no {kind} {}: {remedy}", shorten(name)))]
+    Finding::of_all(format!("there is no {kind} {}: {remedy}", shorten(name)))
 }

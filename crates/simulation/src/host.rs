@@ -25,27 +25,18 @@ pub fn get_resource<'a>(
 }
 
 fn mask(object: &Value, request: &Value) -> Value {
-    let masks: Vec<Vec<&str>> = request["field_masks"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|mask| Some(mask.as_str()?.split('.').collect()))
-        .collect();
-    if masks.is_empty() {
-        return object.clone();
-    }
     // Masks do not apply to the type and the metadata.
-    let mut masked = Map::new();
-    for (field, value) in object.as_object().into_iter().flatten() {
-        let below: Vec<&[&str]> =
-            masks.iter().filter(|mask| mask[0] == field).map(|mask| &mask[1..]).collect();
-        if ["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
-            masked.insert(field.clone(), value.clone());
-        } else if !below.is_empty() {
-            masked.insert(field.clone(), prune(value, &below));
-        }
+    let whole = ["apiVersion", "kind", "metadata"];
+    let masks = request["field_masks"].as_array().into_iter().flatten();
+    let masks = masks.filter_map(|mask| Some(mask.as_str()?.split('.').collect::<Vec<_>>()));
+    let mut masks: Vec<Vec<&str>> = masks.filter(|mask| !whole.contains(&mask[0])).collect();
+    masks.extend(whole.map(|field| vec![field]));
+    let is_masked = request["field_masks"].as_array().is_some_and(|masks| !masks.is_empty());
+    if is_masked {
+        prune(object, &masks.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    } else {
+        object.clone()
     }
-    masked.into()
 }
 
 /// Keeps what the masks name. A mask that ends here keeps everything below, unless another one continues.
@@ -58,11 +49,8 @@ fn prune(value: &Value, masks: &[&[&str]]) -> Value {
         Value::Object(object) => {
             let mut pruned = Map::new();
             for (field, value) in object {
-                let below: Vec<&[&str]> = masks
-                    .iter()
-                    .filter(|mask| mask.first() == Some(&field.as_str()))
-                    .map(|mask| &mask[1..])
-                    .collect();
+                let of_field = masks.iter().filter(|mask| mask.first() == Some(&field.as_str()));
+                let below: Vec<&[&str]> = of_field.map(|mask| &mask[1..]).collect();
                 if !below.is_empty() {
                     pruned.insert(field.clone(), prune(value, &below));
                 }
@@ -84,15 +72,9 @@ fn not_found(request: &Value) -> String {
     )
 }
 
-#[derive(Clone, Debug)]
-pub struct ClusterHost<'a> {
+#[derive(Debug)]
+pub(crate) struct ClusterHost<'a> {
     pub(crate) objects: Vec<&'a Value>,
-}
-
-impl<'a> ClusterHost<'a> {
-    pub fn new(objects: Vec<&'a Value>) -> Self {
-        Self { objects }
-    }
 }
 
 impl Host for ClusterHost<'_> {

@@ -40,7 +40,6 @@ mod result;
 mod run;
 mod scenario;
 mod settle;
-mod shared;
 mod start;
 mod text;
 mod view;
@@ -50,7 +49,7 @@ pub use finding::Finding;
 pub use limits::Limits;
 pub use result::{
     Absence, Displaced, Event, EventKind, Manifest, NodeState, NodeVerdict, Pending, Phase, PodView, PpsView,
-    Problem, Refusal, Room, RunResult, Severity, Source, Step, Wait, WorkloadView, World,
+    Problem, Refusal, Room, RunResult, Severity, Source, Step, WorkloadView, World,
 };
 pub use run::{run, run_live, run_within};
 pub use scenario::{Action, Scenario};

@@ -6,7 +6,6 @@ use serde_json::Value;
 pub const MAX_DEPTH: usize = 64;
 /// Problems that a result lists.
 pub const MAX_PROBLEMS: usize = 100;
-pub(crate) const MAX_LABEL_VALUE: usize = pps_core::limits::MAX_LABEL_VALUE_LENGTH;
 /// Ordinals that a workload reserves among those of its Pods.
 pub(crate) const MAX_RESERVED: u64 = 10_000;
 

@@ -1,33 +1,27 @@
 //! Reads the objects that users write: which are simulated, and what is wrong with them.
 
-mod fields;
-mod stateful_set;
+mod check;
 
 use std::sync::Arc;
 
 use pps_core::owner::has_stable_names;
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
-use pps_core::{is_dns_subdomain, shorten};
-use serde_json::{Value, json};
+use pps_core::shorten;
+use pps_scheduler::fields::text;
+use serde_json::Value;
 
-pub(crate) use self::fields::check_label;
-pub(crate) use self::stateful_set::is_allowed_change;
-use crate::finding::{Finding, check_strings};
+pub(crate) use self::check::check_label;
+use crate::finding::Finding;
 use crate::result::Severity;
-use crate::shared::Shared;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
-
-/// Kinds that are not simulated although the scheduler, a drain or the API server heeds them.
-const INFLUENTIAL: [&str; 6] =
-    ["StorageClass", "PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota", "Service"];
 
 #[derive(Clone, Debug)]
 pub(crate) enum Parsed {
     Node(Value),
     Workload(Value),
     Pps(Value),
-    Pod(Value),
+    Pod(Arc<Value>),
     /// A claim of a volume, or a volume.
     Volume(Value),
     Budget(Value),
@@ -47,27 +41,19 @@ pub(crate) struct Document<'a> {
     pub(crate) index: usize,
     pub(crate) prefix: String,
     pub(crate) object: &'a Value,
-    /// Its kind, which a Pod of a live cluster does not say.
-    pub(crate) kind: &'a str,
-}
-
-fn kind_of(object: &Value) -> &str {
-    object["kind"].as_str().unwrap_or_default()
 }
 
 /// All objects of a list of documents. A `List` counts as its items.
 pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
     for (index, object) in objects.iter().enumerate().filter(|(_, object)| !object.is_null()) {
-        let kind = kind_of(object);
-        match object["items"].as_array().filter(|_| kind.ends_with("List")) {
+        match object["items"].as_array().filter(|_| text(&object["kind"]).ends_with("List")) {
             Some(items) => documents.extend(items.iter().enumerate().map(|(item, object)| Document {
                 index,
                 prefix: format!("items[{item}]."),
                 object,
-                kind: kind_of(object),
             })),
-            None => documents.push(Document { index, prefix: String::new(), object, kind }),
+            None => documents.push(Document { index, prefix: String::new(), object }),
         }
     }
     documents
@@ -75,30 +61,30 @@ pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
 
 /// The namespace of a list of objects: the first one that any of them names.
 pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
-    let namespaced = documents.iter().filter(|one| ["StatefulSet", "Pod", KIND].contains(&one.kind));
-    let mut named = namespaced.filter_map(|one| one.object["metadata"]["namespace"].as_str());
+    let is_namespaced = |object: &&Value| ["StatefulSet", "Pod", KIND].contains(&text(&object["kind"]));
+    let objects = documents.iter().map(|document| document.object).filter(is_namespaced);
+    let mut named = objects.map(|object| text(&object["metadata"]["namespace"]));
     named.find(|namespace| !namespace.is_empty()).unwrap_or("default").to_owned()
 }
 
 /// Reads an object. Nothing is returned if it is not simulated; the findings say why.
 pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<Finding>) {
     let namespace = scope.namespace;
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let kind = kind_of(object);
+    let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     if !object.is_object() || kind.is_empty() || api_version.is_empty() {
         let message = "this is not a Kubernetes object: add apiVersion, kind and metadata.name";
-        return (None, vec![Finding::of_all(message)]);
+        return (None, Finding::of_all(message).into());
     }
     let mut findings = Vec::new();
-    check_metadata(object, &mut findings);
     let found = &mut findings;
+    check::metadata(object, found);
     let parsed = match (group_of(api_version), kind) {
         ("", "Node") => {
-            check_maps(object, &["spec", "status"], found);
+            check::maps(object, &["spec", "status"], found);
             Parsed::Node(with_host_name(object))
         }
         ("apps" | GROUP, "StatefulSet") => {
-            stateful_set::check(object, found);
+            check::stateful_set(object, found);
             Parsed::Workload(in_namespace(object, namespace, found))
         }
         (GROUP, KIND) => {
@@ -106,115 +92,64 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
                 let remedy = format!("use {}", API_VERSIONS[0]);
                 found.push(Finding::wrong("apiVersion", &object["apiVersion"], &remedy));
             }
-            fields::check_pps(object, found);
+            check::pps("", object, found);
             Parsed::Pps(in_namespace(object, namespace, found))
         }
-        ("", "Pod") => {
-            check_maps(object, &["spec", "status"], found);
-            Parsed::Pod(in_scope(object, scope, found))
-        }
+        ("", "Pod") => return parse_pod(&Arc::new(object.clone()), scope),
         ("", "PersistentVolume") => Parsed::Volume(object.clone()),
-        ("", "PersistentVolumeClaim") => Parsed::Volume(in_scope(object, scope, found)),
+        ("", "PersistentVolumeClaim") if keeps_namespace(object, scope) => Parsed::Volume(object.clone()),
+        ("", "PersistentVolumeClaim") => Parsed::Volume(in_namespace(object, namespace, found)),
         ("policy", "PodDisruptionBudget") => {
-            let own = object["metadata"]["namespace"].as_str();
-            if scope.is_live && own.is_some_and(|own| own != namespace) {
+            if keeps_namespace(object, scope) && object["metadata"]["namespace"] != namespace {
                 // It protects none of the Pods that are simulated.
                 return (None, Vec::new());
             }
             Parsed::Budget(in_namespace(object, namespace, found))
         }
-        _ => return (None, vec![Finding::warning("kind", not_simulated(object, api_version, kind))]),
+        _ => return (None, Finding::warning("kind", not_simulated(api_version, kind)).into()),
     };
-    (Some(parsed).filter(|_| is_usable(&findings)), findings)
+    (is_usable(&findings).then_some(parsed), findings)
 }
 
-fn not_simulated(object: &Value, api_version: &str, kind: &str) -> String {
+fn not_simulated(api_version: &str, kind: &str) -> String {
     let name = shorten(kind);
-    if !has_stable_names(api_version, kind) {
+    if has_stable_names(api_version, kind) {
         return format!(
-            "{kind} is not simulated: its Pods get a new name each time, so that no state can be recorded for them; use a StatefulSet"
+            "{name} is not simulated: the simulation has Nodes, Pods, StatefulSets, PersistentPodStates, volumes and PodDisruptionBudgets"
         );
     }
-    if object["spec"]["replicas"].is_u64() || object["spec"]["template"].is_object() {
-        return format!(
-            "{name} is not simulated: this simulation has StatefulSets of apps/v1 and apps.kruise.io, and no other workloads"
-        );
-    }
-    if INFLUENTIAL.contains(&kind) {
-        return format!(
-            "{kind} is not simulated: in a cluster it may decide where Pods run, or whether they are created or evicted"
-        );
-    }
-    format!("{name} is ignored: it has no influence on where Pods run")
+    format!(
+        "{name} is not simulated: its Pods get a new name each time, so that no state can be recorded for them; use a StatefulSet"
+    )
 }
 
 fn is_usable(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.severity == Severity::Warning)
 }
 
-/// Reads a Pod of a live cluster, which is shared.
-pub(crate) fn parse_shared_pod(pod: &Arc<Value>, scope: &Scope<'_>) -> (Option<Shared>, Vec<Finding>) {
+/// Reads a Pod. One of a live cluster is shared, and need not say its kind.
+pub(crate) fn parse_pod(pod: &Arc<Value>, scope: &Scope<'_>) -> (Option<Parsed>, Vec<Finding>) {
     let mut findings = Vec::new();
-    check_metadata(pod, &mut findings);
-    check_maps(pod, &["spec", "status"], &mut findings);
-    let shared = if keeps_namespace(pod, scope) {
-        Arc::clone(pod).into()
+    check::metadata(pod, &mut findings);
+    check::maps(pod, &["spec", "status"], &mut findings);
+    let pod = if keeps_namespace(pod, scope) {
+        Arc::clone(pod)
     } else {
         in_namespace(pod, scope.namespace, &mut findings).into()
     };
-    (Some(shared).filter(|_| is_usable(&findings)), findings)
+    (is_usable(&findings).then_some(Parsed::Pod(pod)), findings)
 }
 
-fn check_metadata(object: &Value, findings: &mut Vec<Finding>) {
-    let metadata = &object["metadata"];
-    if !metadata.is_object() {
-        findings.push(Finding::wrong("metadata", metadata, "give the object a name"));
-        return;
-    }
-    let name = &metadata["name"];
-    if !name.as_str().is_some_and(is_dns_subdomain) {
-        let remedy = "use lower-case letters, digits, - and ., at most 253 of them";
-        findings.push(Finding::wrong("metadata.name", name, remedy));
-    }
-    for field in ["uid", "namespace", "creationTimestamp"] {
-        let value = &metadata[field];
-        if !value.is_null() && !value.is_string() {
-            findings.push(Finding::wrong(&format!("metadata.{field}"), value, "use a string, or remove it"));
-        }
-    }
-    for field in ["labels", "annotations"] {
-        check_strings(&format!("metadata.{field}"), &metadata[field], findings);
-    }
-    fields::check_labels("metadata.labels", &metadata["labels"], findings);
-}
-
-/// Checks that these fields are maps, or missing.
-fn check_maps(object: &Value, fields: &[&str], findings: &mut Vec<Finding>) {
-    for field in fields {
-        let value = &object[*field];
-        if !value.is_null() && !value.is_object() {
-            findings.push(Finding::wrong(field, value, "use a map"));
-        }
-    }
-}
-
-/// The object with its namespace. Objects of a live cluster may have another one than the workloads.
-fn in_scope(object: &Value, scope: &Scope<'_>, findings: &mut Vec<Finding>) -> Value {
-    if keeps_namespace(object, scope) {
-        return object.clone();
-    }
-    in_namespace(object, scope.namespace, findings)
-}
-
+/// Objects of a live cluster may have another namespace than the workloads.
 fn keeps_namespace(object: &Value, scope: &Scope<'_>) -> bool {
     scope.is_live && object["metadata"]["namespace"].is_string()
 }
 
 fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) -> Value {
-    let own = object["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
-    if let Some(own) = own.filter(|own| *own != namespace) {
+    let own = text(&object["metadata"]["namespace"]);
+    if !own.is_empty() && own != namespace {
         let message = format!(
-            "metadata.namespace is {}: all objects have to be in one namespace here, as a PersistentPodState and its workload have to be; use {namespace}",
+            "metadata.namespace is {}: a PersistentPodState and its workload have to be in one namespace; use {namespace}",
             shorten(own)
         );
         findings.push(Finding::error("metadata.namespace", message));
@@ -229,13 +164,12 @@ fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) ->
 /// The Node with the label that each kubelet sets.
 fn with_host_name(object: &Value) -> Value {
     let mut node = object.clone();
-    let Some(metadata) = node["metadata"].as_object_mut() else { return node };
-    let labels = metadata.entry("labels").or_insert(Value::Null);
-    if labels.is_null() {
-        *labels = json!({});
-    }
-    if let Some(labels) = labels.as_object_mut() {
-        labels.entry(HOSTNAME).or_insert_with(|| object["metadata"]["name"].clone());
+    let labels = &object["metadata"]["labels"];
+    if (labels.is_object() || labels.is_null())
+        && labels[HOSTNAME].is_null()
+        && object["metadata"].is_object()
+    {
+        node["metadata"]["labels"][HOSTNAME] = object["metadata"]["name"].clone();
     }
     node
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use pps_core::PodState;
+use pps_scheduler::fields::{controller, text};
+use pps_scheduler::{Caveat, Exclusion};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::scenario::Action;
-use pps_scheduler::{Caveat, Exclusion};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,15 +67,13 @@ pub struct Displaced {
 
 impl Displaced {
     pub(crate) fn of(pod: &Value, node: &str) -> Self {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let metadata = &pod["metadata"];
-        let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-        let owner = owners.find(|owner| owner["controller"] == true);
+        let text = |value: &Value| text(value).to_owned();
         Self {
-            namespace: text(&metadata["namespace"]),
-            name: text(&metadata["name"]),
+            namespace: text(&pod["metadata"]["namespace"]),
+            name: text(&pod["metadata"]["name"]),
             node: node.to_owned(),
-            owner: owner.map(|owner| ["apiVersion", "kind", "name"].map(|field| text(&owner[field]))),
+            owner: controller(pod)
+                .map(|owner| ["apiVersion", "kind", "name"].map(|field| text(&owner[field]))),
         }
     }
 }
@@ -101,8 +100,8 @@ pub enum EventKind {
     Forgotten,
     Evicted,
     Warning,
-    /// Something about a Pod is not simulated.
-    Caveat,
+    /// No state is dropped, because the PersistentPodState keeps those of nodes that are gone.
+    StatesKept,
     /// A Pod stays on the node that is drained.
     Kept,
 }
@@ -145,8 +144,9 @@ pub struct WorkloadView {
     pub replicas: u32,
     pub ready: u32,
     pub exists: bool,
+    /// The Pod that has to be Ready before others are created, deleted or replaced.
     #[serde(skip)]
-    pub wait: Option<Wait>,
+    pub blocker: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -221,15 +221,6 @@ pub enum Pending {
         ip: String,
         annotation: &'static str,
     },
-}
-
-/// What an `OrderedReady` workload waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    pub blocker: String,
-    /// What it does not do until then: `create`, `delete` or `replace` these Pods.
-    pub does_not: &'static str,
-    pub pods: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

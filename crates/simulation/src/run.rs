@@ -131,46 +131,30 @@ fn check_settings(scenario: &Scenario) -> Vec<Problem> {
 
 /// What makes a scenario too large.
 fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Option<Problem> {
+    let objects = scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).enumerate();
+    let objects = objects.map(|(index, object)| (Source::Objects { object: Some(index) }, object));
+    let actions = scenario.actions.iter().enumerate().filter_map(|(index, action)| match action {
+        Action::AddNode { object } | Action::ChangeSpec { object } => {
+            Some((Source::Action { index }, object))
+        }
+        _ => None,
+    });
     let mut rest = limits.bytes;
-    let mut is_too_large = |value| match measure(value, rest) {
-        Some(size) => {
-            rest -= size;
-            false
-        }
-        None => true,
-    };
-    let too_large = |what: &str| {
-        format!(
-            "{what}: use less than {} KiB of JSON in all, with at most {MAX_DEPTH} levels",
-            limits.bytes / 1024
-        )
-    };
-    for (index, object) in scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).enumerate() {
-        if is_too_large(object) {
-            let source = Source::Objects { object: Some(index) };
-            return Some(problem(source, Finding::of_all(too_large("the objects are too large"))));
-        }
-    }
-    if is_too_large(&scenario.settings) {
-        return Some(problem(Source::Settings, Finding::of_all(too_large("the settings are too large"))));
+    for (source, value) in objects.chain([(Source::Settings, &scenario.settings)]).chain(actions) {
+        let Some(size) = measure(value, rest) else {
+            let message = format!(
+                "the scenario is too large: use less than {} KiB of JSON in all, with at most {MAX_DEPTH} levels",
+                limits.bytes / 1024
+            );
+            return Some(problem(source, Finding::of_all(message)));
+        };
+        rest -= size;
     }
     let objects = expand(&scenario.objects).len() + pods.len();
-    if objects > limits.objects {
-        let message = format!("there are {objects} objects: use at most {}", limits.objects);
-        return Some(problem(Source::Objects { object: None }, Finding::of_all(message)));
-    }
-    let actions = scenario.actions.len();
-    if actions > limits.actions {
-        let message = format!("there are {actions} actions: use at most {}", limits.actions);
-        return Some(problem(Source::Action { index: limits.actions }, Finding::of_all(message)));
-    }
-    for (index, action) in scenario.actions.iter().enumerate() {
-        if let Action::AddNode { object } | Action::ChangeSpec { object } = action
-            && is_too_large(object)
-        {
-            let message = too_large("the objects of all actions are too large");
-            return Some(problem(Source::Action { index }, Finding::of_all(message)));
-        }
-    }
-    None
+    let counts = [
+        (Source::Objects { object: None }, "objects", objects, limits.objects),
+        (Source::Action { index: limits.actions }, "actions", scenario.actions.len(), limits.actions),
+    ];
+    let (source, what, count, most) = counts.into_iter().find(|(_, _, count, most)| count > most)?;
+    Some(problem(source, Finding::of_all(format!("there are {count} {what}: use at most {most}"))))
 }

@@ -52,11 +52,9 @@ fn control(cluster: &mut Cluster) -> bool {
                     delete(cluster, &pod, &format!("is deleted: StatefulSet {name} is scaled down"));
                 }
                 Operation::Replace { pod } => {
-                    delete(
-                        cluster,
-                        &pod,
-                        &format!("is deleted, so that StatefulSet {name} creates it from its new template"),
-                    );
+                    let text =
+                        format!("is deleted, so that StatefulSet {name} creates it from its new template");
+                    delete(cluster, &pod, &text);
                 }
             }
             has_changed = true;
@@ -73,16 +71,17 @@ pub(crate) fn delete(cluster: &mut Cluster, pod: &str, text: &str) {
 fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     let Some(controller) = cluster.workloads.get(workload) else { return };
     let before = new_pod(controller, &cluster.namespace, name, revision);
-    if let Some(unknown) = controller.lacks_template(revision) {
-        cluster.warn_once(controller.reference(), unknown);
-    }
-    let Some(controller) = cluster.workloads.get(workload) else { return };
     let admitted = if cluster.others().named(name).is_some() {
         Err(Refusal { code: 409, message: format!("a Pod of the name {name} exists already") })
     } else {
         admit_pod(cluster, name, &before, &controller.target)
     };
+    let unknown = controller.lacks_template(revision).map(|unknown| (controller.reference(), unknown));
+    if let Some((reference, unknown)) = unknown {
+        cluster.tell_once(EventKind::Warning, reference, unknown);
+    }
     cluster.created_pods += 1;
+    let object = format!("Pod/{name}");
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => {
@@ -90,21 +89,20 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
                 "cannot be created ({}): {}. StatefulSet {workload} reports FailedCreate and tries again",
                 refusal.code, refusal.message
             );
-            cluster.tell(EventKind::Refused, format!("Pod/{name}"), text);
+            cluster.tell(EventKind::Refused, object, text);
             cluster.refusals.insert(name.to_owned(), refusal);
             return;
         }
     };
-    let object = format!("Pod/{name}");
-    if let Some((pps, plan)) = &admitted.injected {
-        cluster.tell(EventKind::Injected, object.clone(), describe_plan(pps, plan, &before));
+    if let Some(pps) = &admitted.injected {
+        let text = format!("gets what PersistentPodState {pps} has recorded, injected by the policy");
+        cluster.tell(EventKind::Injected, object.clone(), text);
     }
     for warning in &admitted.warnings {
         cluster.tell(EventKind::Warning, object.clone(), warning.clone());
     }
-    let uid = cluster.new_uid();
     let mut object = admitted.object.clone();
-    object["metadata"]["uid"] = uid.into();
+    object["metadata"]["uid"] = cluster.new_uid().into();
     let pod = Pod {
         object: object.into(),
         before,
@@ -117,28 +115,4 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         ..Pod::default()
     };
     cluster.add_pod(name, pod);
-}
-
-fn describe_plan(pps: &str, plan: &pps_core::Plan, before: &serde_json::Value) -> String {
-    let pairs = |requirements: &[pps_core::plan::Requirement]| {
-        requirements.iter().map(|one| format!("{}={}", one.key, one.value)).collect::<Vec<_>>().join(", ")
-    };
-    let mut parts = Vec::new();
-    if !plan.required.is_empty() {
-        parts.push(format!("must run where {}", pairs(&plan.required)));
-    }
-    for preference in &plan.preferred {
-        let (labels, weight) = (pairs(&preference.requirements), preference.weight);
-        parts.push(format!("should run where {labels} (weight {weight})"));
-    }
-    for (key, value) in &plan.annotations {
-        if before["metadata"]["annotations"][key].is_null() {
-            parts.push(format!("has the annotation {key}: {value}"));
-        }
-    }
-    let parts = match parts.as_slice() {
-        [rest @ .., last] if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
-        parts => parts.join(""),
-    };
-    format!("gets what PersistentPodState {pps} has recorded, injected by the policy: it {parts}")
 }

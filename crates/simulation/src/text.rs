@@ -4,7 +4,7 @@ use std::fmt;
 
 use pps_core::shorten;
 
-use crate::result::{Absence, Pending, Wait};
+use crate::result::{Absence, Pending};
 
 /// How many names a text lists.
 const MAX_LISTED: usize = 4;
@@ -54,16 +54,5 @@ impl fmt::Display for Pending {
                 "it asks for the address {ip}, which another Pod has. To let it start with another one, remove {annotation} from the PersistentPodState and delete the Pod"
             ),
         }
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let pods: Vec<&str> = self.pods.iter().map(String::as_str).collect();
-        let (blocker, does_not, pods) = (&self.blocker, self.does_not, list(&pods, "and"));
-        write!(
-            f,
-            "waits until {blocker} is Ready, and does not {does_not} {pods} before (podManagementPolicy: OrderedReady)"
-        )
     }
 }

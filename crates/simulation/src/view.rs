@@ -1,13 +1,11 @@
 //! The cluster as users see it.
 
-use serde_json::Value;
+use pps_scheduler::fields::list;
+use pps_scheduler::{Taint, labels};
 
 use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
-use crate::controller::{new_pod, wait_of};
+use crate::controller::{blocker_of, new_pod};
 use crate::result::{Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Room, WorkloadView, World};
-
-/// Pods that a node takes if it does not say how many.
-const DEFAULT_PODS: u64 = 110;
 
 /// The cluster at this moment; with all details of Pods and objects if this is the last step.
 pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
@@ -21,29 +19,15 @@ pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
 }
 
 fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
-    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
-    let taints = node.object["spec"]["taints"].as_array().into_iter().flatten();
-    let taint = |taint: &Value| match text(taint, "value").as_str() {
-        "" => format!("{}:{}", text(taint, "key"), text(taint, "effect")),
-        value => format!("{}={value}:{}", text(taint, "key"), text(taint, "effect")),
-    };
-    let labels = node.object["metadata"]["labels"].as_object().into_iter().flatten();
-    let status = &node.object["status"];
-    let pods = ["allocatable", "capacity"].iter().find_map(|field| {
-        let pods = &status[*field]["pods"];
-        pods.as_u64().or_else(|| pods.as_str()?.parse().ok())
-    });
     let used = cluster.pods.on(name).count() + cluster.others().on(name).len();
     NodeState {
         name: name.to_owned(),
         zone: node.label(ZONE).map(str::to_owned),
-        labels: labels
-            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-            .collect(),
+        labels: labels(&node.object),
         cordoned: node.is_cordoned(),
-        taints: taints.map(taint).collect(),
+        taints: list(&node.object["spec"]["taints"]).map(|taint| Taint::of(taint).to_string()).collect(),
         exists: node.exists,
-        room: Room { pods: pods.unwrap_or(DEFAULT_PODS), used: used as u64 },
+        room: Room { pods: pps_scheduler::Node::max_pods(&node.object), used: used as u64 },
     }
 }
 
@@ -55,7 +39,7 @@ fn view_workload(cluster: &Cluster, workload: &Workload) -> WorkloadView {
         replicas: u32::try_from(workload.replicas()).unwrap_or(u32::MAX),
         ready: u32::try_from(ready).unwrap_or(u32::MAX),
         exists: workload.exists(),
-        wait: wait_of(workload, &cluster.pods),
+        blocker: blocker_of(workload, &cluster.pods).cloned(),
     }
 }
 
@@ -124,18 +108,17 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
 fn view_manifest(cluster: &Cluster, workload: &Workload, name: &str, pod: &Pod) -> Manifest {
     if pod.is_adopted {
         let before = new_pod(workload, &cluster.namespace, name, pod.revision);
-        return Manifest { before, after: pod.object.value().clone() };
+        return Manifest { before, after: pod.object.as_ref().clone() };
     }
     Manifest { before: pod.before.clone(), after: pod.after.clone() }
 }
 
 fn view_pps(name: &str, pps: &Pps, is_last: bool) -> PpsView {
-    let conditions = pps.object["status"]["conditions"].as_array();
     PpsView {
         name: name.to_owned(),
         target: format!("{}/{}", pps.target.kind, pps.target.name),
         states: pps.states(),
         object: is_last.then(|| pps.object.clone()),
-        conditions: conditions.cloned().unwrap_or_default(),
+        conditions: list(&pps.object["status"]["conditions"]).cloned().collect(),
     }
 }

@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
-use super::super::{ExclusionKind, Kubernetes, Placement, select};
+use super::super::{ExclusionKind, Placement, select};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, selection, texts, views, with_amounts};
 
 /// Why the Pod cannot run on the only node.
 fn reasons(spec: &Value, node: Value) -> Vec<String> {
-    let selection = selection(Kubernetes::V1_32, &pod(spec), &empty(vec![node]));
+    let selection = selection(&pod(spec), &empty(vec![node]));
     texts(&selection)
 }
 
@@ -195,18 +195,15 @@ fn of_several_terms_those_count_that_led_to_the_node_before_the_injection() {
 fn a_node_takes_as_many_pods_as_it_says() {
     let two = with_amounts("n", &json!({"pods": "2"}));
     let full: Nodes = vec![(two, vec![pod(&json!({})), pod(&json!({}))])];
-    let selection = selection(Kubernetes::V1_32, &pod(&json!({})), &full);
+    let selection = selection(&pod(&json!({})), &full);
     assert_eq!(texts(&selection), ["n: 2 Pods run there, and it takes 2"]);
 }
 
 #[test]
 fn a_node_that_does_not_say_how_many_pods_it_takes_takes_110() {
     let with = |count: usize| -> Nodes { vec![(node("n", &json!({})), vec![pod(&json!({})); count])] };
-    assert!(texts(&selection(Kubernetes::V1_32, &pod(&json!({})), &with(109))).is_empty());
-    assert_eq!(
-        texts(&selection(Kubernetes::V1_32, &pod(&json!({})), &with(110))),
-        ["n: 110 Pods run there, and it takes 110"]
-    );
+    assert!(texts(&selection(&pod(&json!({})), &with(109))).is_empty());
+    assert_eq!(texts(&selection(&pod(&json!({})), &with(110))), ["n: 110 Pods run there, and it takes 110"]);
 }
 
 /// From kube-scheduler's `TestEnoughRequests`.
@@ -255,7 +252,7 @@ fn requests_of_containers_are_added_and_the_largest_init_container_counts() {
         ),
     ] {
         let nodes: Nodes = vec![(node.clone(), vec![requesting(&[running])])];
-        assert_eq!(texts(&selection(Kubernetes::V1_32, &new, &nodes)), expected, "{new}");
+        assert_eq!(texts(&selection(&new, &nodes)), expected, "{new}");
     }
 }
 
@@ -265,10 +262,8 @@ fn init_containers_that_keep_running_count_beside_the_containers() {
     let once = json!({"resources": {"requests": {"cpu": "2"}}});
     let mut new = requesting(&[json!({"cpu": "1"})]);
     new["spec"]["initContainers"] = json!([always, once]);
-    let fits = |cpu: &str| {
-        texts(&selection(Kubernetes::V1_32, &new, &empty(vec![with_amounts("n", &json!({"cpu": cpu}))])))
-            .is_empty()
-    };
+    let fits =
+        |cpu: &str| texts(&selection(&new, &empty(vec![with_amounts("n", &json!({"cpu": cpu}))]))).is_empty();
     assert!(fits("3") && !fits("2900m"));
 }
 
@@ -276,18 +271,15 @@ fn init_containers_that_keep_running_count_beside_the_containers() {
 fn a_limit_without_a_request_is_the_request() {
     let new = pod(&json!({"containers": [{"resources": {"limits": {"memory": "2Gi"}}}]}));
     let nodes = empty(vec![with_amounts("n", &json!({"memory": "1Gi"}))]);
-    assert_eq!(
-        texts(&selection(Kubernetes::V1_32, &new, &nodes)),
-        ["n: 1Gi of 1Gi memory is free, the Pod requests 2Gi"]
-    );
+    assert_eq!(texts(&selection(&new, &nodes)), ["n: 1Gi of 1Gi memory is free, the Pod requests 2Gi"]);
 }
 
 #[test]
 fn capacity_counts_where_allocatable_is_missing() {
     let new = requesting(&[json!({"cpu": "2"})]);
     let one = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"}}});
-    assert!(!texts(&selection(Kubernetes::V1_32, &new, &empty(vec![one]))).is_empty());
-    assert!(texts(&selection(Kubernetes::V1_32, &new, &empty(vec![node("n", &json!({}))]))).is_empty());
+    assert!(!texts(&selection(&new, &empty(vec![one]))).is_empty());
+    assert!(texts(&selection(&new, &empty(vec![node("n", &json!({}))]))).is_empty());
 }
 
 fn affinity(kind: &str, terms: &Value) -> Value {
@@ -315,14 +307,14 @@ fn required_anti_affinity_keeps_pods_apart_in_both_directions() {
             "node-1: a Pod runs at kubernetes.io/hostname node-1 that must not be near this Pod",
         ),
     ] {
-        let selection = selection(Kubernetes::V1_32, &pod(new), &nodes(running));
+        let selection = selection(&pod(new), &nodes(running));
         assert_eq!(texts(&selection), [reason]);
         assert_eq!(selection.may_land_on, ["node-2"]);
     }
     let mut elsewhere = pod(&plain);
     elsewhere["metadata"]["namespace"] = json!("other");
     let nodes: Nodes = vec![(node("node-1", &json!({HOSTNAME: "node-1"})), vec![elsewhere])];
-    assert!(texts(&selection(Kubernetes::V1_32, &pod(&apart), &nodes)).is_empty());
+    assert!(texts(&selection(&pod(&apart), &nodes)).is_empty());
 }
 
 #[test]
@@ -339,7 +331,7 @@ fn required_affinity_leads_to_pods_and_the_first_of_several_may_start_anywhere()
         (node("node-3", &json!({ZONE: "b"})), vec![]),
         (node("node-4", &json!({})), vec![]),
     ];
-    let found = selection(Kubernetes::V1_32, &near("db"), &nodes);
+    let found = selection(&near("db"), &nodes);
     assert_eq!(
         texts(&found),
         [
@@ -348,8 +340,8 @@ fn required_affinity_leads_to_pods_and_the_first_of_several_may_start_anywhere()
         ]
     );
     let empty = empty(nodes.into_iter().map(|(node, _)| node).collect());
-    assert_eq!(selection(Kubernetes::V1_32, &near("db"), &empty).may_land_on, ["node-1", "node-2", "node-3"]);
-    assert!(selection(Kubernetes::V1_32, &near("other"), &empty).may_land_on.is_empty());
+    assert_eq!(selection(&near("db"), &empty).may_land_on, ["node-1", "node-2", "node-3"]);
+    assert!(selection(&near("other"), &empty).may_land_on.is_empty());
 }
 
 /// From kube-scheduler's `TestSingleConstraint`: Pods are spread as 2/1/0/3 over four nodes in two zones.
@@ -370,7 +362,7 @@ fn required_spread_limits_the_skew() {
         .into();
     let feasible = |constraints: Value| {
         let new = foo(json!({"topologySpreadConstraints": constraints}));
-        let verdicts = selection(Kubernetes::V1_32, &new, &nodes).verdicts;
+        let verdicts = selection(&new, &nodes).verdicts;
         let fits = verdicts.into_iter().filter(|verdict| verdict.exclusions.is_empty());
         fits.map(|verdict| verdict.node).collect::<Vec<_>>()
     };

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::{Kubernetes, Placement, select_in};
+use super::super::{Placement, select};
 use super::views;
 
 /// Words that the scheduler reads, so that random objects reach its code.
@@ -118,17 +118,15 @@ proptest! {
         nodes in prop::collection::vec(
             (prop_oneof![any_json(), node()], prop::collection::vec(prop_oneof![any_json(), pod()], 0..3)), 0..4),
     ) {
-        for kubernetes in Kubernetes::ALL {
-            let placement = Placement { pod: &new, before: before.as_ref(), selector: selector.as_ref(), volumes: None };
-            let found = select_in(kubernetes, &placement, &views(&nodes));
-            prop_assert_eq!(found.verdicts.len(), nodes.len());
-            let fits = found.verdicts.iter().filter(|verdict| verdict.exclusions.is_empty());
-            prop_assert_eq!(found.chosen.is_some(), fits.clone().next().is_some());
-            if let Some(chosen) = &found.chosen {
-                prop_assert!(found.may_land_on.contains(chosen));
-                let fits: Vec<&String> = fits.map(|verdict| &verdict.node).collect();
-                prop_assert!(found.may_land_on.iter().all(|node| fits.contains(&node)));
-            }
+        let placement = Placement { pod: &new, before: before.as_ref(), selector: selector.as_ref(), volumes: None };
+        let found = select(&placement, &views(&nodes));
+        prop_assert_eq!(found.verdicts.len(), nodes.len());
+        let fits = found.verdicts.iter().filter(|verdict| verdict.exclusions.is_empty());
+        prop_assert_eq!(found.chosen.is_some(), fits.clone().next().is_some());
+        if let Some(chosen) = &found.chosen {
+            prop_assert!(found.may_land_on.contains(chosen));
+            let fits: Vec<&String> = fits.map(|verdict| &verdict.node).collect();
+            prop_assert!(found.may_land_on.iter().all(|node| fits.contains(&node)));
         }
     }
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::super::pod_affinity::PodAffinity;
 use super::super::read::{Candidate, Node};
 use super::super::resources::Images;
-use super::super::{Kubernetes, node_affinity, resources, scaled, spread, stretched, taints};
+use super::super::{node_affinity, resources, scaled, spread, stretched, taints};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 
 /// Parses and scores.
@@ -25,9 +25,7 @@ fn amounts(cpu: u32, memory: u32) -> Value {
 #[test]
 fn least_allocated_prefers_nodes_of_which_little_is_in_use() {
     let least = |pod: &Value, nodes: &Nodes| {
-        scores(pod, nodes, |pod, nodes| {
-            each(nodes, |node| resources::least_allocated(&pod.pod, node, Kubernetes::V1_32))
-        })
+        scores(pod, nodes, |pod, nodes| each(nodes, |node| resources::least_allocated(&pod.pod, node)))
     };
     let of_sizes = |first: Value, second: Value| -> Vec<Value> {
         vec![with_amounts("node1", &first), with_amounts("node2", &second)]
@@ -48,7 +46,7 @@ fn least_allocated_prefers_nodes_of_which_little_is_in_use() {
 fn a_container_without_requests_counts_as_100m_and_200_mi() {
     let nodes = empty(vec![with_amounts("n", &json!({"cpu": "1", "memory": "1000Mi"}))]);
     let found = scores(&requesting(&[json!({})]), &nodes, |pod, nodes| {
-        each(nodes, |node| resources::least_allocated(&pod.pod, node, Kubernetes::V1_32))
+        each(nodes, |node| resources::least_allocated(&pod.pod, node))
     });
     assert_eq!(found, [i64::midpoint(90, 80)]);
 }
@@ -56,21 +54,18 @@ fn a_container_without_requests_counts_as_100m_and_200_mi() {
 /// From kube-scheduler's `TestNodeResourcesBalancedAllocation` of each version.
 #[test]
 fn balanced_allocation_prefers_nodes_of_which_as_much_cpu_as_memory_is_in_use() {
-    let balanced = |kubernetes: Kubernetes, pod: &Value, nodes: &Nodes| {
-        scores(pod, nodes, |pod, nodes| each(nodes, |node| resources::balanced(&pod.pod, node, kubernetes)))
+    let both = |pod: &Value, nodes: &Nodes| {
+        [resources::balanced, resources::balanced_in_1_36]
+            .map(|balanced| scores(pod, nodes, |pod, nodes| each(nodes, |node| balanced(&pod.pod, node))))
     };
     let nodes = empty(vec![
         with_amounts("node1", &amounts(4000, 10000)),
         with_amounts("node2", &amounts(6000, 10000)),
     ]);
     let new = requesting(&[amounts(1000, 2000), amounts(2000, 3000)]);
-    assert_eq!(balanced(Kubernetes::V1_20, &new, &nodes), [75, 100]);
-    assert_eq!(balanced(Kubernetes::V1_32, &new, &nodes), [87, 100]);
     // 50 + (50 + 87 - 100) / 2 and 50 + (50 + 100 - 100) / 2
-    assert_eq!(balanced(Kubernetes::V1_36, &new, &nodes), [68, 75]);
-    assert_eq!(balanced(Kubernetes::V1_36, &requesting(&[json!({})]), &nodes), [0, 0]);
-    let over = empty(vec![with_amounts("node1", &amounts(3000, 10000))]);
-    assert_eq!(balanced(Kubernetes::V1_20, &new, &over), [0]);
+    assert_eq!(both(&new, &nodes), [[87, 100], [68, 75]]);
+    assert_eq!(both(&requesting(&[json!({})]), &nodes), [[100, 100], [0, 0]]);
 }
 
 /// From kube-scheduler's `TestNodeAffinityPriority`.
@@ -132,12 +127,10 @@ fn counted(nodes: &[(Value, usize)]) -> Nodes {
     nodes.iter().enumerate().map(one).collect()
 }
 
-fn spread_scores(new: &Value, selector: Option<&Value>, nodes: &Nodes, candidates: usize) -> [Vec<i64>; 2] {
-    [Kubernetes::V1_20, Kubernetes::V1_32].map(|kubernetes| {
-        scores(new, nodes, |pod, nodes| {
-            let feasible: Vec<&Node> = nodes.iter().take(candidates).collect();
-            spread::scores(pod, selector, nodes, &feasible, kubernetes)
-        })
+fn spread_scores(new: &Value, selector: Option<&Value>, nodes: &Nodes, candidates: usize) -> Vec<i64> {
+    scores(new, nodes, |pod, nodes| {
+        let feasible: Vec<&Node> = nodes.iter().take(candidates).collect();
+        spread::scores(pod, selector, nodes, &feasible)
     })
 }
 
@@ -146,10 +139,9 @@ fn spread_scores(new: &Value, selector: Option<&Value>, nodes: &Nodes, candidate
 fn pods_of_a_controller_are_spread_over_nodes_without_zones() {
     let nodes = counted(&[4, 3, 2, 1].map(|pods| (json!({}), pods)));
     let selector = json!({"matchLabels": {"foo": ""}});
-    // 1.20 spreads only over nodes that have both labels.
-    assert_eq!(spread_scores(&foo(), Some(&selector), &nodes, 4), [vec![0; 4], vec![44, 66, 77, 100]]);
+    assert_eq!(spread_scores(&foo(), Some(&selector), &nodes, 4), [44, 66, 77, 100]);
     for nothing in [json!({}), json!(null), json!({"matchLabels": {}})] {
-        assert_eq!(spread_scores(&foo(), Some(&nothing), &nodes, 4), [vec![0; 4], vec![0; 4]], "{nothing}");
+        assert_eq!(spread_scores(&foo(), Some(&nothing), &nodes, 4), [0; 4], "{nothing}");
     }
 }
 
@@ -164,11 +156,8 @@ fn preferred_spread_counts_pods_of_the_whole_domain() {
     };
     let zone = |name: &str, pods: usize| (json!({"zone": name}), pods);
     let nodes = counted(&[zone("zone1", 4), zone("zone1", 2), zone("zone2", 1), zone("zone2", 3)]);
-    let [old, recent] = spread_scores(&new("zone"), None, &nodes, 3);
-    assert_eq!(recent, [75, 75, 100]);
-    assert_eq!(old, [62, 62, 100]);
-    let [_, recent] = spread_scores(&new(HOSTNAME), None, &nodes, 3);
-    assert_eq!(recent, [33, 83, 100]);
+    assert_eq!(spread_scores(&new("zone"), None, &nodes, 3), [75, 75, 100]);
+    assert_eq!(spread_scores(&new(HOSTNAME), None, &nodes, 3), [33, 83, 100]);
 }
 
 /// From kube-scheduler's `TestPreferredAffinity`.
@@ -224,8 +213,8 @@ fn nodes_that_have_large_images_are_preferred() {
     };
     let found = |images: &[&str]| {
         scores(&new(images), &nodes, |pod, nodes| {
-            let images = Images::of(pod.spec, nodes, Kubernetes::V1_32);
-            each(nodes, |node| resources::image_locality(&images, node))
+            let images = Images::of(pod.spec, nodes);
+            each(nodes, |node| images.locality(node))
         })
     };
     assert_eq!(found(&["40", "250"]), [0, 5]);
@@ -238,8 +227,6 @@ fn zones_count_beside_nodes_for_pods_of_a_controller() {
     let zone = |name: &str, pods: usize| (json!({ZONE: name}), pods);
     let nodes = counted(&[zone("a", 1), zone("a", 0), zone("b", 0)]);
     let selector = json!({"matchLabels": {"foo": ""}});
-    let [old, recent] = spread_scores(&foo(), Some(&selector), &nodes, 3);
-    // Each node has 2 + 4 for the skews; node-0 has ln 5 and ln 4 more, node-1 ln 4. 1.20 cuts the sum, later versions round it.
-    assert_eq!(old, [75, 87, 100]);
-    assert_eq!(recent, [66, 88, 100]);
+    // Each node has 2 + 4 for the skews; node-0 has ln 5 and ln 4 more, node-1 ln 4. The sum is rounded.
+    assert_eq!(spread_scores(&foo(), Some(&selector), &nodes, 3), [66, 88, 100]);
 }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::{Kubernetes, Placement, select, select_in};
+use super::super::{Placement, select};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, selection, views, with_amounts};
 
 fn prefers(key: &str, value: &str, weight: u32) -> Value {
@@ -13,7 +13,7 @@ fn prefers(key: &str, value: &str, weight: u32) -> Value {
 fn equal_nodes_may_all_be_chosen_and_the_simulation_takes_the_first_by_name() {
     let nodes = empty(["node-2", "node-1", "node-10"].map(|name| node(name, &json!({}))).into());
     let new = pod(&json!({}));
-    let found = select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes));
+    let found = selection(&new, &nodes);
     assert_eq!(found.may_land_on, ["node-1", "node-10", "node-2"]);
     assert_eq!(found.chosen.as_deref(), Some("node-1"));
     assert!(found.caveats.is_empty());
@@ -21,11 +21,7 @@ fn equal_nodes_may_all_be_chosen_and_the_simulation_takes_the_first_by_name() {
 
 #[test]
 fn a_pod_that_no_node_can_take_is_chosen_no_node() {
-    let found = selection(
-        Kubernetes::V1_32,
-        &pod(&json!({"nodeSelector": {"x": "y"}})),
-        &empty(vec![node("n", &json!({}))]),
-    );
+    let found = selection(&pod(&json!({"nodeSelector": {"x": "y"}})), &empty(vec![node("n", &json!({}))]));
     assert_eq!((found.chosen, found.may_land_on), (None, vec![]));
     assert_eq!(found.verdicts.len(), 1);
 }
@@ -35,28 +31,27 @@ fn the_preferred_node_is_chosen_among_equal_ones() {
     let names = ["node-1", "node-2", "node-3"];
     let nodes = empty(names.map(|name| node(name, &json!({HOSTNAME: name}))).into());
     let new = pod(&prefers(HOSTNAME, "node-2", 1));
-    let found = select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes));
+    let found = selection(&new, &nodes);
     assert_eq!(found.may_land_on, ["node-2"]);
     let scores: Vec<i64> = found.verdicts.iter().map(|verdict| verdict.score).collect();
     // 3 × 100 for taints, 2 × 100 for the preference, 100 each for room and balance.
     assert_eq!(scores, [500, 700, 500]);
 }
 
-/// The weight of a preference says how it compares with other preferences, not with what else the scheduler looks at.
+/// Several scores weigh as much as a preference together, and less than it alone.
 #[test]
-fn a_preference_may_lose_against_room() {
+fn a_preference_may_lose_against_room_and_spread() {
     let room = json!({"cpu": "4", "memory": "4Gi", "pods": "10"});
     let mut home = with_amounts("home", &room);
     home["metadata"]["labels"] = json!({HOSTNAME: "home"});
+    home["spec"]["taints"] = json!([{"key": "old", "effect": "PreferNoSchedule"}]);
     let running = requesting(&[json!({"cpu": "3800m", "memory": "100Mi"})]);
-    let nodes: Nodes = vec![(home, vec![running]), (with_amounts("other", &room), vec![])];
+    let mut nodes: Nodes = vec![(home, vec![running]), (with_amounts("other", &room), vec![])];
     let new = pod(&prefers(HOSTNAME, "home", 100));
-    let may = |kubernetes| selection(kubernetes, &new, &nodes).may_land_on;
-    assert_eq!(may(Kubernetes::V1_20), ["other"]);
-    assert_eq!(may(Kubernetes::V1_32), ["home"]);
-    let both = select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes));
-    assert_eq!(both.may_land_on, ["home", "other"]);
-    assert_eq!(both.chosen.as_deref(), Some("home"));
+    assert_eq!(selection(&new, &nodes).may_land_on, ["other"]);
+    nodes[0].0["spec"]["taints"] = json!([]);
+    let found = selection(&new, &nodes);
+    assert_eq!((found.may_land_on, found.chosen.as_deref()), (vec!["home".to_owned()], Some("home")));
 }
 
 #[test]
@@ -71,7 +66,7 @@ fn pods_of_a_stateful_set_are_spread_and_those_of_other_kinds_perhaps() {
         new["metadata"]["ownerReferences"] =
             json!([{"apiVersion": api_version, "kind": "StatefulSet", "controller": true}]);
         let placement = Placement { pod: &new, before: None, selector, volumes: None };
-        select_in(Kubernetes::V1_32, &placement, &views(&nodes)).may_land_on
+        select(&placement, &views(&nodes)).may_land_on
     };
     assert_eq!(may("apps/v1", Some(&selector)), ["node-2"]);
     assert_eq!(may("apps/v1", None), ["node-1", "node-2"]);
@@ -95,14 +90,14 @@ fn what_is_not_simulated_is_named_and_leaves_every_node_that_fits() {
     ] {
         let mut spec = prefers(HOSTNAME, "node-2", 100);
         spec[field] = value;
-        let found = selection(Kubernetes::V1_32, &pod(&spec), &nodes);
+        let found = selection(&pod(&spec), &nodes);
         assert_eq!(found.caveats.len(), 1, "{field}: {:?}", found.caveats);
         assert_eq!(found.may_land_on, ["node-1", "node-2"], "{field}");
         assert_eq!(found.chosen.as_deref(), Some("node-2"), "{field}");
     }
     let mut spec = prefers(HOSTNAME, "node-2", 100);
     spec["volumes"] = json!([{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c"}}]);
-    assert!(selection(Kubernetes::V1_32, &pod(&spec), &nodes).caveats.is_empty());
+    assert!(selection(&pod(&spec), &nodes).caveats.is_empty());
 }
 
 #[test]
@@ -111,10 +106,10 @@ fn a_pod_with_a_priority_may_take_the_room_of_others() {
         (with_amounts("full", &json!({"pods": "1"})), vec![pod(&json!({}))]),
         (json!({"metadata": {"name": "cordoned"}, "spec": {"unschedulable": true}}), vec![]),
     ];
-    let found = selection(Kubernetes::V1_32, &pod(&json!({"priorityClassName": "high"})), &full);
+    let found = selection(&pod(&json!({"priorityClassName": "high"})), &full);
     assert_eq!((found.chosen, found.may_land_on), (None, vec!["full".to_owned()]));
     assert_eq!(found.caveats.len(), 1);
-    assert!(selection(Kubernetes::V1_32, &pod(&json!({})), &full).may_land_on.is_empty());
+    assert!(selection(&pod(&json!({})), &full).may_land_on.is_empty());
 }
 
 #[test]
@@ -125,7 +120,7 @@ fn of_many_nodes_the_scheduler_looks_only_at_some() {
         )
     };
     let new = pod(&prefers("i", "7", 1));
-    assert_eq!(selection(Kubernetes::V1_32, &new, &nodes(99)).may_land_on, ["007"]);
-    assert_eq!(selection(Kubernetes::V1_32, &new, &nodes(100)).may_land_on, ["007"]);
-    assert_eq!(selection(Kubernetes::V1_32, &new, &nodes(101)).may_land_on.len(), 101);
+    assert_eq!(selection(&new, &nodes(99)).may_land_on, ["007"]);
+    assert_eq!(selection(&new, &nodes(100)).may_land_on, ["007"]);
+    assert_eq!(selection(&new, &nodes(101)).may_land_on.len(), 101);
 }

@@ -52,21 +52,6 @@ fn a_volume_keeps_its_pod_on_the_nodes_that_it_requires() {
 }
 
 #[test]
-fn labels_of_an_old_volume_keep_its_pod_in_their_zones() {
-    let in_zones = |labels: Value| {
-        let found = placed(&[claim("data-db-0", Some("pv")), volume("pv", &labels, &Value::Null)]);
-        assert!(found.caveats.is_empty());
-        found.may_land_on
-    };
-    // As in Kubernetes, a node without any such label can have each volume.
-    assert_eq!(in_zones(json!({"failure-domain.beta.kubernetes.io/zone": "b"})), ["n2", "n3"]);
-    assert_eq!(in_zones(json!({ZONE: "b__c"})), ["n2", "n3"]);
-    assert_eq!(in_zones(json!({ZONE: "a__b"})), ["n1", "n2", "n3"]);
-    assert_eq!(in_zones(json!({"topology.kubernetes.io/region": "r"})), ["n3"]);
-    assert_eq!(in_zones(json!({})), ["n1", "n2", "n3"]);
-}
-
-#[test]
 fn a_claim_that_is_not_bound_or_not_known_is_named() {
     let bound = claim("data-db-0", Some("pv"));
     let lost = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "default"},

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use pps_core::shorten;
-use serde_json::{Value, json};
+use pps_scheduler::fields::{controller, text};
+use pps_scheduler::{Stay, stay};
+use serde_json::Value;
 
 use crate::cluster::budget::protects;
 use crate::cluster::{Cluster, Node, Pod, ZONE};
@@ -12,60 +14,46 @@ use crate::load::{add_node, scope};
 use crate::read::{Parsed, check_label, parse};
 use crate::result::EventKind;
 use crate::settle::{delete, settle};
-use crate::text;
-use pps_scheduler::{Stay, stay};
+use crate::text::pods;
 
-type Outcome = Result<(), Vec<Finding>>;
+type Outcome = Result<(), Finding>;
 
-pub(super) fn existing(cluster: &Cluster, node: &str) -> Result<String, Vec<Finding>> {
-    if cluster.has_node(node) {
-        return Ok(node.to_owned());
+fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Node, Finding> {
+    if !cluster.has_node(name) {
+        return Err(unknown("node", name, cluster.existing_nodes().map(|(name, _)| name)));
     }
-    Err(unknown("node", node, cluster.existing_nodes().map(|(name, _)| name)))
+    cluster.node_mut(name).ok_or_else(|| Finding::of_all("there is no such node"))
 }
 
-pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Vec<Finding>> {
+pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Finding> {
     let in_zone = cluster.existing_nodes().filter(|(_, node)| node.label(ZONE) == Some(zone));
     let nodes: Vec<String> = in_zone.map(|(name, _)| name.clone()).collect();
     if nodes.is_empty() {
         let message = format!("no node has the label {ZONE}={}: use another zone", shorten(zone));
-        return Err(vec![Finding::of_all(message)]);
+        return Err(Finding::of_all(message));
     }
     Ok(nodes)
 }
 
-pub(super) fn set_cordoned(cluster: &mut Cluster, node: &str, cordoned: bool) -> Outcome {
-    let name = existing(cluster, node)?;
-    let Some(node) = cluster.node_mut(&name) else { return Ok(()) };
+pub(super) fn set_cordoned(cluster: &mut Cluster, name: &str, cordoned: bool) -> Outcome {
+    let node = existing(cluster, name)?;
     if node.is_cordoned() == cordoned {
-        let state = if cordoned { "cordoned already" } else { "not cordoned" };
-        cluster.tell(EventKind::Warning, format!("Node/{name}"), format!("is {state}"));
         return Ok(());
     }
-    if cordoned {
-        if node.object["spec"].is_null() {
-            node.object["spec"] = json!({});
-        }
-        node.object["spec"]["unschedulable"] = true.into();
-    } else if let Some(spec) = node.object["spec"].as_object_mut() {
-        spec.remove("unschedulable");
-    }
+    node.object["spec"]["unschedulable"] = cordoned.into();
     let text = if cordoned { "is cordoned: it gets no new Pods" } else { "is uncordoned" };
     cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     Ok(())
 }
 
 /// Cordons a node and evicts its Pods, one after the other.
-pub(super) fn drain(cluster: &mut Cluster, node: &str) -> Outcome {
-    let name = existing(cluster, node)?;
-    if !cluster.node(&name).is_some_and(Node::is_cordoned) {
-        set_cordoned(cluster, &name, true)?;
-    }
-    evict_all(cluster, &name);
+pub(super) fn drain(cluster: &mut Cluster, name: &str) -> Outcome {
+    set_cordoned(cluster, name, true)?;
+    evict_all(cluster, name);
     // `kubectl drain` leaves Pods of DaemonSets and those that the node's own files define.
-    let count = cluster.displace(&name, |pod| !stays_with_its_node(pod));
+    let count = cluster.displace(name, |pod| !stays_with_its_node(pod));
     if count > 0 {
-        let text = format!("loses {} of no StatefulSet", text::pods(count as u64));
+        let text = format!("loses {} of no StatefulSet", pods(count as u64));
         cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     }
     Ok(())
@@ -103,11 +91,8 @@ fn evict_all(cluster: &mut Cluster, node: &str) {
 
 /// Whether a Pod is deleted only with its node.
 fn stays_with_its_node(pod: &Value) -> bool {
-    let metadata = &pod["metadata"];
-    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let is_of_node = |owner: &Value| owner["kind"] == "DaemonSet" || owner["kind"] == "Node";
-    owners.filter(|owner| owner["controller"] == true).any(is_of_node)
-        || metadata["annotations"]["kubernetes.io/config.mirror"].is_string()
+    controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet" || owner["kind"] == "Node")
+        || pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
 }
 
 /// Evicts the Pods of a node that do not tolerate one of its taints with the effect `NoExecute`.
@@ -125,21 +110,20 @@ pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
                 cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
             }
             Stay::Not { taint } => {
-                delete(
-                    cluster,
-                    &pod,
-                    &format!("is evicted: it does not tolerate the taint {taint} of {node}"),
-                );
+                let text = format!("is evicted: it does not tolerate the taint {taint} of {node}");
+                delete(cluster, &pod, &text);
             }
         }
     }
     cluster.displace(node, |pod| matches!(stay(&pod["spec"], &object), Stay::Not { .. }));
 }
 
-pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
+pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
     for name in nodes {
-        let Some(node) = cluster.node_mut(name) else { continue };
-        node.exists = false;
+        existing(cluster, name)?;
+    }
+    for name in nodes {
+        existing(cluster, name)?.exists = false;
         cluster.tell(EventKind::Deleted, format!("Node/{name}"), "is lost: its Node object is deleted");
     }
     let pods: BTreeMap<String, &String> = nodes
@@ -153,57 +137,51 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
         cluster.displace(node, |pod| !stays_with_its_node(pod));
         cluster.forget_others(node);
     }
+    Ok(())
 }
 
 /// A lost node registers again. What a user has set on it, such as a cordon, is gone.
-pub(super) fn return_node(cluster: &mut Cluster, node: &str) -> Outcome {
+pub(super) fn return_node(cluster: &mut Cluster, name: &str) -> Outcome {
     let lost = || cluster.nodes().filter(|(_, node)| !node.exists).map(|(name, _)| name);
-    if !lost().any(|name| name == node) {
-        return Err(unknown("lost node", node, lost()));
+    if !lost().any(|lost| lost == name) {
+        return Err(unknown("lost node", name, lost()));
     }
-    let Some(returned) = cluster.node_mut(node) else { return Ok(()) };
-    returned.exists = true;
-    returned.is_new = true;
+    let Some(returned) = cluster.node_mut(name) else { return Ok(()) };
+    (returned.exists, returned.is_new) = (true, true);
     if let Some(spec) = returned.object["spec"].as_object_mut() {
         spec.remove("unschedulable");
     }
-    cluster.tell(EventKind::Created, format!("Node/{node}"), "is back, with the labels that it had");
+    cluster.tell(EventKind::Created, format!("Node/{name}"), "is back, with the labels that it had");
     Ok(())
 }
 
-pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<&str>) -> Outcome {
-    let name = existing(cluster, node)?;
-    check_label(key, value.unwrap_or_default()).map_err(|message| vec![Finding::of_all(message)])?;
-    let Some(node) = cluster.node_mut(&name) else { return Ok(()) };
-    let labels = &mut node.object["metadata"]["labels"];
-    let (kind, text) = if let Some(value) = value {
+pub(super) fn label(cluster: &mut Cluster, name: &str, key: &str, value: Option<&str>) -> Outcome {
+    check_label(key, value.unwrap_or_default()).map_err(Finding::of_all)?;
+    let labels = &mut existing(cluster, name)?.object["metadata"]["labels"];
+    let text = if let Some(value) = value {
         labels[key] = value.into();
-        (EventKind::Changed, format!("gets the label {key}={value}"))
+        format!("gets the label {key}={value}")
     } else {
-        match labels.as_object_mut().and_then(|labels| labels.remove(key)) {
-            Some(_) => (EventKind::Changed, format!("loses the label {key}")),
-            None => (EventKind::Warning, format!("has no label {key}")),
-        }
+        labels.as_object_mut().map(|labels| labels.remove(key));
+        format!("loses the label {key}")
     };
-    cluster.tell(kind, format!("Node/{name}"), text);
+    cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     Ok(())
 }
 
-pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Outcome {
+pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
     let (parsed, findings) = parse(object, &scope(cluster));
     match parsed {
-        Some(Parsed::Node(node)) => join(cluster, node).map_err(|finding| vec![finding]),
-        Some(_) => Err(vec![Finding::error("kind", "only a Node can be added here")]),
+        Some(Parsed::Node(node)) => Ok(join(cluster, node)?),
+        Some(_) => Err(Finding::error("kind", "only a Node can be added here").into()),
         None => Err(findings),
     }
 }
 
-pub(super) fn join(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+pub(super) fn join(cluster: &mut Cluster, object: Value) -> Outcome {
+    let name = text(&object["metadata"]["name"]).to_owned();
     add_node(cluster, object)?;
-    if let Some(node) = cluster.node_mut(&name) {
-        node.is_new = true;
-    }
+    existing(cluster, &name)?.is_new = true;
     cluster.tell(EventKind::Created, format!("Node/{name}"), "joins the cluster");
     Ok(())
 }

@@ -1,23 +1,22 @@
 //! Actions about workloads.
 
 use pps_recorder::workload::UpdateStrategy;
-use serde_json::{Map, Value};
 
 use crate::adopt::recorded_for;
-use crate::cluster::{Cluster, Lifecycle, Workload};
+use crate::cluster::{Cluster, Lifecycle, Pps, Workload};
 use crate::finding::{Finding, unknown};
 use crate::load::check_replicas;
 use crate::result::EventKind;
-use crate::text;
+use crate::text::pods;
 
-type Outcome = Result<(), Vec<Finding>>;
+type Outcome = Result<(), Finding>;
 
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
 pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
     let names: Vec<String> = cluster.workloads.keys().cloned().collect();
     if names.is_empty() {
-        return Err(vec![Finding::of_all("there is no StatefulSet to roll out: add one")]);
+        return Err(Finding::of_all("there is no StatefulSet to roll out: add one"));
     }
     for name in names {
         if cluster.workloads.get(&name).is_some_and(|workload| !workload.exists()) {
@@ -49,18 +48,14 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
     workload.uid = uid;
     workload.current = workload.update_revision();
     let (reference, replicas) = (workload.reference(), workload.replicas());
-    cluster.tell(EventKind::Created, reference, format!("is created and wants {}", text::pods(replicas)));
+    cluster.tell(EventKind::Created, reference, format!("is created and wants {}", pods(replicas)));
 }
 
 /// Deletes a workload and, as the garbage collector does, its Pods and the objects that it owns.
 pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
-    let (reference, uid) = match existing(cluster, name) {
-        Ok(workload) => {
-            workload.lifecycle = Lifecycle::Deleted;
-            (workload.reference(), workload.uid.clone())
-        }
-        Err(findings) => return Err(findings),
-    };
+    let workload = existing(cluster, name)?;
+    workload.lifecycle = Lifecycle::Deleted;
+    let (reference, uid) = (workload.reference(), workload.uid.clone());
     cluster.tell(EventKind::Deleted, reference.clone(), "is deleted by a user");
     let pods: Vec<String> = cluster.pods.of(name).map(|(name, _)| name.clone()).collect();
     for pod in pods {
@@ -72,18 +67,13 @@ pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
 
 /// Deletes the objects whose owners are all gone.
 fn collect(cluster: &mut Cluster, owner: &str) {
-    let is_orphaned = |pps: &crate::cluster::Pps| {
+    let is_orphaned = |pps: &Pps| {
         let mut owners = pps.owners().peekable();
         owners.peek().is_some() && owners.all(|one| one == owner)
     };
-    let orphans: Vec<(String, String)> = cluster
-        .pps
-        .iter()
-        .filter(|(_, pps)| is_orphaned(pps))
-        .map(|(name, pps)| {
-            (name.clone(), pps.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
-        })
-        .collect();
+    let orphans = cluster.pps.iter().filter(|(_, pps)| is_orphaned(pps));
+    let uid = |pps: &Pps| pps.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let orphans: Vec<_> = orphans.map(|(name, pps)| (name.clone(), uid(pps))).collect();
     for (name, uid) in orphans {
         // An owner may own itself: each object is removed once.
         if cluster.pps.remove(&name).is_some() {
@@ -96,7 +86,7 @@ fn collect(cluster: &mut Cluster, owner: &str) {
 
 pub(super) fn scale(cluster: &mut Cluster, name: &str, replicas: u32) -> Outcome {
     existing(cluster, name)?;
-    check_replicas(cluster, name, u64::from(replicas)).map_err(|finding| vec![finding])?;
+    check_replicas(cluster, name, u64::from(replicas))?;
     let workload = existing(cluster, name)?;
     let before = workload.replicas();
     let mut object = workload.object.clone();
@@ -112,14 +102,7 @@ pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
     let now = cluster.now();
     let workload = existing(cluster, name)?;
     let mut object = workload.object.clone();
-    let template = &mut object["spec"]["template"];
-    for path in [&["metadata"][..], &["metadata", "annotations"]] {
-        let parent = path.iter().fold(&mut *template, |value, field| &mut value[*field]);
-        if parent.is_null() {
-            *parent = Value::Object(Map::new());
-        }
-    }
-    template["metadata"]["annotations"][RESTARTED_AT] = now.into();
+    object["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT] = now.into();
     workload.set_object(object);
     let reference = workload.reference();
     let text = match workload.strategy() {
@@ -134,11 +117,8 @@ pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
     Ok(())
 }
 
-pub(super) fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Workload, Vec<Finding>> {
-    let exists = cluster.workloads.get(name).is_some_and(Workload::exists);
-    if !exists {
-        let known = cluster.workloads.iter().filter(|(_, one)| one.exists()).map(|(name, _)| name);
-        return Err(unknown("StatefulSet", name, known));
-    }
-    cluster.workloads.get_mut(name).ok_or_else(Vec::new)
+fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Workload, Finding> {
+    let exist = || cluster.workloads.iter().filter(|(_, one)| one.exists()).map(|(name, _)| name);
+    let finding = unknown("StatefulSet", name, exist());
+    cluster.workloads.get_mut(name).filter(|one| one.exists()).ok_or(finding)
 }

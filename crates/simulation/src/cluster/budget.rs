@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use pps_scheduler::PodSelector;
+use pps_scheduler::fields::{list, text};
+use pps_scheduler::{PodSelector, labels};
 
 use crate::cluster::Cluster;
 
@@ -48,7 +49,7 @@ impl Budget {
         let most = Amount::of(&spec["maxUnavailable"]).map(Needed::AllBut);
         let least = Amount::of(&spec["minAvailable"]).unwrap_or(Amount::Pods(1));
         Self {
-            name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            name: text(&object["metadata"]["name"]).to_owned(),
             selector: spec["selector"].clone(),
             needed: most.unwrap_or(Needed::AtLeast(least)),
             always_allows_unhealthy: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",
@@ -56,10 +57,7 @@ impl Budget {
     }
 
     pub(crate) fn selects(&self, pod: &Value) -> bool {
-        let selector = PodSelector::of(&self.selector);
-        let labels = pod["metadata"]["labels"].as_object().into_iter().flatten();
-        let labels = labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
-        selector.matches(&labels.collect())
+        PodSelector::of(&self.selector).matches(&labels(pod))
     }
 
     pub(crate) fn needed(&self, expected: u64) -> u64 {
@@ -114,7 +112,6 @@ fn count(cluster: &Cluster, budget: &Budget) -> (u64, u64) {
 
 /// Whether a Pod that runs says that it is Ready, and is not being deleted.
 pub(crate) fn is_ready(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+    list(&pod["status"]["conditions"]).any(|one| one["type"] == "Ready" && one["status"] == "True")
         && pod["metadata"]["deletionTimestamp"].is_null()
 }

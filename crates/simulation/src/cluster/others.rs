@@ -1,20 +1,19 @@
 //! Pods that no simulated workload controls. They take room, and stay where they are until they lose their node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::shared::Shared;
-
 #[derive(Debug, Default)]
 pub(crate) struct Others {
-    by_node: BTreeMap<String, Vec<Shared>>,
+    by_node: BTreeMap<String, Vec<Arc<Value>>>,
     /// Those in the namespace of the workloads.
-    by_name: BTreeMap<String, Shared>,
+    by_name: BTreeMap<String, Arc<Value>>,
 }
 
 impl Others {
-    pub(super) fn insert(&mut self, pod: Shared, namespace: &str) {
+    pub(super) fn insert(&mut self, pod: Arc<Value>, namespace: &str) {
         if let Some(name) = name_in(&pod, namespace) {
             self.by_name.insert(name.to_owned(), pod.clone());
         }
@@ -23,19 +22,19 @@ impl Others {
     }
 
     pub(crate) fn named(&self, name: &str) -> Option<&Value> {
-        self.by_name.get(name).map(Shared::value)
+        self.by_name.get(name).map(Arc::as_ref)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         self.by_name.keys()
     }
 
-    pub(crate) fn on(&self, node: &str) -> &[Shared] {
+    pub(crate) fn on(&self, node: &str) -> &[Arc<Value>] {
         self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
-        self.by_node.values().flatten().map(Shared::value)
+        self.by_node.values().flatten().map(Arc::as_ref)
     }
 
     pub(super) fn remove(
@@ -43,9 +42,10 @@ impl Others {
         node: &str,
         namespace: &str,
         is_removed: impl Fn(&Value) -> bool,
-    ) -> Vec<Shared> {
+    ) -> Vec<Arc<Value>> {
         let all = self.by_node.remove(node).unwrap_or_default();
-        let (removed, kept): (Vec<Shared>, Vec<Shared>) = all.into_iter().partition(|pod| is_removed(pod));
+        let (removed, kept): (Vec<Arc<Value>>, Vec<Arc<Value>>) =
+            all.into_iter().partition(|pod| is_removed(pod));
         if !kept.is_empty() {
             self.by_node.insert(node.to_owned(), kept);
         }

@@ -1,17 +1,17 @@
 //! The Pods of workloads, and what is often asked about them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pps_core::PodState;
+use pps_scheduler::Selection;
 use serde_json::Value;
 
 use crate::result::{Absence, Pending};
-use crate::shared::Shared;
-use pps_scheduler::Selection;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pod {
-    pub(crate) object: Shared,
+    pub(crate) object: Arc<Value>,
     /// As the controller created it; null if it ran already.
     pub(crate) before: Value,
     /// As the API server stored it; null if it ran already.
@@ -24,11 +24,11 @@ pub(crate) struct Pod {
     pub(crate) injected: bool,
     pub(crate) warnings: Vec<String>,
     pub(crate) selection: Option<Selection>,
-    pub(crate) seen: (u64, usize),
+    /// How much of the cluster the scheduler had seen when it selected.
+    pub(crate) seen: u64,
     pub(crate) came_home: bool,
     pub(crate) absence: Option<Absence>,
     pub(crate) pending: Option<Pending>,
-    pub(crate) complaint: String,
 }
 
 /// Where a Pod runs. Changed by [`Pods`] only, which finds Pods by it.

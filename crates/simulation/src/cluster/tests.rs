@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -10,7 +12,6 @@ use crate::actions::apply;
 use crate::limits::Limits;
 use crate::load::load;
 use crate::scenario::{Action, Scenario};
-use crate::shared::Shared;
 use pps_scheduler::Node;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
@@ -69,11 +70,11 @@ proptest! {
             drop(apply(&mut cluster, &action));
             cluster.look();
             let pods = |name: &str| {
-                let own = cluster.pods.on(name).map(|(_, pod)| pod.object.value());
-                own.chain(cluster.others().on(name).iter().map(Shared::value)).collect::<Vec<_>>()
+                let own = cluster.pods.on(name).map(|(_, pod)| &*pod.object);
+                own.chain(cluster.others().on(name).iter().map(Arc::as_ref)).collect::<Vec<_>>()
             };
             let there = cluster.existing_nodes().map(|(name, node)| Node::of(&node.object, pods(name)));
-            prop_assert_eq!(cluster.sight().nodes(), there.collect::<Vec<_>>());
+            prop_assert_eq!(cluster.sight(), there.collect::<Vec<_>>());
         }
     }
 }

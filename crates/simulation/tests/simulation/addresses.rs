@@ -35,7 +35,7 @@ fn a_pod_keeps_the_address_that_kube_ovn_has_written() {
     assert_eq!(after.ip, moved.ip);
     assert_eq!(after.came_home, Some(true), "its state has an address and no topology");
     let text = texts(last(&result), &[EventKind::Scheduled]).join("; ");
-    let expected = "runs on n2 and has the address 10.1.0.1, with the recorded ovn.kubernetes.io/ip_address";
+    let expected = "runs on n2 and has the address 10.1.0.1, as recorded";
     assert!(text.contains(expected), "{text}");
     let state = &object(last(&result), "db").states[&moved.name];
     assert_eq!(Some(&state.annotations["ovn.kubernetes.io/ip_address"]), moved.ip.as_ref());

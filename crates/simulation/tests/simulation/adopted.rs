@@ -106,12 +106,7 @@ fn a_pending_pod_says_which_of_its_requirements_the_policy_injected() {
     let result = play(objects, json!([{"do": "rollOut"}]));
     let pod = pod(last(&result), "db-0");
     assert!(pod.injected && pod.scheduler[0].excluded_by[0].from_pps(), "{:?}", pod.scheduler);
-    assert_eq!(
-        texts(last(&result), &[EventKind::Pending]),
-        [
-            "Pod/db-0 stays Pending: no node can take it. n1: kubernetes.io/hostname is n1, the Pod's recorded state requires n9"
-        ]
-    );
+    assert_eq!(texts(last(&result), &[EventKind::Pending]), ["Pod/db-0 stays Pending: no node can take it"]);
 }
 
 #[test]
@@ -147,7 +142,7 @@ fn pods_of_another_workload_only_take_room() {
         stranger("name", json!("web")),
     ] {
         let result = run(&scenario(vec![node("n1", "a"), database(1), foreign], json!([{"do": "rollOut"}])));
-        assert_eq!(result.problems.len(), 1, "it is in the way: {:?}", result.problems);
+        assert_eq!(result.problems, []);
         assert_eq!(places(last(&result)), ["db-0 Refused"]);
         assert_eq!(last(&result).world.nodes[0].room.used, 1);
     }

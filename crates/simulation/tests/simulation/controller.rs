@@ -22,11 +22,8 @@ fn ordered_ready_creates_one_pod_at_a_time_and_waits_for_each() {
     let result = play(objects, json!([{"do": "rollOut"}]));
     assert_eq!(places(last(&result)), ["db-0 n1", "db-1 Pending", "db-2 NotCreated", "db-3 NotCreated"]);
     let waits = texts(last(&result), &[EventKind::Pending]);
-    assert_eq!(
-        waits[1],
-        "StatefulSet/db waits until db-1 is Ready, and does not create db-2 and db-3 before (podManagementPolicy: OrderedReady)"
-    );
-    assert!(waits[0].starts_with("Pod/db-1 stays Pending: no node can take it. "), "{waits:?}");
+    assert_eq!(waits[1], "StatefulSet/db waits until db-1 is Ready (podManagementPolicy: OrderedReady)");
+    assert_eq!(waits[0], "Pod/db-1 stays Pending: no node can take it");
 }
 
 #[test]
@@ -65,7 +62,7 @@ fn an_ordered_set_does_not_scale_down_while_a_pod_is_pending() {
     ]);
     let result = play(vec![node("n1", "a"), stateful_set("db", 2)], actions);
     assert_eq!(places(&result.steps[4]), ["db-0 Pending", "db-1 n1"]);
-    let waits = "StatefulSet/db waits until db-0 is Ready, and does not delete db-1 before (podManagementPolicy: OrderedReady)";
+    let waits = "StatefulSet/db waits until db-0 is Ready (podManagementPolicy: OrderedReady)";
     assert_eq!(texts(&result.steps[4], &[EventKind::Pending]), [waits]);
     assert_eq!(places(last(&result)), ["db-0 n1"]);
 }
@@ -151,7 +148,7 @@ fn another_pod_of_the_name_prevents_the_creation() {
     let result = run(&scenario(objects, json!([{"do": "rollOut"}])));
     assert_eq!(pod(last(&result), "db-0").phase, Phase::Refused);
     assert_eq!(last(&result).world.nodes[0].room.used, 1);
-    assert_eq!(result.problems.len(), 1);
+    assert_eq!(result.problems, []);
 }
 
 #[test]

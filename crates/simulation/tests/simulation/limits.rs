@@ -21,12 +21,12 @@ fn large_inputs_are_refused_as_a_whole() {
     let actions = json!(vec![json!({"do": "rollOut"}); Limits::PAGE.actions + 1]);
     let change = json!([{"do": "changeSpec", "object": large}]);
     for (scenario, expected) in [
-        (scenario(vec![large.clone()], json!([])), "the objects are too large: use less than 1024 KiB"),
-        (scenario(vec![deep], json!([])), "the objects are too large"),
-        (Scenario { settings: large.clone(), ..Scenario::default() }, "the settings are too large"),
+        (scenario(vec![large.clone()], json!([])), "the scenario is too large: use less than 1024 KiB"),
+        (scenario(vec![deep], json!([])), "the scenario is too large"),
+        (Scenario { settings: large.clone(), ..Scenario::default() }, "the scenario is too large"),
         (scenario(objects, json!([])), "there are 1001 objects: use at most 1000"),
         (scenario(Vec::new(), actions), "there are 201 actions: use at most 200"),
-        (scenario(Vec::new(), change), "the objects of all actions are too large"),
+        (scenario(Vec::new(), change), "the scenario is too large"),
     ] {
         let (message, steps) = refusal(&scenario);
         assert!(message.starts_with(expected), "{message}");

@@ -31,7 +31,7 @@ fn a_required_topology_keeps_a_pod_pending_and_a_preferred_one_does_not() {
     assert_eq!(places(last(&result)), ["db-0 n1", "db-1 n3"]);
     assert_eq!(
         texts(last(&result), &[EventKind::Scheduled]),
-        ["Pod/db-0 runs on n1, as recorded, and has the address 10.1.0.2"]
+        ["Pod/db-0 runs on n1 and has the address 10.1.0.2, as recorded"]
     );
 
     let result = play(world(preferred(HOSTNAME)), actions);

@@ -1,0 +1,182 @@
+//! What the API server checks of objects, as far as the simulation reads them.
+
+use pps_core::limits::MAX_LABEL_VALUE_LENGTH;
+use pps_core::{is_dns_subdomain, is_label_key, shorten};
+use pps_scheduler::fields::list;
+use serde_json::{Value, json};
+
+use crate::finding::Finding;
+
+/// The maps of a PersistentPodState, and their fields; `[]` stands for each item of a list.
+const PPS: [(&str, &[&str]); 7] = [
+    ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
+    (
+        ".spec",
+        &[
+            "targetRef",
+            "requiredPersistentTopology",
+            "preferredPersistentTopology",
+            "persistentPodAnnotations",
+            "persistentPodStateRetentionPolicy",
+            "nodeDeletionPolicy",
+            "recordingPolicy",
+        ],
+    ),
+    (".spec.targetRef", &["apiVersion", "kind", "name"]),
+    (".spec.requiredPersistentTopology", &["nodeTopologyKeys", "keys"]),
+    (".spec.preferredPersistentTopology[]", &["weight", "preference"]),
+    (".spec.preferredPersistentTopology[].preference", &["nodeTopologyKeys", "keys"]),
+    (".spec.persistentPodAnnotations[]", &["key", "valueFrom"]),
+];
+const UNSIMULATED: [&str; 7] = [
+    "minReadySeconds",
+    "updateStrategy.rollingUpdate.maxUnavailable",
+    "updateStrategy.rollingUpdate.podUpdatePolicy",
+    "updateStrategy.rollingUpdate.paused",
+    "updateStrategy.rollingUpdate.unorderedUpdate",
+    "scaleStrategy",
+    "lifecycle",
+];
+
+type Findings = Vec<Finding>;
+
+pub(super) fn metadata(object: &Value, findings: &mut Findings) {
+    let metadata = &object["metadata"];
+    if !metadata.is_object() {
+        findings.push(Finding::wrong("metadata", metadata, "give the object a name"));
+        return;
+    }
+    let name = &metadata["name"];
+    if !name.as_str().is_some_and(is_dns_subdomain) {
+        let remedy = "use lower-case letters, digits, - and ., at most 253 of them";
+        findings.push(Finding::wrong("metadata.name", name, remedy));
+    }
+    for field in ["uid", "namespace", "creationTimestamp"] {
+        let value = &metadata[field];
+        if !value.is_null() && !value.is_string() {
+            findings.push(Finding::wrong(&format!("metadata.{field}"), value, "use a string, or remove it"));
+        }
+    }
+    for field in ["labels", "annotations"] {
+        strings(&format!("metadata.{field}"), &metadata[field], findings);
+    }
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        if let Err(message) = check_label(key, value.as_str().unwrap_or_default()) {
+            let field = format!("metadata.labels.{}", shorten(key));
+            findings.push(Finding::error(field, format!("metadata.labels: {message}")));
+        }
+    }
+}
+
+/// Checks that these fields are maps, or missing.
+pub(super) fn maps(object: &Value, fields: &[&str], findings: &mut Findings) {
+    for field in fields {
+        let value = &object[*field];
+        if !value.is_null() && !value.is_object() {
+            findings.push(Finding::wrong(field, value, "use a map"));
+        }
+    }
+}
+
+/// Checks that a value is a map of strings, or missing.
+fn strings(path: &str, value: &Value, findings: &mut Findings) {
+    match value {
+        Value::Null => {}
+        Value::Object(map) => {
+            if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
+                let field = format!("{path}.{}", shorten(key));
+                findings.push(Finding::wrong(&field, value, "put the value in quotes"));
+            }
+        }
+        other => findings.push(Finding::wrong(path, other, "use a map of strings")),
+    }
+}
+
+pub(crate) fn check_label(key: &str, value: &str) -> Result<(), String> {
+    // The value of a label is written as the name in a key.
+    if is_label_key(key) && (value.is_empty() || (is_label_key(value) && !value.contains('/'))) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}={} is no label: use at most {MAX_LABEL_VALUE_LENGTH} letters, digits, -, _ and ., with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
+        shorten(key),
+        shorten(value)
+    ))
+}
+
+/// Warns of fields of a PersistentPodState that its definition does not have, as after a typing error.
+pub(super) fn pps(path: &str, value: &Value, findings: &mut Findings) {
+    if let Some(items) = value.as_array() {
+        for (index, item) in items.iter().enumerate() {
+            pps(&format!("{path}[{index}]"), item, findings);
+        }
+        return;
+    }
+    let is_index = |char: char| char.is_ascii_digit();
+    let Some((_, known)) = PPS.iter().find(|(map, _)| *map == path.replace(is_index, "")) else { return };
+    for (field, value) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{}", shorten(field));
+        if known.contains(&field.as_str()) {
+            pps(&path, value, findings);
+        } else {
+            let field = path.trim_start_matches('.');
+            let message =
+                format!("{field} is an unknown field, which kubectl refuses: use {}", known.join(", "));
+            findings.push(Finding::warning(field, message));
+        }
+    }
+}
+
+pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
+    let spec = &object["spec"];
+    if !spec.is_object() {
+        findings.push(Finding::wrong("spec", spec, "set selector and template"));
+        return;
+    }
+    let at = |path: &str| path.split('.').fold(spec, |value, field| &value[field]);
+    let mut wrong = |path: &str, remedy: &str| {
+        findings.push(Finding::wrong(&format!("spec.{path}"), at(path), remedy));
+    };
+    for path in ["replicas", "ordinals.start", "updateStrategy.rollingUpdate.partition"] {
+        if !at(path).is_null() && !at(path).is_u64() {
+            wrong(path, "use 0 or a larger whole number");
+        }
+    }
+    for (path, [one, other]) in [
+        ("podManagementPolicy", ["OrderedReady", "Parallel"]),
+        ("updateStrategy.type", ["RollingUpdate", "OnDelete"]),
+    ] {
+        if !at(path).is_null() && at(path) != one && at(path) != other {
+            wrong(path, &format!("use {one} or {other}"));
+        }
+    }
+    if !at("template.spec").is_object() {
+        wrong("template.spec", "describe the Pods, with their containers");
+    }
+    if !at("template.metadata").is_null() && !at("template.metadata").is_object() {
+        wrong("template.metadata", "use a map");
+    }
+    if let Some(wanted) = at("selector.matchLabels").as_object() {
+        let labels = at("template.metadata.labels");
+        if let Some((key, value)) = wanted.iter().find(|(key, value)| labels[key.as_str()] != **value) {
+            let remedy = "the labels of spec.template.metadata.labels must match the selector";
+            let field = format!("spec.selector.matchLabels.{}", shorten(key));
+            findings.push(Finding::wrong(&field, value, remedy));
+        }
+    } else if list(at("selector.matchExpressions")).next().is_none() || !at("selector.matchLabels").is_null()
+    {
+        wrong("selector.matchLabels", "use the labels of spec.template.metadata.labels");
+    }
+    for field in ["labels", "annotations"] {
+        let path = format!("template.metadata.{field}");
+        strings(&format!("spec.{path}"), at(&path), findings);
+    }
+    for path in UNSIMULATED {
+        let harmless = [Value::Null, json!(false), json!({}), json!(0), json!("ReCreate")];
+        let is_one = path.ends_with("maxUnavailable") && *at(path) == 1;
+        if !is_one && !harmless.contains(at(path)) {
+            let message = "this field is not simulated: Pods are created again one at a time, and each is Ready at once";
+            findings.push(Finding::warning(format!("spec.{path}"), message));
+        }
+    }
+}
