@@ -10,13 +10,7 @@ use super::volumes::CLAIM;
 const PLAIN_VOLUMES: [&str; 7] =
     ["name", "configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
 
-const FIELDS: [(&str, Caveat); 5] = [
-    ("resourceClaims", Caveat::ResourceClaims),
-    ("resources", Caveat::PodResources),
-    ("overhead", Caveat::Overhead),
-    ("runtimeClassName", Caveat::RuntimeClass),
-    ("schedulingGates", Caveat::SchedulingGates),
-];
+const FIELDS: [&str; 5] = ["resourceClaims", "resources", "overhead", "runtimeClassName", "schedulingGates"];
 
 /// What a real scheduler looks at besides what is simulated. `knows_claims` is whether the Pod's claims are looked at.
 pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
@@ -40,7 +34,7 @@ pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
     };
     add(!list(&spec["volumes"]).all(is_plain), Caveat::Volumes);
     let has_host_port = |container: &Value| list(&container["ports"]).any(|port| is_set(&port["hostPort"]));
-    add(list(&spec["containers"]).any(has_host_port), Caveat::HostPorts);
+    add(list(&spec["containers"]).any(has_host_port), Caveat::Field("hostPort"));
     add(
         terms_between_pods(spec).any(|term| {
             let labelled = term["namespaceSelector"].as_object().is_some_and(|selector| !selector.is_empty());
@@ -48,8 +42,8 @@ pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
         }),
         Caveat::PodAffinityFields,
     );
-    for (field, caveat) in FIELDS {
-        add(is_set(&spec[field]), caveat);
+    for field in FIELDS {
+        add(is_set(&spec[field]), Caveat::Field(field));
     }
     caveats
 }

@@ -42,7 +42,7 @@ pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew, Unkno
 use self::resources::Images;
 pub use self::selector::PodSelector;
 use self::spread::Required;
-pub use self::taints::{Stay, Taint, stay};
+pub use self::taints::{Taint, evicting_taint};
 use self::volumes::PodVolumes;
 pub use self::volumes::Volumes;
 
@@ -204,10 +204,12 @@ impl<'a> World<'a> {
         let (spec, pod) = (self.new.spec, &self.new.pod);
         let each = |score: &dyn Fn(&Node) -> i64| feasible.iter().map(|node| score(node)).collect::<Vec<_>>();
         let images = Images::of(spec, self.nodes);
+        let avoided = stretched(&each(&|node| taints::avoided(spec, node)), 0);
+        let near = each(&|node| self.affinity.score(node));
         let always = [
-            (3, scaled(&each(&|node| taints::avoided(spec, node)), true)),
-            (2, scaled(&each(&|node| node_affinity::preference(spec, node)), false)),
-            (2, stretched(&each(&|node| self.affinity.score(node)))),
+            (3, avoided.iter().map(|score| BEST - score).collect()),
+            (2, stretched(&each(&|node| node_affinity::preference(spec, node)), 0)),
+            (2, stretched(&near, near.iter().copied().min().unwrap_or_default())),
             (1, each(&|node| resources::least_allocated(pod, node))),
             (1, each(&|node| images.locality(node))),
         ];
@@ -227,25 +229,12 @@ impl<'a> World<'a> {
     }
 }
 
-/// Scales the highest score to 100. Where less is better, the scores are turned round.
-fn scaled(scores: &[i64], less_is_better: bool) -> Vec<i64> {
-    let most = scores.iter().copied().max().unwrap_or_default();
-    let one = |score: &i64| {
-        let share = if most <= 0 { 0 } else { i128::from(*score) * i128::from(BEST) / i128::from(most) };
-        let share = i64::try_from(share).unwrap_or_default();
-        if less_is_better { BEST - share } else { share }
-    };
-    scores.iter().map(one).collect()
-}
-
-/// Stretches the scores so that the lowest is 0 and the highest 100.
-fn stretched(scores: &[i64]) -> Vec<i64> {
-    let least = scores.iter().copied().min().unwrap_or_default();
-    let most = scores.iter().copied().max().unwrap_or_default();
-    let width = i128::from(most) - i128::from(least);
+/// Stretches the scores so that this one is 0 and the highest 100.
+fn stretched(scores: &[i64], least: i64) -> Vec<i64> {
+    let width = i128::from(scores.iter().copied().max().unwrap_or_default()) - i128::from(least);
     let one = |score: &i64| {
         let share = (i128::from(*score) - i128::from(least)) * i128::from(BEST);
-        if width == 0 { 0 } else { i64::try_from(share / width).unwrap_or_default() }
+        if width <= 0 { 0 } else { i64::try_from(share / width).unwrap_or_default() }
     };
     scores.iter().map(one).collect()
 }

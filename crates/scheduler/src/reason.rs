@@ -128,14 +128,13 @@ impl Exclusion {
 pub enum Caveat {
     OtherScheduler,
     Volumes,
-    Claim { name: String, unknown: UnknownVolume },
-    HostPorts,
+    Claim {
+        name: String,
+        unknown: UnknownVolume,
+    },
     PodAffinityFields,
-    ResourceClaims,
-    PodResources,
-    Overhead,
-    RuntimeClass,
-    SchedulingGates,
+    /// A field of the Pod's spec that is not simulated.
+    Field(&'static str),
     Preemption,
 }
 

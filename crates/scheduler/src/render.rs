@@ -124,17 +124,10 @@ impl fmt::Display for Caveat {
                     UnknownVolume::NoVolume(volume) => return write!(f, "its volume {volume} is not known"),
                 }
             }
-            Self::HostPorts => "its host ports are not simulated",
             Self::PodAffinityFields => {
                 "namespaceSelector, matchLabelKeys and mismatchLabelKeys of its Pod affinity are not simulated"
             }
-            Self::ResourceClaims => "its resource claims are not simulated",
-            Self::PodResources => "resources of the whole Pod are not simulated",
-            Self::Overhead => "its overhead is not simulated",
-            Self::RuntimeClass => "its RuntimeClass is not simulated",
-            Self::SchedulingGates => {
-                "its scheduling gates are not simulated: it stays Pending until they are removed"
-            }
+            Self::Field(field) => return write!(f, "its {field} is not simulated"),
             Self::Preemption => "Pods of lower priority may be evicted for it, which is not simulated",
         };
         f.write_str(words)

@@ -13,7 +13,6 @@ const NO_EXECUTE: &str = "NoExecute";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The API server makes every Pod tolerate these for five minutes.
 const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-const DEFAULT_SECONDS: i64 = 300;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
@@ -64,31 +63,13 @@ pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
     untolerated(spec, node).next().is_none()
 }
 
-/// How long a Pod stays on a Node that has taints with the effect `NoExecute`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stay {
-    Forever,
-    ForAWhile { seconds: i64 },
-    Not { taint: String },
-}
-
-/// How long a Pod stays on a Node. Of several tolerations of a taint the first one counts.
-pub fn stay(spec: &Value, node: &Value) -> Stay {
-    let mut least: Option<i64> = None;
-    for taint in list(&node["spec"]["taints"]).map(Taint::of).filter(|taint| taint.effect == NO_EXECUTE) {
-        let toleration = tolerations(spec, &taint).next();
-        let seconds = match toleration {
-            Some(toleration) => toleration["tolerationSeconds"].as_i64(),
-            None if TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()) => Some(DEFAULT_SECONDS),
-            None => Some(0),
-        };
-        match seconds {
-            Some(seconds) if seconds <= 0 => return Stay::Not { taint: taint.to_string() },
-            Some(seconds) => least = Some(least.map_or(seconds, |least| least.min(seconds))),
-            None => {}
-        }
-    }
-    least.map_or(Stay::Forever, |seconds| Stay::ForAWhile { seconds })
+/// The taint for which a Node evicts a Pod at once. Of several tolerations of a taint the first one counts.
+pub fn evicting_taint(spec: &Value, node: &Value) -> Option<Taint> {
+    let mut taints = list(&node["spec"]["taints"]).map(Taint::of).filter(|taint| taint.effect == NO_EXECUTE);
+    taints.find(|taint| match tolerations(spec, taint).next() {
+        Some(toleration) => toleration["tolerationSeconds"].as_i64().is_some_and(|seconds| seconds <= 0),
+        None => !TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()),
+    })
 }
 
 fn tolerates(spec: &Value, taint: &Taint) -> bool {

@@ -37,33 +37,14 @@ pub(crate) struct Plugin {
     prefix: &'static str,
     /// The annotation by which a Pod asks for addresses.
     pub(crate) asks: &'static str,
-    reads_json: bool,
-    /// Whether it writes the Pod's addresses into that annotation.
-    writes: bool,
 }
 
+const KUBE_OVN: &str = "kube-ovn";
+const CALICO: &str = "Calico";
 const PLUGINS: [Plugin; 3] = [
-    Plugin {
-        name: "kube-ovn",
-        prefix: "ovn.kubernetes.io/",
-        asks: "ovn.kubernetes.io/ip_address",
-        reads_json: false,
-        writes: true,
-    },
-    Plugin {
-        name: "Calico",
-        prefix: "cni.projectcalico.org/",
-        asks: "cni.projectcalico.org/ipAddrs",
-        reads_json: true,
-        writes: false,
-    },
-    Plugin {
-        name: "Antrea",
-        prefix: "ipam.antrea.io/",
-        asks: "ipam.antrea.io/pod-ips",
-        reads_json: false,
-        writes: false,
-    },
+    Plugin { name: KUBE_OVN, prefix: "ovn.kubernetes.io/", asks: "ovn.kubernetes.io/ip_address" },
+    Plugin { name: CALICO, prefix: "cni.projectcalico.org/", asks: "cni.projectcalico.org/ipAddrs" },
+    Plugin { name: "Antrea", prefix: "ipam.antrea.io/", asks: "ipam.antrea.io/pod-ips" },
 ];
 
 impl Plugin {
@@ -79,7 +60,7 @@ impl Plugin {
         else {
             return Ok(Vec::new());
         };
-        let addresses: Vec<String> = if self.reads_json {
+        let addresses: Vec<String> = if self.name == CALICO {
             serde_json::from_str(text).map_err(|_| text)?
         } else {
             text.split(',').map(|address| address.trim().to_owned()).collect()
@@ -89,8 +70,9 @@ impl Plugin {
         if is_valid { Ok(addresses) } else { Err(text) }
     }
 
+    /// Writes the addresses of a Pod into the annotation that the plugin reads, as kube-ovn does.
     pub(crate) fn annotate(&self, ips: &[String], pod: &mut Value) {
-        if self.writes {
+        if self.name == KUBE_OVN {
             pod["metadata"]["annotations"][self.asks] = ips.join(",").into();
         }
     }

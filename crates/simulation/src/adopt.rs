@@ -101,14 +101,14 @@ fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {
     }
 }
 
-/// Why a Pod counts as deleted already.
-fn ending(cluster: &Cluster, pod: &Value, node: Option<&str>) -> Option<String> {
+/// Why a Pod counts as gone already.
+fn ending(cluster: &Cluster, pod: &Value, node: Option<&str>) -> Option<&'static str> {
     if pod["metadata"]["deletionTimestamp"].is_string() {
-        return Some("is being deleted already, and counts as gone".into());
+        return Some("is being deleted already, and counts as gone");
     }
-    if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
-        return Some("has ended, and counts as gone: its controller creates it again".into());
+    if matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed") {
+        return Some("has ended, and counts as gone");
     }
-    let lost = node.filter(|node| !cluster.has_node(node))?;
-    Some(format!("is bound to {lost}, which does not exist, and counts as gone"))
+    let is_lost = node.is_some_and(|node| !cluster.has_node(node));
+    is_lost.then_some("is bound to a node that does not exist, and counts as gone")
 }

@@ -16,7 +16,6 @@ use pps_scheduler::Volumes;
 use pps_scheduler::fields::{list, text};
 use serde_json::Value;
 
-use self::budget::Budget;
 pub(crate) use self::others::Others;
 pub(crate) use self::pods::{Home, Pod, Pods};
 use self::recorder::Recorder;
@@ -52,7 +51,8 @@ pub(crate) struct Cluster {
     /// How often it has read one.
     pub(crate) seen: u64,
     pub(crate) volumes: Volumes,
-    pub(crate) budgets: Vec<Budget>,
+    /// `PodDisruptionBudgets`.
+    pub(crate) budgets: Vec<Value>,
     pub(crate) pps: BTreeMap<String, Pps>,
     /// Where Pods ran last, by name.
     pub(crate) last_places: BTreeMap<String, Place>,
@@ -321,13 +321,10 @@ impl Cluster {
         self.others.remove(node, &self.namespace, |_| true);
     }
 
-    /// Removes those of the other Pods on a node for which this holds. Returns how many they are.
-    pub(crate) fn displace(&mut self, node: &str, is_displaced: impl Fn(&Value) -> bool) -> usize {
+    /// Removes those of the other Pods on a node for which this holds.
+    pub(crate) fn displace(&mut self, node: &str, is_displaced: impl Fn(&Value) -> bool) {
+        self.unseen.insert(node.to_owned());
         let removed = self.others.remove(node, &self.namespace, is_displaced);
-        if !removed.is_empty() {
-            self.unseen.insert(node.to_owned());
-        }
         self.displaced.extend(removed.iter().map(|pod| Displaced::of(pod, node)));
-        removed.len()
     }
 }

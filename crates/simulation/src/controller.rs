@@ -11,9 +11,15 @@ use crate::result::Refusal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    Create { pod: String, revision: usize },
-    ScaleDown { pod: String },
-    Replace { pod: String },
+    Create {
+        pod: String,
+        revision: usize,
+    },
+    /// `why` is the cause in words that follow the workload's name.
+    Delete {
+        pod: String,
+        why: &'static str,
+    },
 }
 
 /// What the controller does in one pass. As in Kubernetes, `OrderedReady` does one thing at a time and waits for each Pod
@@ -62,14 +68,18 @@ fn scale_down(workload: &Workload, pods: &Pods, is_ordered: bool) -> Vec<Operati
         // It waits for an unhealthy Pod, unless that is the first one.
         condemned.retain(|(_, name, pod)| pod.is_ready() || first_unhealthy == Some(*name));
     }
-    condemned.iter().rev().map(|(_, name, _)| Operation::ScaleDown { pod: (*name).clone() }).collect()
+    condemned
+        .iter()
+        .rev()
+        .map(|(_, name, _)| Operation::Delete { pod: (*name).clone(), why: "is scaled down" })
+        .collect()
 }
 
 fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
     for name in workload.wanted.iter().rev().take_while(|name| workload.is_replaced(name)) {
         let pod = pods.get(name)?;
         if pod.revision != workload.update_revision() {
-            return Some(Operation::Replace { pod: name.clone() });
+            return Some(Operation::Delete { pod: name.clone(), why: "has a new template" });
         }
         if !pod.is_ready() {
             return None;
@@ -100,7 +110,7 @@ pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
 
 /// A Pod as the controller creates it: the template with the Pod's identity.
 pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision: usize) -> Value {
-    let template = workload.revisions.get(revision).unwrap_or(&Value::Null);
+    let (revision, template) = workload.revision(revision);
     let target = &workload.target;
     let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let mut metadata = json!({
@@ -123,7 +133,7 @@ pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision
         }
     }
     let labels = &mut metadata["labels"];
-    labels["controller-revision-hash"] = workload.revision_name(revision).into();
+    labels["controller-revision-hash"] = revision.into();
     labels["statefulset.kubernetes.io/pod-name"] = name.into();
     if let Some(index) = ordinal(&target.name, name) {
         labels["apps.kubernetes.io/pod-index"] = index.to_string().into();

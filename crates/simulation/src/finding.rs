@@ -4,7 +4,7 @@ use pps_core::{shorten, to_text};
 use serde_json::Value;
 
 use crate::result::Severity;
-use crate::text::list;
+use crate::text::any_of;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -47,7 +47,7 @@ pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'
     let remedy = match known.as_slice() {
         [] if kind == "Pod" => "no Pod exists in this step; roll out first".to_owned(),
         [] => format!("no {kind}s exist in this step"),
-        known => format!("use {}", list(known, "or")),
+        known => format!("use {}", any_of(known)),
     };
     Finding::of_all(format!("there is no {kind} {}: {remedy}", shorten(name)))
 }

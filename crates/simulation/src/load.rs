@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::admission::admit_pps;
 use crate::adopt::{adopt, controller_of};
-use crate::cluster::budget::Budget;
 use crate::cluster::{Cluster, Node, Pps, Workload, replicas};
 use crate::finding::Finding;
 use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse, parse_pod};
@@ -90,7 +89,7 @@ pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
             Ok(())
         }
         Parsed::Budget(object) => {
-            cluster.budgets.push(Budget::of(&object));
+            cluster.budgets.push(object);
             Ok(())
         }
     };

@@ -92,7 +92,7 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
                 let remedy = format!("use {}", API_VERSIONS[0]);
                 found.push(Finding::wrong("apiVersion", &object["apiVersion"], &remedy));
             }
-            check::pps("", object, found);
+            check::pps(object, found);
             Parsed::Pps(in_namespace(object, namespace, found))
         }
         ("", "Pod") => return parse_pod(&Arc::new(object.clone()), scope),

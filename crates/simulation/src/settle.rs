@@ -48,13 +48,8 @@ fn control(cluster: &mut Cluster) -> bool {
                     return false;
                 }
                 Operation::Create { pod, revision } => create(cluster, &name, &pod, revision),
-                Operation::ScaleDown { pod } => {
-                    delete(cluster, &pod, &format!("is deleted: StatefulSet {name} is scaled down"));
-                }
-                Operation::Replace { pod } => {
-                    let text =
-                        format!("is deleted, so that StatefulSet {name} creates it from its new template");
-                    delete(cluster, &pod, &text);
+                Operation::Delete { pod, why } => {
+                    delete(cluster, &pod, &format!("is deleted: StatefulSet {name} {why}"));
                 }
             }
             has_changed = true;

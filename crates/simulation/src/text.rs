@@ -9,21 +9,15 @@ use crate::result::{Absence, Pending};
 /// How many names a text lists.
 const MAX_LISTED: usize = 4;
 
-pub(crate) fn list(names: &[&str], conjunction: &str) -> String {
+/// Some of these names.
+pub(crate) fn any_of(names: &[&str]) -> String {
     match names {
-        [] => String::new(),
-        [name] => (*name).to_owned(),
-        [rest @ .., last] if names.len() <= MAX_LISTED => format!("{} {conjunction} {last}", rest.join(", ")),
-        _ => format!(
-            "{} {conjunction} {} others",
-            names[..MAX_LISTED - 1].join(", "),
-            names.len() - MAX_LISTED + 1
-        ),
+        [rest @ .., last] if !rest.is_empty() && names.len() <= MAX_LISTED => {
+            format!("{} or {last}", rest.join(", "))
+        }
+        _ if names.len() <= MAX_LISTED => names.concat(),
+        _ => format!("{} or {} others", names[..MAX_LISTED - 1].join(", "), names.len() - MAX_LISTED + 1),
     }
-}
-
-pub(crate) fn pods(count: u64) -> String {
-    if count == 1 { "1 Pod".into() } else { format!("{count} Pods") }
 }
 
 /// In words that follow the node's name.

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::super::pod_affinity::PodAffinity;
 use super::super::read::{Candidate, Node};
 use super::super::resources::Images;
-use super::super::{node_affinity, resources, scaled, spread, stretched, taints};
+use super::super::{node_affinity, resources, spread, stretched, taints};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 
 /// Parses and scores.
@@ -91,7 +91,7 @@ fn preferred_node_affinity_is_scaled_to_100() {
         node("node2", &json!({"key": "value"})),
     ]);
     let found = scores(&new, &nodes, |pod, nodes| {
-        scaled(&each(nodes, |node| node_affinity::preference(pod.spec, node)), false)
+        stretched(&each(nodes, |node| node_affinity::preference(pod.spec, node)), 0)
     });
     assert_eq!(found, [18, 100, 36]);
 }
@@ -108,9 +108,8 @@ fn fewer_taints_that_are_not_tolerated_are_better() {
         tainted("node2", json!([taint("a", "PreferNoSchedule")])),
         tainted("node3", json!([taint("a", "PreferNoSchedule"), taint("b", "PreferNoSchedule")])),
     ]);
-    let found =
-        scores(&new, &nodes, |pod, nodes| scaled(&each(nodes, |node| taints::avoided(pod.spec, node)), true));
-    assert_eq!(found, [100, 100, 50, 0]);
+    let found = scores(&new, &nodes, |pod, nodes| each(nodes, |node| taints::avoided(pod.spec, node)));
+    assert_eq!(found, [0, 0, 1, 2]);
 }
 
 fn foo() -> Value {
@@ -162,7 +161,7 @@ fn preferred_spread_counts_pods_of_the_whole_domain() {
 
 /// From kube-scheduler's `TestPreferredAffinity`.
 #[test]
-fn preferred_affinity_between_pods_is_stretched_from_0_to_100() {
+fn pods_attract_and_repel_each_other() {
     let s1 = |spec: Value| json!({"metadata": {"labels": {"security": "S1"}}, "spec": spec});
     let s2 = || json!({"metadata": {"labels": {"security": "S2"}}});
     let term = |weight: u32, value: &str| {
@@ -177,22 +176,20 @@ fn preferred_affinity_between_pods_is_stretched_from_0_to_100() {
     let affinity = |pod: &Value, nodes: &Nodes| {
         scores(pod, nodes, |pod, parsed| {
             let affinity = PodAffinity::of(&pod.pod, parsed);
-            stretched(&each(parsed, |node| affinity.score(node)))
+            each(parsed, |node| affinity.score(node))
         })
     };
     let near_s1 = s1(preferred("podAffinity", json!([term(5, "S1")])));
-    assert_eq!(
-        affinity(&near_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![s1(json!({}))]])),
-        [100, 0, 0]
-    );
+    assert_eq!(affinity(&near_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![s1(json!({}))]])), [5, 0, 0]);
     let apart_from_s1 = s1(preferred("podAntiAffinity", json!([term(5, "S1")])));
-    assert_eq!(affinity(&apart_from_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![]])), [0, 100, 100]);
+    assert_eq!(affinity(&apart_from_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![]])), [-5, 0, 0]);
+    assert_eq!(stretched(&[-5, 0, 0], -5), [0, 100, 100]);
     // Pods that run attract and repel, too.
     let wants_s1 = s1(preferred("podAffinity", json!([term(8, "S1")])));
-    assert_eq!(affinity(&s1(json!({})), &nodes([vec![wants_s1], vec![], vec![]])), [100, 0, 0]);
+    assert_eq!(affinity(&s1(json!({})), &nodes([vec![wants_s1], vec![], vec![]])), [8, 0, 0]);
     let required = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
         [term(1, "S1")["podAffinityTerm"]]}}});
-    assert_eq!(affinity(&s1(json!({})), &nodes([vec![s1(required)], vec![], vec![]])), [100, 0, 0]);
+    assert_eq!(affinity(&s1(json!({})), &nodes([vec![s1(required)], vec![], vec![]])), [1, 0, 0]);
 }
 
 /// From kube-scheduler's `TestImageLocalityPriority`.

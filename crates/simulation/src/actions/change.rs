@@ -75,17 +75,12 @@ fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(
         let message = format!("apiVersion of {reference} is {}: use it here as well", target.api_version);
         return Err(Finding::error("apiVersion", message));
     }
-    let before = workload.replicas();
-    let is_updated = workload.set_object(object);
-    let after = workload.replicas();
-    if !workload.exists() {
+    workload.set_object(object);
+    if workload.exists() {
+        cluster.tell(EventKind::Changed, reference, "is changed by a user");
+    } else {
         create_one(cluster, name);
-        return Ok(());
     }
-    let scaled =
-        if before == after { String::new() } else { format!("; it is scaled from {before} to {after}") };
-    let updated = if is_updated { "; its template is a new one" } else { "" };
-    cluster.tell(EventKind::Changed, reference, format!("is changed by a user{scaled}{updated}"));
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pps_core::shorten;
+use pps_scheduler::evicting_taint;
 use pps_scheduler::fields::{controller, text};
-use pps_scheduler::{Stay, stay};
 use serde_json::Value;
 
 use crate::cluster::budget::protects;
@@ -14,7 +14,6 @@ use crate::load::{add_node, scope};
 use crate::read::{Parsed, check_label, parse};
 use crate::result::EventKind;
 use crate::settle::{delete, settle};
-use crate::text::pods;
 
 type Outcome = Result<(), Finding>;
 
@@ -51,11 +50,7 @@ pub(super) fn drain(cluster: &mut Cluster, name: &str) -> Outcome {
     set_cordoned(cluster, name, true)?;
     evict_all(cluster, name);
     // `kubectl drain` leaves Pods of DaemonSets and those that the node's own files define.
-    let count = cluster.displace(name, |pod| !stays_with_its_node(pod));
-    if count > 0 {
-        let text = format!("loses {} of no StatefulSet", pods(count as u64));
-        cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
-    }
+    cluster.displace(name, |pod| !stays_with_its_node(pod));
     Ok(())
 }
 
@@ -98,24 +93,12 @@ fn stays_with_its_node(pod: &Value) -> bool {
 /// Evicts the Pods of a node that do not tolerate one of its taints with the effect `NoExecute`.
 pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
     let Some(object) = cluster.node(node).map(|node| node.object.clone()) else { return };
-    let stays: Vec<(String, Stay)> =
-        cluster.pods.on(node).map(|(name, pod)| (name.clone(), stay(&pod.object["spec"], &object))).collect();
-    for (pod, stay) in stays {
-        match stay {
-            Stay::Forever => {}
-            Stay::ForAWhile { seconds } => {
-                let text = format!(
-                    "tolerates the taints of {node} for {seconds} seconds. Then it would be evicted, which is not simulated"
-                );
-                cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
-            }
-            Stay::Not { taint } => {
-                let text = format!("is evicted: it does not tolerate the taint {taint} of {node}");
-                delete(cluster, &pod, &text);
-            }
-        }
+    let evicted = |pod: &Value| evicting_taint(&pod["spec"], &object);
+    let pods = cluster.pods.on(node).filter_map(|(name, pod)| Some((name.clone(), evicted(&pod.object)?)));
+    for (pod, taint) in pods.collect::<Vec<_>>() {
+        delete(cluster, &pod, &format!("is evicted: it does not tolerate the taint {taint} of {node}"));
     }
-    cluster.displace(node, |pod| matches!(stay(&pod["spec"], &object), Stay::Not { .. }));
+    cluster.displace(node, |pod| evicted(pod).is_some());
 }
 
 pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {

@@ -1,13 +1,10 @@
 //! Actions about workloads.
 
-use pps_recorder::workload::UpdateStrategy;
-
 use crate::adopt::recorded_for;
 use crate::cluster::{Cluster, Lifecycle, Pps, Workload};
 use crate::finding::{Finding, unknown};
 use crate::load::check_replicas;
 use crate::result::EventKind;
-use crate::text::pods;
 
 type Outcome = Result<(), Finding>;
 
@@ -48,7 +45,7 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
     workload.uid = uid;
     workload.current = workload.update_revision();
     let (reference, replicas) = (workload.reference(), workload.replicas());
-    cluster.tell(EventKind::Created, reference, format!("is created and wants {}", pods(replicas)));
+    cluster.tell(EventKind::Created, reference, format!("is created (replicas: {replicas})"));
 }
 
 /// Deletes a workload and, as the garbage collector does, its Pods and the objects that it owns.
@@ -105,15 +102,7 @@ pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
     object["spec"]["template"]["metadata"]["annotations"][RESTARTED_AT] = now.into();
     workload.set_object(object);
     let reference = workload.reference();
-    let text = match workload.strategy() {
-        UpdateStrategy::RollingUpdate { first_updated } => format!(
-            "has a new template: its Pods from ordinal {first_updated} on are replaced one by one, the one with the highest ordinal first"
-        ),
-        UpdateStrategy::OnDelete => {
-            "has a new template: a Pod gets it when it is deleted (updateStrategy: OnDelete)".into()
-        }
-    };
-    cluster.tell(EventKind::Changed, reference, text);
+    cluster.tell(EventKind::Changed, reference, "has a new template");
     Ok(())
 }
 

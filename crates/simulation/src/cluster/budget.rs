@@ -7,75 +7,31 @@ use pps_scheduler::{PodSelector, labels};
 
 use crate::cluster::Cluster;
 
-#[derive(Clone, Debug)]
-pub(crate) struct Budget {
-    pub(crate) name: String,
-    selector: Value,
-    needed: Needed,
-    pub(crate) always_allows_unhealthy: bool,
+fn selects(budget: &Value, pod: &Value) -> bool {
+    PodSelector::of(&budget["spec"]["selector"]).matches(&labels(pod))
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Needed {
-    AtLeast(Amount),
-    AllBut(Amount),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Amount {
-    Pods(u64),
-    Percent(u64),
-}
-
-impl Amount {
-    fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::String(text) => text.strip_suffix('%')?.parse().ok().map(Self::Percent),
-            value => value.as_u64().map(Self::Pods),
+/// An amount of Pods, or a percentage of these.
+fn amount(value: &Value, of: u64) -> Option<u64> {
+    match value {
+        Value::String(text) => {
+            let percent: u64 = text.strip_suffix('%')?.parse().ok()?;
+            Some(of.saturating_mul(percent).div_ceil(100))
         }
-    }
-
-    fn of_pods(self, all: u64) -> u64 {
-        match self {
-            Self::Pods(pods) => pods,
-            Self::Percent(percent) => all.saturating_mul(percent).div_ceil(100),
-        }
+        value => value.as_u64(),
     }
 }
 
-impl Budget {
-    pub(crate) fn of(object: &Value) -> Self {
-        let spec = &object["spec"];
-        let most = Amount::of(&spec["maxUnavailable"]).map(Needed::AllBut);
-        let least = Amount::of(&spec["minAvailable"]).unwrap_or(Amount::Pods(1));
-        Self {
-            name: text(&object["metadata"]["name"]).to_owned(),
-            selector: spec["selector"].clone(),
-            needed: most.unwrap_or(Needed::AtLeast(least)),
-            always_allows_unhealthy: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",
-        }
-    }
-
-    pub(crate) fn selects(&self, pod: &Value) -> bool {
-        PodSelector::of(&self.selector).matches(&labels(pod))
-    }
-
-    pub(crate) fn needed(&self, expected: u64) -> u64 {
-        match self.needed {
-            Needed::AtLeast(amount) => amount.of_pods(expected),
-            Needed::AllBut(amount) => expected.saturating_sub(amount.of_pods(expected)),
-        }
-    }
-}
-
+/// Why a Pod cannot be evicted; none if it can.
 pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
     let pod = cluster.pods.get(name)?;
-    let mut selecting = cluster.budgets.iter().filter(|budget| budget.selects(&pod.object));
+    let mut selecting = cluster.budgets.iter().filter(|budget| selects(budget, &pod.object));
     let budget = selecting.next()?;
+    let name = text(&budget["metadata"]["name"]);
     if let Some(other) = selecting.next() {
+        let other = text(&other["metadata"]["name"]);
         return Some(format!(
-            "the PodDisruptionBudgets {} and {} both select it, and the API server evicts no such Pod",
-            budget.name, other.name
+            "the PodDisruptionBudgets {name} and {other} both select it, and the API server evicts no such Pod"
         ));
     }
     let (healthy, needed) = count(cluster, budget);
@@ -83,19 +39,19 @@ pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
         healthy > needed
     } else {
         pod.object["status"]["phase"] == "Pending"
-            || budget.always_allows_unhealthy
+            || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
             || (healthy >= needed && needed > 0)
     };
-    (!is_allowed).then(|| {
-        format!("PodDisruptionBudget {} needs {needed} Pods that are Ready, and {healthy} are", budget.name)
-    })
+    (!is_allowed)
+        .then(|| format!("PodDisruptionBudget {name} needs {needed} Pods that are Ready, and {healthy} are"))
 }
 
-fn count(cluster: &Cluster, budget: &Budget) -> (u64, u64) {
+/// How many Pods of a budget are Ready, and how many have to be.
+fn count(cluster: &Cluster, budget: &Value) -> (u64, u64) {
     let (mut healthy, mut expected) = (0, 0);
     for (name, workload) in cluster.workloads.iter().filter(|(_, workload)| workload.exists()) {
         let mut is_selected = false;
-        for (_, pod) in cluster.pods.of(name).filter(|(_, pod)| budget.selects(&pod.object)) {
+        for (_, pod) in cluster.pods.of(name).filter(|(_, pod)| selects(budget, &pod.object)) {
             is_selected = true;
             healthy += u64::from(pod.is_ready());
         }
@@ -103,11 +59,15 @@ fn count(cluster: &Cluster, budget: &Budget) -> (u64, u64) {
         expected += if is_selected { workload.replicas() } else { 0 };
     }
     let others = cluster.others().iter().filter(|pod| pod["metadata"]["namespace"] == cluster.namespace);
-    for pod in others.filter(|pod| budget.selects(pod)) {
+    for pod in others.filter(|pod| selects(budget, pod)) {
         expected += 1;
         healthy += u64::from(is_ready(pod));
     }
-    (healthy, budget.needed(expected))
+    let needed = match amount(&budget["spec"]["maxUnavailable"], expected) {
+        Some(most) => expected.saturating_sub(most),
+        None => amount(&budget["spec"]["minAvailable"], expected).unwrap_or(1),
+    };
+    (healthy, needed)
 }
 
 /// Whether a Pod that runs says that it is Ready, and is not being deleted.

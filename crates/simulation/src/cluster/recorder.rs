@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::alias;
 use pps_core::pps::{GROUP, KIND};
-use pps_core::{PodState, alias};
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::interest::Interest;
@@ -150,7 +150,8 @@ impl Recorder {
             cluster.tell(EventKind::Recorded, object.clone(), text);
         }
         for (pod, state) in states.iter().filter(|(pod, _)| !states_after.contains_key(*pod)) {
-            let text = format!("drops the state of {pod}: {}", why_dropped(cluster, &key.name, pod, state));
+            let why = why_dropped(cluster, &key.name, &state.node_name);
+            let text = format!("drops the state of {pod} ({why})");
             cluster.tell(EventKind::Forgotten, object.clone(), text);
         }
         if let Some((reason, message)) = condition_after.filter(|after| condition.as_ref() != Some(after)) {
@@ -304,18 +305,12 @@ fn not_recording(pps: &Value) -> Option<(String, String)> {
     Some((text(&condition["reason"]).to_owned(), text(&condition["message"]).to_owned()))
 }
 
-fn why_dropped(cluster: &Cluster, pps: &str, pod: &str, state: &PodState) -> String {
-    let Some(pps) = cluster.pps.get(pps) else { return String::new() };
-    let (spec, target) = (&pps.object["spec"], format!("{} {}", pps.target.kind, pps.target.name));
-    let node = &state.node_name;
+/// The policy for which a state is dropped.
+fn why_dropped(cluster: &Cluster, pps: &str, node: &str) -> String {
+    let spec = cluster.pps.get(pps).map_or(&Value::Null, |pps| &pps.object["spec"]);
     if spec["nodeDeletionPolicy"] == "Forget" && !node.is_empty() && !cluster.has_node(node) {
-        return format!("node {node} no longer exists (nodeDeletionPolicy: Forget)");
+        return format!("node {node} no longer exists; nodeDeletionPolicy: Forget");
     }
-    let why = match cluster.workloads.get(&pps.target.name).filter(|workload| workload.exists()) {
-        Some(workload) if workload.wants(pod) => format!("it was recorded for an earlier {target}"),
-        Some(_) => format!("{target} no longer wants a Pod of that name"),
-        None => format!("{target} does not exist"),
-    };
     let policy = spec["persistentPodStateRetentionPolicy"].as_str().unwrap_or("WhenScaled");
-    format!("{why} (persistentPodStateRetentionPolicy: {policy})")
+    format!("persistentPodStateRetentionPolicy: {policy}")
 }

@@ -21,9 +21,8 @@ pub(crate) struct Workload {
     pub(crate) target: TargetReference,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) uid: String,
-    /// All revisions of its template; the last one is that of the object.
-    pub(crate) revisions: Vec<Value>,
-    revision_names: Vec<String>,
+    /// All revisions of its template, with their names; the last one is that of the object.
+    revisions: Vec<(String, Value)>,
     /// Whether the template of the first revision is not known, and that of the second stands for it.
     lacks_first: bool,
     pub(crate) current: usize,
@@ -44,7 +43,6 @@ impl Workload {
             lifecycle: Lifecycle::Declared,
             uid: String::new(),
             revisions: Vec::new(),
-            revision_names: Vec::new(),
             lacks_first: false,
             current: 0,
             demand: Demand::default(),
@@ -54,18 +52,15 @@ impl Workload {
         workload
     }
 
-    pub(crate) fn set_object(&mut self, object: Value) -> bool {
+    pub(crate) fn set_object(&mut self, object: Value) {
         self.object = object;
         let spec = &self.object["spec"];
         self.demand = Demand::read(spec, &Naming::StatefulSet);
         self.wanted = wanted(spec, &self.demand, &self.target.name);
         let template = spec["template"].clone();
-        let is_new = self.revisions.last() != Some(&template);
-        if is_new {
-            self.revision_names.push(format!("{}-{}", self.target.name, self.revisions.len()));
-            self.revisions.push(template);
+        if self.revisions.last().is_none_or(|(_, last)| *last != template) {
+            self.revisions.push((format!("{}-{}", self.target.name, self.revisions.len()), template));
         }
-        is_new && self.revisions.len() > 1
     }
 
     /// Takes the names of the revisions from the status of a workload that runs. `runs_older` is whether a Pod of another
@@ -75,24 +70,24 @@ impl Workload {
         let name = |field: &str| status[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
         let Some(newest) = name("updateRevision").or_else(|| name("currentRevision")) else { return };
         let current = name("currentRevision").unwrap_or_else(|| newest.clone());
-        if let (Some(first), [_]) = (self.revision_names.first_mut(), self.revisions.as_slice()) {
-            first.clone_from(&newest);
-        }
-        if (current != newest || runs_older(&newest)) && self.revisions.len() == 1 {
-            self.revisions.extend_from_within(..);
-            self.revision_names.insert(0, current.clone());
+        let template = self.object["spec"]["template"].clone();
+        let is_updated = current == newest;
+        self.revisions = vec![(newest.clone(), template.clone())];
+        if !is_updated || runs_older(&newest) {
+            self.revisions.insert(0, (current, template));
             self.lacks_first = true;
         }
-        self.current = if current == newest { self.update_revision() } else { 0 };
+        self.current = if is_updated { self.update_revision() } else { 0 };
     }
 
     /// The index of the revision of this name; the oldest one if there is none of this name.
     pub(crate) fn revision_named(&self, name: &str) -> usize {
-        self.revision_names.iter().position(|one| one == name).unwrap_or(0)
+        self.revisions.iter().rposition(|(one, _)| one == name).unwrap_or(0)
     }
 
-    pub(crate) fn revision_name(&self, revision: usize) -> &str {
-        self.revision_names.get(revision).map(String::as_str).unwrap_or_default()
+    /// Name and template of a revision.
+    pub(crate) fn revision(&self, revision: usize) -> (&str, &Value) {
+        self.revisions.get(revision).map_or(("", &Value::Null), |(name, template)| (name, template))
     }
 
     /// What is not known of a revision.

@@ -7,26 +7,14 @@ use serde_json::{Value, json};
 
 use crate::finding::Finding;
 
-/// The maps of a PersistentPodState, and their fields; `[]` stands for each item of a list.
-const PPS: [(&str, &[&str]); 7] = [
-    ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
-    (
-        ".spec",
-        &[
-            "targetRef",
-            "requiredPersistentTopology",
-            "preferredPersistentTopology",
-            "persistentPodAnnotations",
-            "persistentPodStateRetentionPolicy",
-            "nodeDeletionPolicy",
-            "recordingPolicy",
-        ],
-    ),
-    (".spec.targetRef", &["apiVersion", "kind", "name"]),
-    (".spec.requiredPersistentTopology", &["nodeTopologyKeys", "keys"]),
-    (".spec.preferredPersistentTopology[]", &["weight", "preference"]),
-    (".spec.preferredPersistentTopology[].preference", &["nodeTopologyKeys", "keys"]),
-    (".spec.persistentPodAnnotations[]", &["key", "valueFrom"]),
+const PPS_FIELDS: [&str; 7] = [
+    "targetRef",
+    "requiredPersistentTopology",
+    "preferredPersistentTopology",
+    "persistentPodAnnotations",
+    "persistentPodStateRetentionPolicy",
+    "nodeDeletionPolicy",
+    "recordingPolicy",
 ];
 const UNSIMULATED: [&str; 7] = [
     "minReadySeconds",
@@ -104,26 +92,14 @@ pub(crate) fn check_label(key: &str, value: &str) -> Result<(), String> {
     ))
 }
 
-/// Warns of fields of a PersistentPodState that its definition does not have, as after a typing error.
-pub(super) fn pps(path: &str, value: &Value, findings: &mut Findings) {
-    if let Some(items) = value.as_array() {
-        for (index, item) in items.iter().enumerate() {
-            pps(&format!("{path}[{index}]"), item, findings);
-        }
-        return;
-    }
-    let is_index = |char: char| char.is_ascii_digit();
-    let Some((_, known)) = PPS.iter().find(|(map, _)| *map == path.replace(is_index, "")) else { return };
-    for (field, value) in value.as_object().into_iter().flatten() {
-        let path = format!("{path}.{}", shorten(field));
-        if known.contains(&field.as_str()) {
-            pps(&path, value, findings);
-        } else {
-            let field = path.trim_start_matches('.');
-            let message =
-                format!("{field} is an unknown field, which kubectl refuses: use {}", known.join(", "));
-            findings.push(Finding::warning(field, message));
-        }
+/// Warns of fields that the spec of a PersistentPodState does not have, as after a typing error.
+pub(super) fn pps(object: &Value, findings: &mut Findings) {
+    let fields = object["spec"].as_object().into_iter().flat_map(|spec| spec.keys());
+    for field in fields.filter(|field| !PPS_FIELDS.contains(&field.as_str())) {
+        let field = format!("spec.{}", shorten(field));
+        let message =
+            format!("{field} is an unknown field, which kubectl refuses: use {}", PPS_FIELDS.join(", "));
+        findings.push(Finding::warning(field, message));
     }
 }
 

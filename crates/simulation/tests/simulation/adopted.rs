@@ -162,7 +162,7 @@ fn an_update_goes_on_where_it_was() {
     let result = play(objects.clone(), json!([{"do": "rollOut"}]));
     let deleted = texts(last(&result), &[EventKind::Deleted]);
     assert_eq!(deleted.len(), 2, "{deleted:?}");
-    assert!(deleted[0].starts_with("Pod/db-1 is deleted, so that StatefulSet db creates it"), "{deleted:?}");
+    assert!(deleted[0].starts_with("Pod/db-1 is deleted: StatefulSet db has a new template"), "{deleted:?}");
     let hash = |name: &str| {
         pod(last(&result), name).manifest.as_ref().unwrap().after["metadata"]["labels"]["controller-revision-hash"].clone()
     };

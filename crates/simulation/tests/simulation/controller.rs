@@ -163,6 +163,6 @@ fn a_deleted_stateful_set_that_a_user_applies_is_created() {
     let workload = &last(&result).world.workloads[0];
     assert_eq!((workload.exists, workload.replicas, workload.ready), (true, 2, 2));
     let created = texts(last(&result), &[EventKind::Created]);
-    assert_eq!(created[0], "StatefulSet/db is created and wants 2 Pods");
+    assert_eq!(created[0], "StatefulSet/db is created (replicas: 2)");
     assert_eq!(texts(last(&result), &[EventKind::Changed]), [""; 0]);
 }

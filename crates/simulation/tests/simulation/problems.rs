@@ -204,11 +204,6 @@ fn an_unknown_field_is_a_warning() {
     assert_eq!((object, severity), (Some(1), Severity::Warning));
     assert_eq!(field, "spec.requiredPersistentTopologie");
     assert!(message.contains("use targetRef, requiredPersistentTopology, "), "{message}");
-    let preference = json!([{"weight": 1, "preference": {"nodeTopologyKeys": [HOSTNAME], "x": 1}}]);
-    let nested = with(pps("db", required(HOSTNAME)), "spec.preferredPersistentTopology", preference);
-    let (_, _, field, message) = problem(vec![stateful_set("db", 1), nested]);
-    assert_eq!(field, "spec.preferredPersistentTopology[0].preference.x");
-    assert!(message.ends_with("use nodeTopologyKeys, keys"), "{message}");
 }
 
 #[test]
