@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// How a command ends that gave its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a command ends that gave its answer, the worst last: what is wrong counts more than what is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All is well, or everything is done.
     Well,
-    /// The answer is that something is wrong: a Pod is Pending, or would be.
-    NotWell,
     /// Something could not be read, so the answer is incomplete.
     Incomplete,
+    /// The answer is that something is wrong: a Pod is Pending, or would be.
+    NotWell,
 }
 
 impl Outcome {
@@ -20,16 +20,6 @@ impl Outcome {
             Self::Well => 0,
             Self::NotWell => 1,
             Self::Incomplete => 2,
-        }
-    }
-
-    /// The worse one of two: what is wrong counts more than what is unknown.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::NotWell, _) | (_, Self::NotWell) => Self::NotWell,
-            (Self::Incomplete, _) | (_, Self::Incomplete) => Self::Incomplete,
-            (Self::Well, Self::Well) => Self::Well,
         }
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::stub::serve;
+    use crate::cluster::tests::serve;
     use crate::snapshot::Pod;
 
     #[tokio::test]

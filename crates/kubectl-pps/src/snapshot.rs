@@ -2,6 +2,8 @@
 
 mod index;
 mod objects;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +15,8 @@ use serde_json::Value;
 pub use self::index::{Index, WorkloadKey};
 pub(crate) use self::objects::name_order;
 pub use self::objects::{Node, Pod, Pps, Workload};
+#[cfg(test)]
+pub(crate) use self::tests::forbidden;
 use crate::Failure;
 
 /// A kind of object that commands list.
@@ -243,21 +247,4 @@ impl Snapshot {
     pub fn pps(&self, namespace: &str, name: &str) -> Option<&Pps> {
         self.pps.iter().find(|pps| pps.namespace() == namespace && pps.name() == name)
     }
-}
-
-/// For tests: the right to `list pods in namespace shop` is missing.
-#[cfg(test)]
-pub(crate) fn forbidden(what: &str) -> Unread {
-    let namespace = what.split_once(" in namespace ").map(|(_, namespace)| namespace);
-    let all = [
-        Resource::PersistentPodStates,
-        Resource::Pods,
-        Resource::Nodes,
-        Resource::StatefulSets,
-        Resource::KruiseStatefulSets,
-        Resource::PersistentVolumes,
-    ];
-    let unread = |resource| Unread { resource, namespace: namespace.map(str::to_owned), why: None };
-    let found = all.into_iter().map(unread).find(|one| one.to_string().ends_with(&format!("to {what}")));
-    found.unwrap_or_else(|| panic!("{what}: no such list"))
 }

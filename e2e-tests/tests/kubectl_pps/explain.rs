@@ -88,7 +88,7 @@ pub(super) async fn a_deleted_node_is_named(cluster: &Cluster) {
         &answer,
         &[
             &format!("requires {ZONE}={zone}, and no node has that: {node} does not exist any more."),
-            &format!("Bring {node} back, or another node with {ZONE}={zone}"),
+            &format!("Bring a node with {ZONE}={zone} back, or add one"),
             "kubectl pps move web-0 --anywhere",
         ],
     );

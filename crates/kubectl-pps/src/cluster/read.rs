@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::Failure;
-use crate::decide::similar::similar;
+use crate::decide::similar::hint;
 use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 
 /// Those of all commands. An installation of 20,000 Pods is read.
@@ -125,8 +125,7 @@ async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failu
     let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
     let listed = reader.list_as(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "", take).await;
     let names = items(listed.map(|(names, _)| names));
-    let near = similar(namespace, names.iter().map(String::as_str));
-    let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+    let hint = hint(namespace, names.iter().map(String::as_str));
     Err(Failure::Usage(format!("there is no namespace {namespace}{hint}")))
 }
 

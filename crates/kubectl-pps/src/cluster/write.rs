@@ -282,18 +282,18 @@ mod tests {
             (429, json!({"kind": "Status", "code": 429, "message": text, "details": {"causes": causes}}))
         };
         let budget = refusal(json!([{"reason": "DisruptionBudget", "message": "The budget db needs 2"}]));
-        let client = crate::cluster::stub::serve(move |_| budget.clone());
+        let client = crate::cluster::tests::serve(move |_| budget.clone());
         let evict = || Write::evict("prod", "db-0", "uid", None).within(Duration::from_secs(3));
         let refused = send(&client, evict()).await;
         assert!(matches!(refused, Err(WriteError::Disruption(_))), "{refused:?}");
         let busy = || (429, json!("Too many requests, please try again later."));
         let mut asked = 0;
-        let client = crate::cluster::stub::serve(move |_| {
+        let client = crate::cluster::tests::serve(move |_| {
             asked += 1;
             if asked < 2 { busy() } else { (201, json!({"kind": "Status", "status": "Success"})) }
         });
         assert!(send(&client, evict()).await.is_ok(), "asked again");
-        let client = crate::cluster::stub::serve(move |_| busy());
+        let client = crate::cluster::tests::serve(move |_| busy());
         let busy = send(&client, evict()).await.unwrap_err();
         assert!(matches!(busy, WriteError::Busy(_)), "{busy:?}");
         assert!(Failure::from(busy).to_string().starts_with("the API server has too many requests"));

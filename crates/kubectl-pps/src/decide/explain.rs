@@ -16,7 +16,7 @@ pub use self::remedies::{Remedy, RemedyKind, Step};
 pub use self::subject::Subject;
 use super::landing::Landing;
 use super::placement::Nodes;
-use super::similar::similar;
+use super::similar::hint;
 use super::status::{Drift, drift_of};
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
 use crate::{Failure, Outcome};
@@ -68,10 +68,9 @@ pub struct Explanation<'a> {
 
 /// The answer in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names say what they are")]
 pub enum Verdict {
-    /// It has a node, and runs.
     Running,
-    /// It has a node, and does not run there yet, or any more.
     NotRunning,
     /// It runs where it must not be.
     Misplaced,
@@ -85,15 +84,11 @@ pub enum Verdict {
     Unschedulable,
     /// It has no node yet.
     Unscheduled,
-    /// It is being deleted.
     Terminating,
-    /// It was not created: it was refused.
     Refused,
     /// It was not created: its controller waits for another Pod, or has not come to it.
     NotCreated,
-    /// Its workload does not want it now.
     NotWanted,
-    /// It could not be found out.
     Unknown,
 }
 
@@ -212,8 +207,7 @@ fn unknown(question: &Question, index: &Index) -> Failure {
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
     let states = index.targeted_in(namespace).filter_map(|(_, all)| all.first()?.states().ok());
     let recorded: Vec<String> = states.flat_map(std::collections::BTreeMap::into_keys).collect();
-    let near = similar(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
-    let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+    let hint = hint(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
     Failure::Usage(format!("there is no Pod {pod} in namespace {namespace}, and no workload wants one{hint}"))
 }
 

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use pps_scheduler::Selection;
+use serde::Serialize;
 
 /// Where a Pod could go: the nodes that the scheduler prefers, and the others that could take it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Landing {
+    #[serde(rename = "mayLandOn")]
     favourites: Vec<String>,
+    #[serde(rename = "couldAlsoLandOn")]
     others: Vec<String>,
 }
 

@@ -25,6 +25,12 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     near.into_iter().take(SHOWN).map(|(_, name)| name.to_owned()).collect()
 }
 
+/// The end of a sentence that says that there is no such name: `; similar names: db-0, db-1`.
+pub fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let near = similar(name, names);
+    if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,6 @@ mod row;
 use std::collections::BTreeMap;
 
 use pps_check::Silence;
-use pps_core::packed::Damaged;
 use pps_core::{PodState, Spec};
 
 pub use self::row::{Concern, Drift, Phase, Row, drift_of};
@@ -50,10 +49,8 @@ pub enum ProblemKind {
     NotSeen,
     /// The policy does not find it: there is no alias of this name.
     NotFound(String),
-    /// Its spec cannot be read.
+    /// Its spec or its states cannot be read.
     Unreadable(String),
-    /// Its states cannot be read.
-    Damaged(Damaged),
 }
 
 impl ProblemKind {
@@ -80,7 +77,7 @@ impl Status {
         // Without the right to list nodes there is an answer nevertheless.
         let is_incomplete =
             self.unread.iter().any(|one| !(one.is_forbidden() && one.resource == Resource::Nodes));
-        well.and(if is_incomplete { Outcome::Incomplete } else { Outcome::Well })
+        well.max(if is_incomplete { Outcome::Incomplete } else { Outcome::Well })
     }
 
     /// Whether there is nothing to show.
@@ -131,8 +128,8 @@ pub fn status(
                 let governed = Governed { key, pps: Some(pps), spec, states };
                 status.left_out += row::rows(snapshot, &index, &governed, &mut status.pods);
             }
-            (Err(error), _) => status.problems.push(problem(pps, ProblemKind::Unreadable(error))),
-            (_, Err(damaged)) => status.problems.push(problem(pps, ProblemKind::Damaged(damaged))),
+            (Err(why), _) => status.problems.push(problem(pps, ProblemKind::Unreadable(why))),
+            (_, Err(why)) => status.problems.push(problem(pps, ProblemKind::Unreadable(why.to_string()))),
         }
     }
     for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {

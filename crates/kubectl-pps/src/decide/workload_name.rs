@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::similar::similar;
+use super::similar::hint;
 use crate::Failure;
 use crate::snapshot::{Index, Resource, Scope, Snapshot, WorkloadKey};
 
@@ -24,8 +24,7 @@ pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<Workl
         Scope::All => "in any namespace".to_owned(),
         Scope::Namespace(namespace) => format!("in namespace {namespace}"),
     };
-    let near = similar(name, known.iter().map(|key| key.name.as_str()));
-    let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+    let hint = hint(name, known.iter().map(|key| key.name.as_str()));
     let kinds = [Resource::StatefulSets, Resource::KruiseStatefulSets, Resource::PersistentPodStates];
     let unseen = snapshot.unread.iter().find(|one| kinds.contains(&one.resource));
     match unseen {

@@ -15,6 +15,7 @@ use crate::decide::command_line::CommandLine;
 use crate::decide::explain::{
     Cause, Explanation, LostNode, Next, Remedy, RemedyKind, Step, Subject, Verdict,
 };
+use crate::decide::landing::Landing;
 use crate::decide::names::list;
 use crate::decide::status::Drift;
 use crate::snapshot::{Pod, Workload, WorkloadKey};
@@ -40,8 +41,8 @@ pub struct Document {
     /// The nodes that cannot take the Pod, or a new Pod in its place.
     pub excluded: Vec<Excluded>,
     /// The nodes that the scheduler would choose from, and the others that could take the Pod.
-    pub may_land_on: Vec<String>,
-    pub could_also_land_on: Vec<String>,
+    #[serde(flatten)]
+    pub landing: Landing,
     pub facts: Vec<String>,
     pub remedies: Vec<Advised>,
     pub notes: Vec<String>,
@@ -67,14 +68,14 @@ pub struct Advised {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consequence: Option<String>,
-    pub may_land_on: Vec<String>,
-    pub could_also_land_on: Vec<String>,
+    #[serde(flatten)]
+    pub landing: Landing,
 }
 
 impl Document {
     /// Of an answer.
     pub fn of(explanation: &Explanation, commands: &CommandLine) -> Self {
-        let Explanation { subject, landing, .. } = explanation;
+        let subject = &explanation.subject;
         let mut notes: Vec<String> =
             explanation.caveats.iter().map(|caveat| format!("Not known: {caveat}.")).collect();
         notes.extend(explanation.is_stuck.then(|| "Nothing that was tried lets the Pod start.".to_owned()));
@@ -86,8 +87,7 @@ impl Document {
             verdict: explanation.verdict,
             answer: answer(explanation, commands),
             excluded: groups(&explanation.excluded),
-            may_land_on: landing.favourites().to_vec(),
-            could_also_land_on: landing.others().to_vec(),
+            landing: explanation.landing.clone(),
             facts: facts(explanation),
             remedies: explanation.remedies.iter().map(remedy).collect(),
             notes,
@@ -106,13 +106,7 @@ impl Document {
         };
         text.sentence("", Some(role), &self.answer);
         if !self.excluded.is_empty() {
-            let is_pending =
-                matches!(self.verdict, Verdict::Pinned | Verdict::Unschedulable | Verdict::Unscheduled);
-            text.title(if is_pending {
-                "Nodes that cannot take it"
-            } else {
-                "Nodes that could not take the new Pod"
-            });
+            text.title("Nodes that cannot take it");
         }
         for Excluded { nodes, reasons, .. } in &self.excluded {
             let nodes = if nodes.len() <= ALL { nodes.join(", ") } else { list(nodes, "and") };
@@ -493,26 +487,14 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
     let mut consequence = None;
     let (text, command) = match kind {
         RemedyKind::ChangeNode { node, steps } => {
-            let text = steps.iter().map(|step| step_on(step, node)).collect::<Vec<_>>().join(", and ");
-            let mut all: Vec<String> = steps
-                .iter()
-                .filter_map(|step| command_of(step, node))
-                .map(|one| commands.kubectl(&one))
-                .collect();
-            let command = (all.len() == 1 && steps.len() == 1).then(|| all.remove(0));
-            let more = if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) };
-            (format!("{text}{more}, and the Pod starts there"), command)
+            let (texts, all): (Vec<String>, Vec<Option<String>>) =
+                steps.iter().map(|step| step_on(step, node)).unzip();
+            let all: Vec<String> = all.iter().flatten().map(|one| commands.kubectl(one)).collect();
+            let text = format!("{}, and the Pod starts there", texts.join(", and "));
+            (text, (!all.is_empty()).then(|| all.join(" && ")))
         }
-        RemedyKind::LabelNode { node, is_there, labels: required } => {
-            let required = labels(required);
-            let text = if *is_there {
-                format!("Give a node these labels again: {required}")
-            } else if node.is_empty() {
-                format!("Add a node with {required}")
-            } else {
-                format!("Bring {node} back, or another node with {required}")
-            };
-            (text, None)
+        RemedyKind::LabelNode { labels: required } => {
+            (format!("Bring a node with {} back, or add one", labels(required)), None)
         }
         RemedyKind::CreateAgain => {
             let would = landing.would("start on");
@@ -565,24 +547,18 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
             (text.to_owned(), Some(label("disabled")))
         }
     };
-    let (may_land_on, could_also_land_on) = (landing.favourites().to_vec(), landing.others().to_vec());
-    Advised { text: capitalized(&text), command, consequence, may_land_on, could_also_land_on }
+    Advised { text: capitalized(&text), command, consequence, landing: landing.clone() }
 }
 
-fn step_on(step: &Step, node: &str) -> String {
+/// What to do, and the command for it, if there is one.
+fn step_on(step: &Step, node: &str) -> (String, Option<String>) {
     match step {
-        Step::Uncordon => format!("allow Pods on {node} again"),
-        Step::RemoveCause { taint } => format!("remove the cause of {node}'s taint {taint}"),
-        Step::RemoveTaint { key, .. } => format!("remove the taint {key} of {node}"),
-        Step::FreeCapacity { why } => format!("free capacity on {node} ({why})"),
-    }
-}
-
-fn command_of(step: &Step, node: &str) -> Option<String> {
-    match step {
-        Step::Uncordon => Some(format!("uncordon {node}")),
-        Step::RemoveTaint { key, effect } => Some(format!("taint nodes {node} {key}:{effect}-")),
-        Step::RemoveCause { .. } | Step::FreeCapacity { .. } => None,
+        Step::Uncordon => (format!("allow Pods on {node} again"), Some(format!("uncordon {node}"))),
+        Step::RemoveCause { taint } => (format!("remove the cause of {node}'s taint {taint}"), None),
+        Step::RemoveTaint { key, effect } => {
+            (format!("remove the taint {key} of {node}"), Some(format!("taint nodes {node} {key}:{effect}-")))
+        }
+        Step::FreeCapacity { why } => (format!("free capacity on {node} ({why})"), None),
     }
 }
 

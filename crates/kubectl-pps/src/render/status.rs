@@ -25,7 +25,6 @@ pub struct Document<'a> {
     /// What to do, one line for each kind of problem.
     pub advice: Vec<Line>,
     governed: usize,
-    unpinned: Vec<Unpinned<'a>>,
     left_out: u64,
     /// What could not be read, and what is not known therefore.
     pub unread: Vec<String>,
@@ -40,15 +39,6 @@ struct Problem<'a> {
     persistent_pod_state: &'a str,
     reason: &'a str,
     message: String,
-}
-
-/// A workload without a PersistentPodState, and the command that gives it one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Unpinned<'a> {
-    namespace: &'a str,
-    kind: &'a str,
-    name: &'a str,
-    command: String,
 }
 
 /// What is wrong, and the next command.
@@ -66,17 +56,11 @@ impl<'a> Document<'a> {
             let (reason, message) = one.kind.words();
             Problem { namespace: &one.namespace, persistent_pod_state: &one.pps, reason, message }
         };
-        let unpinned = |key: &'a WorkloadKey| {
-            let kind = if key.group == "apps" { "statefulset" } else { "statefulsets.apps.kruise.io" };
-            let command = annotate(commands, &format!("{kind} {}", key.name), &key.namespace);
-            Unpinned { namespace: &key.namespace, kind: &key.kind, name: &key.name, command }
-        };
         Self {
             pods: &status.pods,
             problems: status.problems.iter().map(problem).collect(),
             advice: advice(status, scope, commands),
             governed: status.governed,
-            unpinned: status.unpinned.iter().map(unpinned).collect(),
             left_out: status.left_out,
             unread: status.unread.iter().map(with_consequence).collect(),
             is_well: status.is_well(),
@@ -99,13 +83,6 @@ impl<'a> Document<'a> {
                 None,
                 &format!("Workloads with a PersistentPodState: {}; {nothing}.", self.governed),
             );
-        }
-        for Unpinned { kind, name, command, .. } in &self.unpinned {
-            let sentence = format!(
-                "{kind} {name} has no PersistentPodState: its Pods are not recorded, and start wherever the scheduler puts them."
-            );
-            text.sentence("", None, &sentence);
-            text.command("", "To have them return to their zone", command);
         }
         for Problem { namespace, persistent_pod_state, reason, message } in &self.problems {
             let place = if with_namespaces { format!("{namespace}/") } else { String::new() };
@@ -138,7 +115,6 @@ impl ProblemKind {
                 ("NotFound", format!("{why} {alias}, which the sidecar should keep"))
             }
             Self::Unreadable(error) => ("Unreadable", error.clone()),
-            Self::Damaged(damaged) => ("Damaged", damaged.to_string()),
         }
     }
 }
@@ -162,6 +138,11 @@ fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
     if status.problems.iter().any(|one| !matches!(one.kind, ProblemKind::Condition(..))) {
         advice.push(line("To see what is wrong with the installation", commands.check()));
     }
+    advice.extend(status.unpinned.iter().map(|WorkloadKey { namespace, group, kind, name }| {
+        let resource = if group == "apps" { "statefulset" } else { "statefulsets.apps.kruise.io" };
+        let text = format!("{kind} {name} has no PersistentPodState. To have its Pods return to their zones");
+        line(&text, annotate(commands, &format!("{resource} {name}"), namespace))
+    }));
     if status.is_empty() && status.unread.is_empty() {
         let command = annotate(commands, "statefulset NAME", scope.namespace().unwrap_or("NAMESPACE"));
         advice.push(line("No workload here has a PersistentPodState. To give one to a workload", command));
@@ -246,7 +227,8 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
         if has_drift {
             let is_bad = row.concern.is_some_and(Concern::is_bad);
             let all: Vec<String> = row.drift.iter().map(ToString::to_string).collect();
-            cells.push((all.join("; "), Some(if is_bad { Role::Bad } else { Role::Warning })));
+            let role = row.drift.first().map(|_| if is_bad { Role::Bad } else { Role::Warning });
+            cells.push((all.join("; "), role));
         }
         table.row(&cells.iter().map(|(text, role)| (text.as_str(), *role)).collect::<Vec<_>>());
     }

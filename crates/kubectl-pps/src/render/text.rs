@@ -33,21 +33,20 @@ impl Text {
 
     /// A sentence. Its lines but the first one are indented below what it begins with.
     pub(super) fn sentence(&mut self, begin: &str, role: Option<Role>, sentence: &str) {
-        let indent = begin.chars().count();
-        let room = self.width.saturating_sub(indent).max(20);
-        for (index, line) in wrap(&printable(sentence), room).iter().enumerate() {
-            let begin = if index == 0 { begin.to_owned() } else { " ".repeat(indent) };
-            let line = role.map_or_else(|| line.clone(), |role| self.style.paint(role, line));
-            let _ = writeln!(self.lines, "{begin}{line}");
-        }
+        self.add(begin, begin, role, sentence);
     }
 
     /// A sentence after a word with a colour.
     pub(super) fn marked(&mut self, role: Role, word: &str, sentence: &str) {
-        let indent = word.chars().count() + 1;
+        self.add(&format!("{word} "), &(self.style.paint(role, word) + " "), None, sentence);
+    }
+
+    fn add(&mut self, begin: &str, painted: &str, role: Option<Role>, sentence: &str) {
+        let indent = begin.chars().count();
         let room = self.width.saturating_sub(indent).max(20);
         for (index, line) in wrap(&printable(sentence), room).iter().enumerate() {
-            let begin = if index == 0 { self.style.paint(role, word) + " " } else { " ".repeat(indent) };
+            let begin = if index == 0 { painted.to_owned() } else { " ".repeat(indent) };
+            let line = role.map_or_else(|| line.clone(), |role| self.style.paint(role, line));
             let _ = writeln!(self.lines, "{begin}{line}");
         }
     }

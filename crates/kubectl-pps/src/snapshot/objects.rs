@@ -8,6 +8,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use pps_core::addresses::read_pod_ips;
 use pps_core::alias::aliased;
+use pps_core::edit::{self, EditError};
 use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
 use pps_core::{
@@ -288,28 +289,13 @@ impl Pps {
         packed::recorded_state(&self.value["status"], pod)
     }
 
-    /// All recorded states. `podStates` takes precedence.
+    /// All recorded states.
     ///
     /// # Errors
     ///
     /// If what is stored is damaged.
-    pub fn states(&self) -> Result<BTreeMap<String, PodState>, packed::Damaged> {
-        let status = &self.value["status"];
-        if status["packed"].is_object() {
-            packed::check_version(status["packed"]["version"].as_i64())?;
-        }
-        let mut states = BTreeMap::new();
-        let mut length = 0;
-        for (name, text) in status["packed"]["buckets"].as_object().into_iter().flatten() {
-            let bucket = packed::parse_bucket(name)?;
-            let text = text.as_str().unwrap_or_default();
-            packed::read_states(bucket, text, &mut length, |pod, state| states.insert(pod, state).is_none())?;
-        }
-        for (pod, state) in status["podStates"].as_object().into_iter().flatten() {
-            states.insert(pod.clone(), serde_json::from_value(state.clone()).unwrap_or_default());
-        }
-        states.retain(|_, state| *state != PodState::default());
-        Ok(states)
+    pub fn states(&self) -> Result<BTreeMap<String, PodState>, EditError> {
+        edit::states(&self.value)
     }
 }
 

@@ -55,7 +55,7 @@ fn a_pod_whose_node_is_gone_waits_for_it_or_is_let_go() {
     assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
     let text = shown(&answer);
     assert!(text.starts_with("db-0 is Pending: its recorded state requires"), "{text}");
-    assert!(text.contains("Bring node-3 back"), "{text}");
+    assert!(text.contains("Bring a node with kubernetes.io/hostname=node-3 back"), "{text}");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_pod_whose_node_was_deleted_starts_elsewhere_if_nothing_keeps_it() {
     world.lose_node("node-3");
     let answer = ask(&mut world, "db-0");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
-    assert_eq!(answer.may_land_on, ["node-1"]);
+    assert_eq!(answer.landing.favourites(), ["node-1"]);
     shown(&answer);
     let mut bare = ready("node-3", 7);
     bare["metadata"] = json!({"ownerReferences": null});

@@ -153,7 +153,7 @@ fn a_pod_of_another_template_is_told_to_be_created_again() {
     assert!(!has_deletion(&answer), "{answer:?}");
     // The successor may go elsewhere, though not where the present Pod could.
     let moves = answer.remedies.iter().find(|one| one.text.starts_with("Move it")).unwrap();
-    assert_eq!(moves.may_land_on.len(), 3, "{moves:?}");
+    assert_eq!(moves.landing.favourites().len(), 3, "{moves:?}");
 }
 
 #[test]

@@ -32,8 +32,8 @@ pub struct Remedy {
 pub enum RemedyKind {
     /// Changes of one node.
     ChangeNode { node: String, steps: Vec<Step> },
-    /// A node with these labels, which none has. `node` is the recorded one.
-    LabelNode { node: String, is_there: bool, labels: Vec<Requirement> },
+    /// A node with these labels, which none has.
+    LabelNode { labels: Vec<Requirement> },
     /// The Pod is deleted, and created again from the present template with its present recorded state.
     CreateAgain,
     /// `move --anywhere` with these flags, away from a node.
@@ -150,9 +150,7 @@ fn label_node(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     if labels.is_empty() || candidate.is_outdated || subject.snapshot.has_node(labels)? {
         return None;
     }
-    let node = subject.recorded()?.node_name.clone();
-    let is_there = subject.snapshot.node(&node).is_some();
-    Some(Remedy::new(RemedyKind::LabelNode { node, is_there, labels: labels.to_vec() }))
+    Some(Remedy::new(RemedyKind::LabelNode { labels: labels.to_vec() }))
 }
 
 /// A Pod that is created again has its present recorded state.

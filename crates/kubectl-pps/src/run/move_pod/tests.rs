@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::args::{ColorChoice, Consent};
-use crate::cluster::stub::serve;
+use crate::cluster::tests::serve;
 use crate::snapshot::{Node, Pod, Pps, Workload};
 
 const POD: &str = "GET /api/v1/namespaces/prod/pods/db-0";
