@@ -214,7 +214,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
         return Ok(None);
     }
     let workload = index.workload(&key);
-    let successor = Successor::of(workload, name, pod, pps, &spec, before.as_ref());
+    let successor = Successor::of(workload, name, pod, Some((pps, &spec)), before.as_ref());
     let next = successor.as_ref().map(|successor| successor.with_state(after.as_ref()));
     let forecast = successor.as_ref().zip(next.as_ref()).and_then(|(own, next)| own.forecast(snapshot, next));
     let is_former = pod.zip(workload).is_some_and(|(pod, workload)| is_former(pod, workload));

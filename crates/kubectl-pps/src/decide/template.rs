@@ -80,10 +80,10 @@ pub struct Successor<'a> {
     /// The Pod that there is now.
     pod: Option<&'a Pod>,
     workload: Option<&'a Workload>,
-    pps: &'a Pps,
-    spec: &'a Spec,
+    /// What governs it, with its spec.
+    pps: Option<(&'a Pps, &'a Spec)>,
     /// The next Pod before the policy has seen it.
-    own: Value,
+    pub own: Value,
 }
 
 impl<'a> Successor<'a> {
@@ -92,8 +92,7 @@ impl<'a> Successor<'a> {
         workload: Option<&'a Workload>,
         name: &str,
         pod: Option<&'a Pod>,
-        pps: &'a Pps,
-        spec: &'a Spec,
+        pps: Option<(&'a Pps, &'a Spec)>,
         state: Option<&PodState>,
     ) -> Option<Self> {
         // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
@@ -101,16 +100,19 @@ impl<'a> Successor<'a> {
             .filter(|workload| !is_held_back(workload, name))
             .and_then(|workload| pods_of(workload.object(), workload.namespace(), [name]).into_iter().next());
         let before = |pod: &Pod| {
-            let injected = injected(pod, workload, Some(spec), state);
+            let injected = injected(pod, workload, pps.map(|(_, spec)| spec), state);
             unbound(injected.as_ref().map_or(pod.object(), |injected| &injected.before))
         };
-        Some(Self { pod, workload, pps, spec, own: made.or_else(|| pod.map(before))? })
+        Some(Self { pod, workload, pps, own: made.or_else(|| pod.map(before))? })
     }
 
     /// The Pod as the policy lets it pass with this state. A Pod that the policy refuses is shown as its controller makes it.
     pub fn with_state(&self, state: Option<&PodState>) -> Value {
         let mut pod = self.own.clone();
-        let plan = state.map(|state| plan(self.pps.name(), self.spec, state, &AnnotationRules::default()));
+        let plan = self
+            .pps
+            .zip(state)
+            .map(|((pps, spec), state)| plan(pps.name(), spec, state, &AnnotationRules::default()));
         match plan.map(|plan| apply(&plan, &mut pod)) {
             Some(Err(_)) => self.own.clone(),
             Some(Ok(_)) | None => pod,
@@ -128,6 +130,6 @@ impl<'a> Successor<'a> {
         let free = self.forecast(snapshot, &self.with_state(Some(&without_place(state))))?;
         let landing = Landing::of(&free);
         let nodes = landing.favourites().iter().chain(landing.others());
-        WayOut::of(self.spec, state, nodes.filter_map(|node| snapshot.node(node)))
+        WayOut::of(self.pps?.1, state, nodes.filter_map(|node| snapshot.node(node)))
     }
 }

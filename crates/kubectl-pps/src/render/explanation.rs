@@ -196,10 +196,7 @@ fn answer(explanation: &Explanation, commands: &CommandLine) -> String {
             "{pod} is bound to {node}, which does not exist any more. {DELETES}; {}.",
             becomes(subject, next.as_ref())
         ),
-        Cause::Ended => {
-            let phase = subject.pod.map_or("", Pod::phase);
-            format!("{pod} has ended{on} ({phase}); its controller creates it again, or it is not needed.")
-        }
+        Cause::Ended => format!("{pod} has ended{on} ({}).", subject.pod.map_or("", Pod::phase)),
         Cause::Terminating(None) => {
             format!("{pod} is being deleted{on}; the new Pod is created when it is gone.")
         }
@@ -208,17 +205,11 @@ fn answer(explanation: &Explanation, commands: &CommandLine) -> String {
              object is deleted.",
             nothing_confirms(lost)
         ),
-        Cause::Unscheduled => {
-            let landing = &explanation.landing;
-            let would = landing.would("start on");
-            match message {
-                Some(_) => format!("{pod} is Pending, although it {would}, as far as is known here.{says}"),
-                None if landing.is_nowhere() => {
-                    format!("{pod} has no node yet: the scheduler has not looked at it.")
-                }
-                None => format!("{pod} has no node yet: the scheduler has not looked at it. It {would}."),
-            }
+        Cause::Unscheduled if message.is_some() => {
+            let would = explanation.landing.would("start on");
+            format!("{pod} is Pending, although it {would}, as far as is known here.{says}")
         }
+        Cause::Unscheduled => format!("{pod} has no node yet: the scheduler has not looked at it."),
         Cause::NoNode(matching) => {
             no_node(subject, matching.as_deref()) + if matching.is_some() { "" } else { &says }
         }
@@ -254,39 +245,27 @@ fn answer(explanation: &Explanation, commands: &CommandLine) -> String {
 }
 
 fn on_node(subject: &Subject, node: &str, lost: Option<&LostNode>) -> String {
-    let pod = subject.name;
+    let verb = match subject.pod {
+        _ if lost.is_some() => "is",
+        Some(pod) if pod.is_ready() => "runs",
+        Some(pod) if pod.phase() == "Running" => "is not Ready",
+        _ => "does not run yet",
+    };
     let place = match subject.recorded_node() {
-        _ if subject.pps.is_absent() => "The scheduler chose that node; the Pod is not recorded.".to_owned(),
-        None if subject.state.is_err() => String::new(),
-        None => "Nothing is recorded of it yet.".to_owned(),
-        Some(recorded) if recorded == node => String::new(),
-        Some(recorded) => format!("It is recorded on {recorded}."),
+        Some(recorded) if recorded == node => ", where it is recorded".to_owned(),
+        Some(recorded) => format!(". It is recorded on {recorded}"),
+        None => String::new(),
     };
-    let here = if subject.recorded_node() == Some(node) { ", where it is recorded" } else { "" };
-    let is_ready = subject.pod.is_some_and(Pod::is_ready);
-    let answer = match (lost, subject.pod.map(Pod::phase)) {
-        (Some(lost), _) => {
-            format!("{pod} is on {node}{here}. {} whether the Pod still runs.", nothing_confirms(lost))
-        }
-        (None, Some("Running")) if is_ready => format!("{pod} runs on {node}{here}."),
-        (None, Some("Running")) => format!("{pod} runs on {node}{here}, and is not Ready."),
-        (None, _) => format!("{pod} is on {node}{here}, and does not run yet."),
-    };
-    if place.is_empty() { answer } else { format!("{answer} {place}") }
+    let lost = lost.map(|lost| format!(" {} whether the Pod still runs.", nothing_confirms(lost)));
+    format!("{} {verb} on {node}{place}.{}", subject.name, lost.unwrap_or_default())
 }
 
 /// Why no node can take a Pod. `matching` have what was injected.
 fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
     let (pod, required) = (subject.name, subject.required());
     if required.is_empty() {
-        let why = match matching {
-            None => "",
-            Some([]) => ": there is no node",
-            Some(_) => ": no node can take it",
-        };
-        let is_governed = matching.is_some() && subject.pps.known().is_some();
-        let whether = if is_governed { " No recorded state keeps it from a node." } else { "" };
-        return format!("{pod} is Pending{why}.{whether}");
+        let why = if matching.is_some() { ": no node can take it" } else { "" };
+        return format!("{pod} is Pending{why}.");
     }
     let is_former = subject.has_changed() || subject.state.is_err();
     let when = if is_former {
@@ -294,13 +273,11 @@ fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
     } else {
         "its recorded state requires"
     };
-    let gone = || {
-        let gone = subject.gone_node().map(|node| format!(": {node} does not exist any more"));
-        gone.unwrap_or_default()
-    };
+    let gone =
+        subject.gone_node().map(|node| format!(": {node} does not exist any more")).unwrap_or_default();
     let who = match matching {
         None => ".".to_owned(),
-        Some([]) => format!(", and no node has that{}.", gone()),
+        Some([]) => format!(", and no node has that{gone}."),
         Some([only]) => {
             format!(". Only {} has that: {}.", only.node, reasons(&only.exclusions, true).join(", and "))
         }
@@ -309,9 +286,7 @@ fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
             format!(". {} have that, and none of them can take it.", list(&nodes, "and"))
         }
     };
-    let is_forgotten = subject.has_changed() && subject.state == Ok(None);
-    let now = if is_forgotten { " Nothing is recorded of it now." } else { "" };
-    format!("{pod} is Pending: {when} {}{who}{now}", labels(required))
+    format!("{pod} is Pending: {when} {}{who}", labels(required))
 }
 
 /// The beginning of a sentence about a node that is not Ready.
@@ -372,17 +347,12 @@ fn if_deleted(subject: &Subject, next: &Next) -> String {
     let landing = &next.landing;
     let would = if landing.is_nowhere() {
         "the new Pod would be Pending: no node could take it".to_owned()
-    } else if !landing.may_be(node) {
-        let not = if next.excluded.is_empty() {
-            format!("would probably not come back to {node} (the scheduler prefers others)")
-        } else {
-            format!("would not come back to {node} ({})", reasons(&next.excluded, true).join(", and "))
-        };
-        format!("it {not}. It {}", landing.would("start on"))
-    } else if landing.favourites().len() == 1 {
-        format!("it {}", landing.would("come back to"))
+    } else if next.excluded.is_empty() {
+        let is_same = landing.may_be(node) && landing.favourites().len() == 1;
+        format!("it {}", landing.would(if is_same { "come back to" } else { "start on" }))
     } else {
-        format!("it might come back: it {}", landing.would("start on"))
+        let why = reasons(&next.excluded, true).join(", and ");
+        format!("it would not come back to {node} ({why}). It {}", landing.would("start on"))
     };
     let preferred = if next.required.is_empty() { subject.plan().preferred } else { Vec::new() };
     let demands = demands(&next.required, &preferred).join("; ");
@@ -416,16 +386,7 @@ fn recorded(subject: &Subject) -> Option<String> {
         return damaged.as_ref().map(|damaged| format!("The recorded state cannot be read: {damaged}."));
     }
     let Some(PodState { node_name, node_topology_labels, annotations, .. }) = subject.recorded() else {
-        return Some(match subject.pod {
-            _ if subject.has_changed() => {
-                "Nothing is recorded of the Pod now: a Pod that is created now is not kept on any node."
-                    .to_owned()
-            }
-            Some(pod) if !pod.is_ready() => {
-                "Nothing is recorded of the Pod; it is recorded when it is Ready.".to_owned()
-            }
-            _ => "Nothing is recorded of the Pod.".to_owned(),
-        });
+        return Some("Nothing is recorded of the Pod.".to_owned());
     };
     let is_plain = pps.object()["status"]["podStates"][subject.name].is_object();
     let form = if is_plain { "status.podStates" } else { "status.packed" };
@@ -448,11 +409,8 @@ fn injected(subject: &Subject, pod: &Pod) -> Option<String> {
     let is_foreign = subject.pps.known().is_none_or(|pps| pps.name() != injected.pps);
     let from = if is_foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
     let all = demands(&injected.required, &injected.preferred);
-    let what = match (all.is_empty(), subject.spec.is_some()) {
-        (true, true) => "no label of a node".to_owned(),
-        (true, false) => "which values is not known".to_owned(),
-        (false, _) => all.join("; "),
-    };
+    let what =
+        if all.is_empty() { "no label of a node, as far as is known".to_owned() } else { all.join("; ") };
     Some(format!("Injected{from} when the Pod was created, {created}: {what}."))
 }
 

@@ -115,7 +115,7 @@ impl Job<'_> {
             terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        Ok(self.move_all(&moves).await?.and(outcome))
+        Ok(self.move_all(&moves).await?.max(outcome))
     }
 
     /// Decides, rehearses and shows the move of each Pod. Returns the moves, and why the other Pods cannot be moved.

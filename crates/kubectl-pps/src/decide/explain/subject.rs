@@ -3,15 +3,14 @@
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
-use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
+use pps_core::{AnnotationRules, PodState, Spec, plan};
 use pps_scheduler::Selection;
-use pps_simulation::pods_of;
 use serde_json::Value;
 
 use super::{HOSTNAME, Question, wanting};
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::status::ProblemKind;
-use crate::decide::template::{self, Injected, injected};
+use crate::decide::template::{self, Injected, Successor, injected};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
@@ -62,31 +61,22 @@ impl<'a> Subject<'a> {
     pub(super) fn of(question: &Question<'a>, index: &Index<'a>) -> Option<Self> {
         let Question { snapshot, namespace, pod: name, .. } = *question;
         let pod = index.pod(namespace, name);
-        let (owner, pps) = if let Some(pod) = pod {
+        let (owner, workload) = if let Some(pod) = pod {
             let owner = WorkloadKey::of_pod(pod);
-            let pps = owner.as_ref().map_or(Read::Absent, |key| index.read_governing(key));
-            (owner, pps)
+            let workload = owner.as_ref().and_then(|owner| index.workload(owner));
+            (owner, workload)
         } else {
             snapshot.require(Resource::Pods).ok()?;
             let workload = wanting(snapshot, namespace, name);
             let wanted = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
-            let governed = |key: WorkloadKey| (index.read_governing(&key), key);
-            let recording = || {
-                let all = index.targeted_in(namespace).filter_map(|(key, all)| Some((key, *all.first()?)));
-                all.into_iter().find(|(_, pps)| matches!(pps.state(name), Ok(Some(_))))
-            };
-            let (pps, key) = match (wanted.map(governed), recording()) {
-                (Some((Read::Known(pps), key)), _) => (Read::Known(pps), key),
-                (Some((read, key)), None) => (read, key),
-                (_, Some((key, pps))) => (Read::Known(pps), key.clone()),
-                (None, None) => return None,
-            };
-            (Some(key), pps)
+            let has_state = |pps: &&Pps| matches!(pps.state(name), Ok(Some(_)));
+            let mut all = index.targeted_in(namespace);
+            let recorded = all.find(|(_, all)| all.first().is_some_and(has_state));
+            let governed = wanted.clone().filter(|key| index.governing(key).is_some());
+            let owner = governed.or(recorded.map(|(key, _)| key.clone())).or(wanted)?;
+            (Some(owner), workload)
         };
-        let workload = match pod {
-            Some(_) => owner.as_ref().and_then(|key| index.workload(key)),
-            None => wanting(snapshot, namespace, name),
-        };
+        let pps = owner.as_ref().map_or(Read::Absent, |owner| index.read_governing(owner));
         let problem = pps.known().zip(owner.as_ref()).and_then(|(pps, key)| ProblemKind::of(index, key, pps));
         let spec = pps.known().and_then(|pps| pps.spec().ok());
         let state = match pps {
@@ -162,32 +152,21 @@ impl<'a> Subject<'a> {
             |workload: &Workload| !template::is_unobserved(workload) && template::is_former(pod, workload);
         Candidate {
             pod: unbound(pod.object()),
-            before: self.before(pod),
+            before: unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before)),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
             is_former: self.workload.is_some_and(is_former),
         }
     }
 
-    /// The Pod as it is, without what was injected.
-    fn before(&self, pod: &Pod) -> Value {
-        unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
-    }
-
     /// The Pod as its controller would create it now; none without a controller, or if the recorded state is not known.
     pub(super) fn successor(&self) -> Option<Candidate> {
-        self.state.as_ref().ok().zip(self.owner.as_ref())?;
-        // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
-        let workload = self.workload.filter(|workload| !template::is_held_back(workload, self.name));
-        let made = workload
-            .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());
-        let before = made.or_else(|| Some(self.before(self.pod?)))?;
-        let plan = self.plan();
-        let mut pod = before.clone();
-        if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
-            pod = before.clone();
-        }
-        Some(Candidate { pod, before, required: plan.required, is_outdated: false, is_former: false })
+        self.owner.as_ref()?;
+        let state = self.state.as_ref().ok()?.as_ref();
+        let pps = self.pps.known().copied().zip(self.spec.as_ref());
+        let successor = Successor::of(self.workload, self.name, self.pod, pps, state)?;
+        let (pod, required) = (successor.with_state(state), self.plan().required);
+        Some(Candidate { pod, before: successor.own, required, is_outdated: false, is_former: false })
     }
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.

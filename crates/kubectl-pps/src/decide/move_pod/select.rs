@@ -84,7 +84,7 @@ fn waits_for(snapshot: &Snapshot, index: &Index<'_>, pod: &Pod, pps: Option<&Pps
 fn comes_back(snapshot: &Snapshot, index: &Index<'_>, key: &WorkloadKey, pps: &Pps, name: &str) -> bool {
     let (Ok(spec), Ok(state)) = (pps.spec(), pps.state(name)) else { return false };
     let pod = index.pod(&key.namespace, name).filter(|pod| !pod.is_finished());
-    let successor = Successor::of(index.workload(key), name, pod, pps, &spec, state.as_ref());
+    let successor = Successor::of(index.workload(key), name, pod, Some((pps, &spec)), state.as_ref());
     let Some(successor) = successor else { return false };
     // A Pod that waits may have been created with another state.
     let pod = match pod.filter(|pod| pod.node().is_none() && !pod.is_terminating()) {
