@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn objects_are_written_in_a_version_that_the_cluster_serves() {
         let served = |versions: &'static [&'static str]| {
-            crate::cluster::stub::serve(move |request| {
+            crate::cluster::tests::serve(move |request| {
                 let version = request.rsplit('/').next().unwrap_or_default();
                 let resources = json!({"resources": [{"name": "statefulsets"}, {"name": PLURAL}]});
                 if versions.contains(&version) { (200, resources) } else { (404, json!({})) }
