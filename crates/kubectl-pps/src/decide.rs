@@ -10,7 +10,6 @@ pub mod landing;
 pub mod move_pod;
 pub mod names;
 pub mod placement;
-mod retention;
 pub mod similar;
 pub mod status;
 pub mod template;

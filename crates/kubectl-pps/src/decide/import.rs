@@ -7,10 +7,10 @@ use pps_core::edit::{self, Change, EditError, Merge};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::validate::{self, Violation};
 use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain, packed};
+use pps_recorder::workload::{PodOwnership, WorkloadPresence, retains_state};
 use serde_json::{Value, json};
 
 use super::export::portable;
-use super::retention::dropped;
 use crate::snapshot::{Index, Node, Pps, Snapshot, WorkloadKey};
 
 #[cfg(test)]
@@ -200,9 +200,10 @@ fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: boo
     let key = WorkloadKey::of(namespace, &target);
     let spec = existing.unwrap_or(&entry.pps).spec().unwrap_or_default();
     let unwanted = index.workload(&key).map(|workload| {
-        dropped(entry.states.keys(), spec.retention(), workload.name(), &workload.object()["spec"])
+        let is_kept = retains_state(spec.retention(), WorkloadPresence::Present, false, PodOwnership::Absent);
+        entry.states.keys().filter(|pod| !is_kept && !workload.wants(pod)).cloned().collect()
     });
-    let unwanted = unwanted.unwrap_or_default();
+    let unwanted: BTreeSet<String> = unwanted.unwrap_or_default();
     let mut states = entry.states.clone();
     states.retain(|pod, _| !unwanted.contains(pod));
     let is_ready =

@@ -4,14 +4,15 @@ mod new_state;
 mod select;
 
 use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
-use pps_recorder::workload::ordinal;
 use pps_scheduler::{Exclusion, Selection};
 use serde_json::{Value, json};
 
 pub use self::new_state::{NewState, WayOut, require_keys, short};
 pub use self::select::{Selected, select};
-use crate::decide::template::{Successor, is_former};
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
+use crate::decide::explain::{Question, Subject};
+use crate::decide::landing::Landing;
+use crate::decide::template::is_former;
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
 
 /// The label of a node that is its name, as a rule.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -197,12 +198,13 @@ pub fn order(moves: &mut [PodMove]) {
 pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMove>, Refusal> {
     let index = Index::of(snapshot);
     let Request { namespace, pod: name, to, .. } = *request;
-    let pod = index.pod(namespace, name).filter(|pod| !pod.is_finished());
-    if pod.is_none() {
-        snapshot.require(Resource::Pods)?;
-    }
     snapshot.require(Resource::PersistentPodStates)?;
-    let (key, pps) = governing(snapshot, &index, namespace, name, pod)?;
+    let Some(subject) = subject_of(snapshot, &index, namespace, name) else {
+        snapshot.require(Resource::Pods)?;
+        return Err(Refusal::NoPod { namespace: namespace.to_owned(), pod: name.to_owned() });
+    };
+    let pod = subject.pod.filter(|pod| !pod.is_finished());
+    let (key, pps) = governing(snapshot, &index, &subject, pod)?;
     let unreadable = |why: String| Refusal::UnreadablePps { pps: pps.name().to_owned(), why };
     let spec = pps.spec().map_err(unreadable)?;
     let before = pps.state(name).map_err(|damaged| unreadable(damaged.to_string()))?;
@@ -213,18 +215,20 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     if is_there && !pod.is_some_and(Pod::is_marked) && !new_state.changes(before.as_ref()) {
         return Ok(None);
     }
-    let workload = index.workload(&key);
-    let successor = Successor::of(workload, name, pod, Some((pps, &spec)), before.as_ref());
-    let next = successor.as_ref().map(|successor| successor.with_state(after.as_ref()));
-    let forecast = successor.as_ref().zip(next.as_ref()).and_then(|(own, next)| own.forecast(snapshot, next));
-    let is_former = pod.zip(workload).is_some_and(|(pod, workload)| is_former(pod, workload));
+    let next = subject.successor_with(after.as_ref());
+    let forecast = next.as_ref().and_then(|next| subject.select(next));
+    let is_former = pod.zip(subject.workload).is_some_and(|(pod, workload)| is_former(pod, workload));
     let removal = match pod {
         None => Removal::Unneeded,
         Some(_) if is_there => Removal::Stay,
-        Some(pod) => removal(pod, next.as_ref().filter(|_| !is_former), &spec),
+        Some(pod) => removal(pod, next.as_ref().filter(|_| !is_former).map(|next| &next.pod), &spec),
     };
     let obstacle = forecast.as_ref().filter(|_| removal != Removal::Stay).and_then(|forecast| {
-        let way_out = || successor.as_ref()?.way_out(snapshot, after.as_ref()?);
+        let way_out = || {
+            let free = Landing::of(&subject.select(&subject.successor_with(None)?)?);
+            let nodes = free.favourites().iter().chain(free.others());
+            WayOut::of(&spec, after.as_ref()?, nodes.filter_map(|node| snapshot.node(node)))
+        };
         obstacle(forecast, to.map(Node::name), way_out)
     });
     Ok(Some(PodMove {
@@ -243,49 +247,39 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     }))
 }
 
-/// The PersistentPodState of the Pod's workload. Of a Pod that does not exist: the one that has its state or whose workload
-/// gives such a name.
+/// A Pod, or the name of one, with everything that concerns it. None if nothing that was read knows the name.
+fn subject_of<'a>(
+    snapshot: &'a Snapshot,
+    index: &Index<'a>,
+    namespace: &'a str,
+    pod: &'a str,
+) -> Option<Subject<'a>> {
+    Subject::of(&Question { snapshot, namespace, pod, refusals: &[] }, index)
+}
+
+/// The workload that creates the Pod, and the PersistentPodState that governs the workload.
 fn governing<'a>(
     snapshot: &Snapshot,
     index: &Index<'a>,
-    namespace: &str,
-    name: &str,
+    subject: &Subject<'a>,
     pod: Option<&Pod>,
 ) -> Result<(WorkloadKey, &'a Pps), Refusal> {
-    let wants = |key: &WorkloadKey| index.workload(key).is_none_or(|workload| workload.wants(name));
-    let (key, pps) = if let Some(pod) = pod {
-        let key = WorkloadKey::of_pod(pod).ok_or_else(|| Refusal::NoController { pod: name.to_owned() })?;
-        let waits = pod.node().is_none() && pod.injected_from().is_some();
-        let pps = index.governing(&key).ok_or_else(|| Refusal::NotGoverned {
-            pod: name.to_owned(),
-            workload: Box::new(key.clone()),
-            waits,
-        })?;
-        (key, pps)
-    } else {
-        let has_state = |pps: &Pps| matches!(pps.state(name), Ok(Some(_)));
-        let candidates = index
-            .targeted_in(namespace)
-            .filter_map(|(key, all)| Some((key, *all.first()?)))
-            .filter(|(key, pps)| ordinal(&key.name, name).is_some() || has_state(pps));
-        let (key, pps) = candidates
-            .min_by_key(|(key, pps)| (!wants(key), !has_state(pps)))
-            .ok_or_else(|| Refusal::NoPod { namespace: namespace.to_owned(), pod: name.to_owned() })?;
-        if let Some(unread) = unread(snapshot, key) {
-            return Err(unread.into());
-        }
-        (key.clone(), pps)
+    let name = subject.name.to_owned();
+    let Some(key) = subject.owner.clone() else { return Err(Refusal::NoController { pod: name }) };
+    let Some(pps) = subject.pps.known() else {
+        let waits = pod.is_some_and(|pod| pod.node().is_none() && pod.injected_from().is_some());
+        return Err(Refusal::NotGoverned { pod: name, workload: Box::new(key), waits });
     };
-    if wants(&key) {
-        return Ok((key, pps));
+    match index.workload(&key) {
+        Some(workload) if !workload.wants(&name) => Err(Refusal::NotWanted {
+            pod: name,
+            workload: Box::new(key),
+            replicas: workload.replicas(),
+            is_terminating: workload.is_terminating(),
+        }),
+        None if pod.is_none() => unread(snapshot, &key).map_or(Ok((key, pps)), |unread| Err(unread.into())),
+        _ => Ok((key, pps)),
     }
-    let workload = index.workload(&key);
-    Err(Refusal::NotWanted {
-        pod: name.to_owned(),
-        workload: Box::new(key),
-        replicas: workload.map_or(0, Workload::replicas),
-        is_terminating: workload.is_some_and(Workload::is_terminating),
-    })
 }
 
 /// Why it is not known whether there is such a workload. Those of other kinds are not read at all.

@@ -1,19 +1,12 @@
-//! From which template a Pod was made, what was injected into it, and the Pod that its controller creates next.
+//! From which template a Pod was made, what was injected into it, and from which template its successor will be.
 
-use pps_core::edit::without_place;
 pub use pps_core::injected::Injected;
 use pps_core::injected::Template;
 use pps_core::plan::Requirement;
-use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
+use pps_core::{PodState, Spec};
 use pps_recorder::workload::{Revision, UpdateStrategy, ordinal, successor_revision};
-use pps_scheduler::Selection;
-use pps_simulation::pods_of;
-use serde_json::Value;
 
-use super::landing::Landing;
-use super::move_pod::WayOut;
-use super::placement::{Nodes, unbound};
-use crate::snapshot::{Pod, Pps, Snapshot, Workload};
+use crate::snapshot::{Pod, Workload};
 
 /// By this label of a Pod a StatefulSet knows from which of its templates the Pod was made.
 const REVISION: &str = "controller-revision-hash";
@@ -73,63 +66,4 @@ pub fn injected(
 pub fn same_labels(some: &[Requirement], others: &[Requirement]) -> bool {
     let has_all = |some: &[Requirement], others: &[Requirement]| some.iter().all(|one| others.contains(one));
     has_all(some, others) && has_all(others, some)
-}
-
-/// The Pod as its controller creates it next.
-pub struct Successor<'a> {
-    /// The Pod that there is now.
-    pod: Option<&'a Pod>,
-    workload: Option<&'a Workload>,
-    /// What governs it, with its spec.
-    pps: Option<(&'a Pps, &'a Spec)>,
-    /// The next Pod before the policy has seen it.
-    pub own: Value,
-}
-
-impl<'a> Successor<'a> {
-    /// None if neither the Pod nor its workload is there. `state` is what is recorded.
-    pub fn of(
-        workload: Option<&'a Workload>,
-        name: &str,
-        pod: Option<&'a Pod>,
-        pps: Option<(&'a Pps, &'a Spec)>,
-        state: Option<&PodState>,
-    ) -> Option<Self> {
-        // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
-        let made = workload
-            .filter(|workload| !is_held_back(workload, name))
-            .and_then(|workload| pods_of(workload.object(), workload.namespace(), [name]).into_iter().next());
-        let before = |pod: &Pod| {
-            let injected = injected(pod, workload, pps.map(|(_, spec)| spec), state);
-            unbound(injected.as_ref().map_or(pod.object(), |injected| &injected.before))
-        };
-        Some(Self { pod, workload, pps, own: made.or_else(|| pod.map(before))? })
-    }
-
-    /// The Pod as the policy lets it pass with this state. A Pod that the policy refuses is shown as its controller makes it.
-    pub fn with_state(&self, state: Option<&PodState>) -> Value {
-        let mut pod = self.own.clone();
-        let plan = self
-            .pps
-            .zip(state)
-            .map(|((pps, spec), state)| plan(pps.name(), spec, state, &AnnotationRules::default()));
-        match plan.map(|plan| apply(&plan, &mut pod)) {
-            Some(Err(_)) => self.own.clone(),
-            Some(Ok(_)) | None => pod,
-        }
-    }
-
-    /// Where this Pod may start; none if nodes may not be read.
-    pub fn forecast(&self, snapshot: &Snapshot, injected: &Value) -> Option<Selection> {
-        let selector = self.workload.and_then(Workload::selector);
-        Some(Nodes::of(snapshot, self.pod)?.select(injected, Some(&self.own), selector))
-    }
-
-    /// Of a Pod that no node can take with this state: what excludes the nodes that could.
-    pub fn way_out(&self, snapshot: &Snapshot, state: &PodState) -> Option<WayOut> {
-        let free = self.forecast(snapshot, &self.with_state(Some(&without_place(state))))?;
-        let landing = Landing::of(&free);
-        let nodes = landing.favourites().iter().chain(landing.others());
-        WayOut::of(self.pps?.1, state, nodes.filter_map(|node| snapshot.node(node)))
-    }
 }

@@ -3,20 +3,21 @@
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
-use pps_core::{AnnotationRules, PodState, Spec, plan};
+use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
 use pps_scheduler::Selection;
+use pps_simulation::pods_of;
 use serde_json::Value;
 
 use super::{HOSTNAME, Question, wanting};
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::status::ProblemKind;
-use crate::decide::template::{self, Injected, Successor, injected};
+use crate::decide::template::{self, Injected, injected};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     /// The Pod, without a node.
-    pub(super) pod: Value,
+    pub(crate) pod: Value,
     /// The same without what is injected.
     pub(super) before: Value,
     /// The labels of nodes that what is injected requires.
@@ -30,7 +31,7 @@ pub(super) struct Candidate {
 /// A Pod, or the name of one, with everything that concerns it.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
-    pub(super) snapshot: &'a Snapshot,
+    pub(crate) snapshot: &'a Snapshot,
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
@@ -58,7 +59,7 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// None if there is no such Pod, and nothing that was read wants it or has its state.
-    pub(super) fn of(question: &Question<'a>, index: &Index<'a>) -> Option<Self> {
+    pub(crate) fn of(question: &Question<'a>, index: &Index<'a>) -> Option<Self> {
         let Question { snapshot, namespace, pod: name, .. } = *question;
         let pod = index.pod(namespace, name);
         let (owner, workload) = if let Some(pod) = pod {
@@ -115,7 +116,11 @@ impl<'a> Subject<'a> {
 
     /// What the policy would inject into a Pod of this name now.
     pub fn plan(&self) -> Plan {
-        let parts = self.pps.known().zip(self.spec.as_ref()).zip(self.recorded());
+        self.plan_of(self.recorded())
+    }
+
+    fn plan_of(&self, state: Option<&PodState>) -> Plan {
+        let parts = self.pps.known().zip(self.spec.as_ref()).zip(state);
         parts.map_or_else(Plan::default, |((pps, spec), state)| {
             plan(pps.name(), spec, state, &AnnotationRules::default())
         })
@@ -147,30 +152,46 @@ impl<'a> Subject<'a> {
     }
 
     /// The Pod as it is.
-    pub(super) fn present(&self, pod: &Pod) -> Candidate {
+    pub(crate) fn present(&self, pod: &Pod) -> Candidate {
         let is_former =
             |workload: &Workload| !template::is_unobserved(workload) && template::is_former(pod, workload);
         Candidate {
             pod: unbound(pod.object()),
-            before: unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before)),
+            before: self.before(pod),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
             is_former: self.workload.is_some_and(is_former),
         }
     }
 
+    /// The Pod as it is, without what was injected.
+    fn before(&self, pod: &Pod) -> Value {
+        unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
+    }
+
     /// The Pod as its controller would create it now; none without a controller, or if the recorded state is not known.
-    pub(super) fn successor(&self) -> Option<Candidate> {
-        self.owner.as_ref()?;
-        let state = self.state.as_ref().ok()?.as_ref();
-        let pps = self.pps.known().copied().zip(self.spec.as_ref());
-        let successor = Successor::of(self.workload, self.name, self.pod, pps, state)?;
-        let (pod, required) = (successor.with_state(state), self.plan().required);
-        Some(Candidate { pod, before: successor.own, required, is_outdated: false, is_former: false })
+    pub(crate) fn successor(&self) -> Option<Candidate> {
+        self.successor_with(self.recorded())
+    }
+
+    /// The same with another recorded state.
+    pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
+        self.state.as_ref().ok().zip(self.owner.as_ref())?;
+        // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
+        let workload = self.workload.filter(|workload| !template::is_held_back(workload, self.name));
+        let made = workload
+            .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());
+        let before = made.or_else(|| Some(self.before(self.pod?)))?;
+        let plan = self.plan_of(state);
+        let mut pod = before.clone();
+        if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
+            pod = before.clone();
+        }
+        Some(Candidate { pod, before, required: plan.required, is_outdated: false, is_former: false })
     }
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.
-    pub(super) fn select(&self, candidate: &Candidate) -> Option<Selection> {
+    pub(crate) fn select(&self, candidate: &Candidate) -> Option<Selection> {
         let nodes = self.nodes.as_ref()?;
         Some(self.select_on(nodes, &candidate.pod, Some(&candidate.before)))
     }

@@ -1,8 +1,8 @@
 //! Which Pods a node stands for.
 
-use super::{HOSTNAME, PodName, Refusal, unread};
-use crate::decide::template::{Successor, injected};
-use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, WorkloadKey};
+use super::{HOSTNAME, PodName, Refusal, subject_of, unread};
+use crate::decide::explain::Subject;
+use crate::snapshot::{Index, Pod, Resource, Snapshot};
 
 /// The Pods that a node stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,41 +26,32 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     let index = Index::of(snapshot);
     let mut selected = Selected::default();
     let in_scope = |pod: &&Pod| snapshot.scope.contains(pod.namespace()) && !pod.is_finished();
-    for pod in snapshot.pods.iter().filter(in_scope) {
-        let key = WorkloadKey::of_pod(pod);
-        let pps = key.as_ref().and_then(|key| index.governing(key));
-        let is_concerned = match pod.node() {
-            Some(own) => own == node,
-            None => waits_for(snapshot, &index, pod, pps, node),
-        };
-        if !is_concerned {
-            continue;
-        }
-        let runs = pod.node().is_some() && !snapshot.is_stranded(pod);
-        let list = match key.as_ref().zip(pps) {
-            Some((key, pps)) if !runs && comes_back(snapshot, &index, key, pps, pod.name()) => {
-                &mut selected.returning
-            }
-            None if pod.node().is_some() => &mut selected.not_governed,
+    let is_elsewhere = |pod: &&Pod| pod.node().is_some_and(|own| own != node);
+    for pod in snapshot.pods.iter().filter(in_scope).filter(|pod| !is_elsewhere(pod)) {
+        let Some(subject) = subject_of(snapshot, &index, pod.namespace(), pod.name()) else { continue };
+        let (has_node, is_governed) = (pod.node().is_some(), subject.pps.known().is_some());
+        let list = match pod {
+            _ if !has_node && !waits_for(&subject, node) => continue,
+            _ if !is_governed && has_node => &mut selected.not_governed,
             // The decision says how a Pod gets rid of a state that nothing governs any more.
+            _ if !is_governed || has_node && !snapshot.is_stranded(pod) => &mut selected.pods,
+            _ if comes_back(&subject) => &mut selected.returning,
             _ => &mut selected.pods,
         };
         list.push((pod.namespace().to_owned(), pod.name().to_owned()));
     }
     for (key, all) in index.targeted().filter(|(key, _)| snapshot.scope.contains(&key.namespace)) {
-        let Some(pps) = all.first() else { continue };
-        let states = pps.states().unwrap_or_default();
-        let is_absent = |name: &str| index.pod(&key.namespace, name).is_none_or(Pod::is_finished);
-        let may_come = |name: &str| match index.workload(key) {
-            Some(workload) => workload.wants(name),
-            None => unread(snapshot, key).is_some(),
+        let states = all.first().and_then(|pps| pps.states().ok()).unwrap_or_default();
+        let may_come = |name: &str| {
+            let is_wanted = || index.workload(key).map(|workload| workload.wants(name));
+            index.pod(&key.namespace, name).is_none_or(Pod::is_finished)
+                && is_wanted().unwrap_or_else(|| unread(snapshot, key).is_some())
         };
-        for (name, _) in states.iter().filter(|(_, state)| state.node_name == node) {
-            if is_absent(name) && may_come(name) {
-                let comes = comes_back(snapshot, &index, key, pps, name);
-                let list = if comes { &mut selected.returning } else { &mut selected.pods };
-                list.push((key.namespace.clone(), name.clone()));
-            }
+        for (name, _) in states.iter().filter(|(name, state)| state.node_name == node && may_come(name)) {
+            let subject = subject_of(snapshot, &index, &key.namespace, name);
+            let comes_back = subject.is_some_and(|subject| comes_back(&subject));
+            let list = if comes_back { &mut selected.returning } else { &mut selected.pods };
+            list.push((key.namespace.clone(), name.clone()));
         }
     }
     Ok(selected)
@@ -68,28 +59,21 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
 
 /// Whether a Pod without a node is recorded on this one, or the state that was injected names it by its label. An interrupted
 /// move may have changed the recorded state, and the Pod waits for the node all the same.
-fn waits_for(snapshot: &Snapshot, index: &Index<'_>, pod: &Pod, pps: Option<&Pps>, node: &str) -> bool {
-    let workload = WorkloadKey::of_pod(pod).and_then(|key| index.workload(&key));
-    let recorded = pps.and_then(|pps| pps.state(pod.name()).ok().flatten());
-    let spec = pps.and_then(|pps| pps.spec().ok());
-    let injected = injected(pod, workload, spec.as_ref(), recorded.as_ref());
-    let label = snapshot.node(node).and_then(|node| node.label(HOSTNAME)).unwrap_or(node);
-    let required = injected.iter().flat_map(|injected| &injected.required);
-    recorded.is_some_and(|state| state.node_name == node)
-        || required.into_iter().any(|one| one.key == HOSTNAME && one.value == label)
+fn waits_for(subject: &Subject<'_>, node: &str) -> bool {
+    let label = subject.snapshot.node(node).and_then(|node| node.label(HOSTNAME)).unwrap_or(node);
+    subject.recorded_node() == Some(node)
+        || subject.required().iter().any(|one| one.key == HOSTNAME && one.value == label)
 }
 
 /// Whether a Pod that does not run comes back by itself: a node could take it with the recorded state. Not known, and so
 /// false, if nodes may not be read.
-fn comes_back(snapshot: &Snapshot, index: &Index<'_>, key: &WorkloadKey, pps: &Pps, name: &str) -> bool {
-    let (Ok(spec), Ok(state)) = (pps.spec(), pps.state(name)) else { return false };
-    let pod = index.pod(&key.namespace, name).filter(|pod| !pod.is_finished());
-    let successor = Successor::of(index.workload(key), name, pod, Some((pps, &spec)), state.as_ref());
-    let Some(successor) = successor else { return false };
+fn comes_back(subject: &Subject<'_>) -> bool {
     // A Pod that waits may have been created with another state.
-    let pod = match pod.filter(|pod| pod.node().is_none() && !pod.is_terminating()) {
-        Some(waiting) => waiting.object().clone(),
-        None => successor.with_state(state.as_ref()),
+    let is_waiting = |pod: &&Pod| pod.node().is_none() && !pod.is_terminating() && !pod.is_finished();
+    let candidate = match subject.pod.filter(is_waiting) {
+        Some(waiting) => Some(subject.present(waiting)),
+        None => subject.successor(),
     };
-    successor.forecast(snapshot, &pod).is_some_and(|forecast| !forecast.may_land_on.is_empty())
+    let selection = candidate.and_then(|candidate| subject.select(&candidate));
+    selection.is_some_and(|selection| !selection.may_land_on.is_empty())
 }

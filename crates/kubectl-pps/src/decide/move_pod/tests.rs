@@ -317,7 +317,8 @@ fn a_node_that_the_scheduler_would_not_choose_is_an_obstacle_and_a_preference_is
 
 #[test]
 fn a_move_that_is_not_possible_says_why() {
-    assert!(matches!(refused(&snapshot(&[], &[]), &anywhere()), Refusal::NoPod { .. }));
+    assert!(matches!(refused(&running(), &Request { pod: "web-0", ..anywhere() }), Refusal::NoPod { .. }));
+    assert!(matches!(refused(&snapshot(&[], &[]), &anywhere()), Refusal::NotGoverned { waits: false, .. }));
     let bare = refused(&snapshot(&[pod("db-0", None, None)], &[]), &anywhere());
     assert!(matches!(bare, Refusal::NotGoverned { waits: false, .. }));
     let bare = refused(&snapshot(&[pod("db-0", None, Some("node-1"))], &[]), &anywhere());
