@@ -28,20 +28,6 @@ pub struct Cli {
 
     #[command(flatten)]
     pub connection: Connection,
-
-    /// When to use colours. auto: on a terminal, unless NO_COLOR is set.
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value_t = ColorChoice::Auto,
-        global = true,
-        display_order = 904,
-        help_heading = GLOBAL,
-        hide_short_help = true,
-        hide_possible_values = true
-    )]
-    pub color: ColorChoice,
 }
 
 /// The title of what all commands have.
@@ -86,14 +72,6 @@ pub enum Output {
     Wide,
     Json,
     Yaml,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ColorChoice {
-    #[default]
-    Auto,
-    Always,
-    Never,
 }
 
 /// How an action asks.

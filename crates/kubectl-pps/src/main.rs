@@ -9,7 +9,7 @@ use kubectl_pps::{Failure, run};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let terminal = Terminal::of_process(cli.color);
+    let terminal = Terminal::of_process();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report(&terminal, &Failure::Unreadable(format!("cannot start: {error}"))),

@@ -7,7 +7,6 @@ mod forget;
 mod import;
 mod move_pod;
 mod rights;
-mod simulate;
 mod states;
 
 use std::collections::BTreeSet;
@@ -45,7 +44,7 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Forget(args) => forget::run(args, connection, terminal).await,
         Command::Import(args) => import::run(args, connection, terminal).await,
         Command::Move(args) => move_pod::run(args, connection, terminal).await,
-        Command::Simulate(args) => simulate::run(args, connection, terminal).await,
+        Command::Simulate(args) => Box::pin(answers::simulate(args, connection, terminal)).await,
         Command::Status(args) => Box::pin(answers::status(args, connection, terminal)).await,
     }
 }

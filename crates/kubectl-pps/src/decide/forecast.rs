@@ -14,13 +14,12 @@ use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
 use pps_scheduler::{Exclusion, ExclusionKind};
 use pps_simulation::{
     Absence, Action, Limits, NodeVerdict, Phase, PodView, Problem, RunResult, Scenario, Severity, Source,
-    Step, run_live,
+    run_live,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::move_pod::{WayOut, short};
-use super::similar::similar;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
@@ -37,14 +36,12 @@ pub enum Question {
 }
 
 /// What would happen.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Forecast {
-    pub question: Question,
     /// The Pods that something would happen to, or that have no node already, by namespace and name.
     pub pods: Vec<PodForecast>,
-    pub forgotten: Vec<Forgotten>,
     /// Pods that would lose their node, and whose controller is not simulated: `NAMESPACE/NAME`.
     pub not_simulated: Vec<String>,
     /// Namespaces that were not asked about, and whose StatefulSets would lose Pods.
@@ -91,6 +88,8 @@ pub struct PodForecast {
     pub excluded_by: Vec<Reason>,
     /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
     pub without_its_state: Vec<String>,
+    /// Whether `nodeDeletionPolicy: Forget` drops its recorded state after the grace period for nodes.
+    pub forgotten: bool,
     /// What the simulation leaves out of the Pod's requirements, in the scheduler's words.
     pub caveats: Vec<String>,
 }
@@ -109,7 +108,8 @@ pub enum Then {
 }
 
 /// Why a Pod would be how it would be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Why {
     /// It has its recorded values: `zone=a`.
@@ -146,16 +146,6 @@ pub struct Reason {
     pub names: Vec<String>,
 }
 
-/// Recorded states that would be dropped after the grace period for nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Forgotten {
-    pub namespace: String,
-    pub pps: String,
-    pub pods: Vec<String>,
-}
-
 impl Forecast {
     /// Not well if a Pod would have no node, would be refused, or would stay where it must go.
     pub fn outcome(&self) -> Outcome {
@@ -175,9 +165,7 @@ impl Question {
                 let Some(node) = nodes.iter().find(|node| !all.contains_key(*node)) else {
                     return Ok(nodes.clone());
                 };
-                let near = similar(node, all.keys().map(String::as_str)).join(", ");
-                let hint = if near.is_empty() { near } else { format!("; similar names: {near}") };
-                return Err(Failure::Usage(format!("there is no node {node}{hint}")));
+                return Err(Failure::Usage(format!("there is no node {node}")));
             }
             Self::ZoneDown(zone) => zone,
         };
@@ -189,19 +177,6 @@ impl Question {
             return Err(Failure::Usage(format!("no node is in zone {zone}: there are {}", zones.join(", "))));
         }
         Ok(nodes)
-    }
-
-    fn actions(&self, nodes: &BTreeSet<String>) -> Vec<Action> {
-        // What happens anyway comes first.
-        let mut actions = vec![Action::RollOut {}];
-        match self {
-            Self::Drain(_) => actions.extend(nodes.iter().map(|node| Action::Drain { node: node.clone() })),
-            Self::WithoutNodes(_) | Self::ZoneDown(_) => {
-                let nodes = nodes.iter().cloned().collect();
-                actions.extend([Action::LoseNodes { nodes }, Action::EndGracePeriod {}]);
-            }
-        }
-        actions
     }
 }
 
@@ -226,19 +201,19 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
     snapshot.require_workloads()?;
     let nodes = &question.nodes(all)?;
     let index = &Index::of(snapshot);
-    let mut forecast = Forecast {
-        question: question.clone(),
-        pods: Vec::new(),
-        forgotten: Vec::new(),
-        not_simulated: Vec::new(),
-        other_namespaces: BTreeSet::new(),
-        advice: Vec::new(),
-        problems: Vec::new(),
-        unread: snapshot.relevant_unread().cloned().collect(),
-        incomplete: false,
-    };
+    // What happens anyway comes first.
+    let mut actions = vec![Action::RollOut {}];
+    let mut lost = &BTreeSet::new();
+    if let Question::Drain(_) = question {
+        actions.extend(nodes.iter().map(|node| Action::Drain { node: node.clone() }));
+    } else {
+        actions.push(Action::LoseNodes { nodes: nodes.iter().cloned().collect() });
+        lost = nodes;
+    }
+    let unread = snapshot.relevant_unread().cloned().collect();
+    let mut forecast = Forecast { unread, ..Forecast::default() };
     for namespace in namespaces(snapshot, nodes) {
-        let (scenario, pods) = scenario(snapshot, namespace, nodes, question.actions(nodes), &forecast.pods);
+        let (scenario, pods) = scenario(snapshot, namespace, nodes, actions.clone(), &forecast.pods);
         let result = run_live(&scenario, &pods, &Limits::CLUSTER);
         let is_fatal = |problem: &&Problem| {
             // The first action fails where there is no StatefulSet.
@@ -249,10 +224,11 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
             return Err(Failure::Refused(fatal.message.clone()));
         }
         let Some(last) = result.steps.last() else { continue };
-        let simulated = Simulated { snapshot, namespace, index };
+        let simulated = Simulated { snapshot, namespace, index, lost };
         forecast.pods.extend(last.world.pods.iter().filter_map(|view| simulated.describe(view)));
-        forecast.forgotten.extend(simulated.forgotten(last));
-        simulated.add_problems(&mut forecast, &scenario, &pods, &result);
+        simulated.add_problems(&mut forecast, &result, |at| {
+            scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).nth(at)
+        });
     }
     forecast.add_others(snapshot, index, nodes);
     forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
@@ -332,6 +308,7 @@ struct Simulated<'a> {
     snapshot: &'a Snapshot,
     namespace: &'a str,
     index: &'a Index<'a>,
+    lost: &'a BTreeSet<String>,
 }
 
 impl Simulated<'_> {
@@ -342,7 +319,10 @@ impl Simulated<'_> {
             return None;
         }
         let governing = governing(self.snapshot, self.index, self.namespace, &view.workload);
-        let recorded = governing.and_then(|pps| pps.state(&view.name).ok()?);
+        let recorded_node =
+            governing.and_then(|pps| pps.state(&view.name).ok()?).map(|state| state.node_name);
+        let forgets = governing.and_then(|pps| pps.spec().ok()).map(|spec| spec.node_deletion())
+            == Some(NodeDeletionPolicy::Forget);
         let then = match view.phase {
             _ if view.kept_by.is_some() => Then::NotEvicted,
             Phase::Running => Then::Running,
@@ -377,7 +357,10 @@ impl Simulated<'_> {
             then,
             node_then: view.node.clone(),
             may_land_on: view.may_land_on.clone(),
-            recorded_node: recorded.map(|state| state.node_name),
+            forgotten: is_pending
+                && forgets
+                && recorded_node.as_ref().is_some_and(|node| self.lost.contains(node)),
+            recorded_node,
             as_recorded: view.came_home.filter(|_| then == Then::Running),
             why,
             excluded_by,
@@ -386,42 +369,21 @@ impl Simulated<'_> {
         })
     }
 
-    /// The states that `nodeDeletionPolicy: Forget` would drop.
-    fn forgotten(&self, last: &Step) -> Vec<Forgotten> {
-        let forgets =
-            |pps: &&Pps| pps.spec().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
-        let governing = last.world.workloads.iter().filter_map(|workload| {
-            governing(self.snapshot, self.index, self.namespace, &workload.name).filter(forgets)
-        });
-        let dropped = governing.filter_map(|before| {
-            let after = last.world.pps.iter().find(|after| after.name == before.name())?;
-            let is_wanted = |pod: &String| last.world.pods.iter().any(|view| view.name == *pod);
-            let mut pods: Vec<String> = before.states().ok()?.into_keys().collect();
-            // A state of another Pod is dropped with or without this.
-            pods.retain(|pod| !after.states.contains_key(pod) && is_wanted(pod));
-            let (namespace, pps) = (self.namespace.to_owned(), before.name().to_owned());
-            (!pods.is_empty()).then_some(Forgotten { namespace, pps, pods })
-        });
-        dropped.collect()
-    }
-
-    fn add_problems(
+    fn add_problems<'a>(
         &self,
         forecast: &mut Forecast,
-        scenario: &Scenario,
-        pods: &[Arc<Value>],
         result: &RunResult,
+        object: impl Fn(usize) -> Option<&'a Value>,
     ) {
         for problem in &result.problems {
             let Source::Objects { object: Some(at) } = problem.source else { continue };
-            let own = scenario.objects.get(at);
-            let object = own.or_else(|| pods.get(at - scenario.objects.len()).map(Arc::as_ref));
+            let object = object(at);
             let text = |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str());
             let (kind, name) = (text("/kind").unwrap_or("Pod"), text("/metadata/name").unwrap_or_default());
             let is_workload = |pod: &PodForecast| pod.namespace == self.namespace && pod.workload == name;
             // An object with an error is left out.
             let is_error = problem.severity == Severity::Error;
-            if is_error || own.is_some() && forecast.pods.iter().any(is_workload) {
+            if is_error || forecast.pods.iter().any(is_workload) {
                 forecast.problems.push((format!("{kind} {name}"), problem.message.clone()));
             }
             forecast.incomplete |= is_error;

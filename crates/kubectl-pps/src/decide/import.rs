@@ -262,33 +262,17 @@ pub fn compact_status() -> Value {
     json!({"packed": {"version": packed::VERSION, "buckets": {}}, "podStates": null})
 }
 
-/// Why the next write is not made.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Blocked {
-    /// The state of this Pod has changed, and the user has not agreed to replace the new one.
-    Changed(String),
-    /// The states cannot be written.
-    Edit(EditError),
-}
-
 /// The next write to an object that was just read, towards what the user has agreed to. None if nothing is
-/// left to do.
-///
-/// # Errors
-///
-/// If the object has changed so that a state would be replaced that was not shown.
-pub fn next_write(object: &Value, plan: &Plan, overwrite: bool) -> Result<Option<edit::Edit>, Blocked> {
-    let after = |(pod, change): (&String, &Change)| Some((pod.clone(), change.after.clone()?));
-    let states = plan.changes.iter().filter_map(after).collect();
-    let Some(edit) = edit::merge(object, &states, overwrite).map_err(Blocked::Edit)?.edit else {
-        return Ok(None);
+/// left to do. A state that has changed since it was shown stays.
+pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<edit::Edit>, EditError> {
+    let now = edit::states(object)?;
+    let is_as_shown = |(pod, change): &(&String, &Change)| {
+        let before = change.before.as_ref().filter(|state| **state != PodState::default());
+        now.get(*pod) == before
     };
-    for (pod, change) in edit.changes.iter().filter(|(_, change)| replaces(change)) {
-        if plan.changes.get(pod).is_none_or(|shown| shown.before != change.before) {
-            return Err(Blocked::Changed(pod.clone()));
-        }
-    }
-    Ok(Some(edit))
+    let agreed = plan.changes.iter().filter(is_as_shown);
+    let states = agreed.filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?))).collect();
+    Ok(edit::merge(object, &states, true)?.edit)
 }
 
 /// The required values among the states that are written that no node has, by key and value, each with the

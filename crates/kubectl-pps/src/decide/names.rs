@@ -15,6 +15,11 @@ pub fn list(names: &[String], conjunction: &str) -> String {
     }
 }
 
+/// `1 Pod`, `2 Pods`.
+pub fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use pps_scheduler::ExclusionKind;
-use serde::{Serialize, Serializer};
 
 use super::text::Text;
-use super::{Role, Style, Table};
+use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::forecast::{Advice, Forecast, PodForecast, Question, Reason, Then, Why};
-use crate::decide::names::list;
-use crate::snapshot::{Resource, Unread};
+use crate::decide::names::{count, list};
 
 /// How many reasons a sentence has.
 const REASONS: usize = 3;
@@ -48,36 +46,16 @@ impl fmt::Display for Why {
     }
 }
 
-impl Serialize for Question {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// Beside it, `excludedBy` has the reasons that exclude nodes.
-impl Serialize for Why {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Waits(text) | Self::Refused(text) | Self::Protected(text) => serializer.collect_str(text),
-            why => serializer.collect_str(why),
-        }
-    }
-}
-
-/// What follows from a list that could not be read.
-pub fn unread(unread: &Unread) -> String {
-    let effect = match unread.resource {
-        Resource::PersistentVolumes | Resource::PersistentVolumeClaims => "volumes are not considered",
-        Resource::PodDisruptionBudgets => "PodDisruptionBudgets are not considered",
-        _ => "Pods of other namespaces take no room in this forecast",
-    };
-    format!("{unread}, so {effect}")
-}
-
 /// The forecast as a table, with what follows from it.
-pub fn forecast(forecast: &Forecast, style: Style, has_namespaces: bool, commands: &CommandLine) -> String {
+pub fn forecast(
+    question: &Question,
+    forecast: &Forecast,
+    style: Style,
+    has_namespaces: bool,
+    commands: &CommandLine,
+) -> String {
     let mut text = Text::new(style);
-    text.sentence("", Some(Role::Strong), &format!("If {}:", forecast.question));
+    text.sentence("", Some(Role::Strong), &format!("If {question}:"));
     if forecast.pods.is_empty() {
         text.sentence("", None, "No Pod of a StatefulSet would be touched.");
     } else {
@@ -90,14 +68,12 @@ pub fn forecast(forecast: &Forecast, style: Style, has_namespaces: bool, command
     for advice in forecast.advice.iter().take(LINES) {
         add_advice(&mut text, advice, commands);
     }
-    for one in forecast.forgotten.iter().take(LINES) {
-        let sentence = format!(
-            "After the grace period, PersistentPodState {}/{} would forget {} (nodeDeletionPolicy: Forget).",
-            one.namespace,
-            one.pps,
-            list(&one.pods, "and")
-        );
-        text.sentence("", None, &sentence);
+    let forgotten = forecast.pods.iter().filter(|pod| pod.forgotten);
+    let forgotten: Vec<String> = forgotten.map(|pod| pod.pod.clone()).collect();
+    if !forgotten.is_empty() {
+        let pods = list(&forgotten, "and");
+        let sentence = "After the grace period, nodeDeletionPolicy: Forget would drop the recorded states of";
+        text.sentence("", None, &format!("{sentence} {pods}."));
     }
     if !forecast.not_simulated.is_empty() {
         let pods = list(&forecast.not_simulated, "and");
@@ -199,10 +175,6 @@ fn reason(reason: &Reason) -> String {
     }
 }
 
-fn count(number: usize, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
-}
-
 /// How many Pods would be how: the numbers add up to the rows of the table.
 fn summary(text: &mut Text, forecast: &Forecast) {
     // The worst one, which comes first, gives the line its colour.
@@ -257,7 +229,8 @@ fn notes(forecast: &Forecast) -> Vec<String> {
     }
     let caveats = caveats.into_iter().map(|(caveat, pods)| format!("{}: {caveat}", list(&pods, "and")));
     let problems = forecast.problems.iter().map(|(object, message)| format!("{object}: {message}"));
-    let mut notes: Vec<String> = caveats.chain(problems).collect();
+    let unread = forecast.unread.iter().map(with_consequence);
+    let mut notes: Vec<String> = unread.chain(caveats).chain(problems).collect();
     if !forecast.other_namespaces.is_empty() {
         let namespaces: Vec<String> = forecast.other_namespaces.iter().cloned().collect();
         let namespaces = list(&namespaces, "and");
@@ -270,8 +243,6 @@ fn notes(forecast: &Forecast) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     fn pod(name: &str, then: Then, why: Why) -> PodForecast {
@@ -289,6 +260,7 @@ mod tests {
             why,
             excluded_by: Vec::new(),
             without_its_state: Vec::new(),
+            forgotten: false,
             caveats: Vec::new(),
         }
     }
@@ -309,28 +281,14 @@ mod tests {
         pods.push(pod("db-3", Then::NotEvicted, Why::Protected("PodDisruptionBudget db needs 2".into())));
         let advice =
             Advice::Move { namespace: "shop".into(), pods: vec!["db-0".into()], flags: "--anywhere".into() };
-        let forecast = Forecast {
-            question: Question::Drain(["n1".to_owned()].into()),
-            pods,
-            forgotten: Vec::new(),
-            not_simulated: Vec::new(),
-            other_namespaces: BTreeSet::new(),
-            advice: vec![advice],
-            problems: Vec::new(),
-            unread: Vec::new(),
-            incomplete: false,
-        };
+        let forecast = Forecast { pods, advice: vec![advice], ..Forecast::default() };
+        let question = Question::Drain(["n1".to_owned()].into());
         let style = Style { has_color: false, width: Some(60) };
-        let text = super::forecast(&forecast, style, false, &CommandLine::default());
+        let text = super::forecast(&question, &forecast, style, false, &CommandLine::default());
         assert!(text.starts_with("If n1 is drained:\n"), "{text}");
         assert!(text.contains("4 Pods: 3 would be Pending, 1 could not be evicted."), "{text}");
         assert_eq!(text.matches("recorded state requires").count(), 1, "{text}");
         assert!(text.contains("\n  kubectl pps move db-0 --anywhere -n shop\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
-        let json = serde_json::to_value(&forecast).unwrap();
-        assert_eq!(
-            (&json["question"], &json["pods"][0]["then"]),
-            (&"n1 is drained".into(), &"pending".into())
-        );
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::edit::Change;
 
-use super::{Role, Style, Table, printable};
+use super::{Role, Style, Table};
 use crate::Failure;
-use crate::decide::import::{Action, Blocked, Flaw, Plan, Refusal, replaces};
-use crate::decide::names::list;
+use crate::decide::import::{Action, Flaw, Plan, Refusal, replaces};
+use crate::decide::names::{count, list};
 
 /// How many things of one kind are named.
 const NAMED: usize = 10;
@@ -101,16 +101,6 @@ fn refusal(refusal: &Refusal) -> String {
     }
 }
 
-/// Why an agreed write is not made.
-pub fn blocked(blocked: &Blocked) -> Failure {
-    Failure::Refused(match blocked {
-        Blocked::Changed(pod) => {
-            format!("the state of Pod {pod} has changed meanwhile; run the command again")
-        }
-        Blocked::Edit(error) => error.to_string(),
-    })
-}
-
 /// Warns of required values that no node has.
 pub fn absent_values(values: &BTreeMap<(String, String), usize>) -> Vec<String> {
     let values: Vec<_> = values.iter().collect();
@@ -133,24 +123,18 @@ pub fn question(plans: &[Plan]) -> String {
     format!("Create {} and write {}{replaced}?", count(created, "object"), count(states, "state"))
 }
 
-/// What was done, and what failed.
+/// What was done, and what failed. A result is how many states were written.
 pub fn done(done: &[(&Plan, Result<usize, Failure>)]) -> (String, Option<Failure>) {
-    let (written, failed): (Vec<_>, Vec<_>) = done.iter().partition(|(_, written)| written.is_ok());
-    let states = written.iter().filter_map(|(_, states)| states.as_ref().ok()).sum();
-    let text = format!("imported {} with {}", count(written.len(), "object"), count(states, "state"));
-    let failures: Vec<_> =
-        failed.iter().filter_map(|(plan, result)| Some((plan, result.as_ref().err()?))).collect();
-    let lines = first(&failures, |(plan, failure)| {
-        printable(&format!("{}/{}: {failure}", plan.namespace, plan.name))
-    });
-    let lines = lines.join("\n") + "\nwritten states stay; the same command writes the rest";
-    let failure = failures.first().map(|(_, first)| match first {
+    let written = done.iter().filter_map(|(_, result)| result.as_ref().ok());
+    let (objects, states) = (written.clone().count(), written.sum());
+    let text = format!("imported {} with {}", count(objects, "object"), count(states, "state"));
+    let failed: Vec<_> =
+        done.iter().filter_map(|(plan, result)| Some((plan, result.as_ref().err()?))).collect();
+    let line = |(plan, failure): &(&&Plan, &Failure)| format!("{}/{}: {failure}", plan.namespace, plan.name);
+    let lines = first(&failed, line).join("\n") + "\nwritten states stay; the same command writes the rest";
+    let failure = failed.first().map(|(_, first)| match first {
         Failure::Refused(_) => Failure::Refused(lines),
         _ => Failure::Unreadable(lines),
     });
     (text, failure)
-}
-
-fn count(number: usize, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Effects, Style as Ansi};
 
 use super::printable;
 use crate::Failure;
-use crate::args::{ColorChoice, Consent};
+use crate::args::Consent;
 
 /// What a text means, and so how it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl Style {
     }
 
     fn error(&self, text: &str) -> String {
-        let text = text.lines().map(printable).collect::<Vec<_>>().join("\n");
-        format!("{} {text}", self.paint(Role::Bad, "error:"))
+        let lines: Vec<String> = text.lines().map(printable).collect();
+        format!("{} {}", self.paint(Role::Bad, "error:"), lines.join("\n"))
     }
 }
 
@@ -80,16 +80,11 @@ pub struct Terminal {
 
 impl Terminal {
     /// That of this process.
-    pub fn of_process(color: ColorChoice) -> Self {
+    pub fn of_process() -> Self {
         let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        let has_color = |chosen: anstream::ColorChoice| match color {
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-            ColorChoice::Auto => chosen != anstream::ColorChoice::Never,
-        };
         let width = terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
-        let style = |chosen, is_terminal| Style {
-            has_color: has_color(chosen),
+        let style = |choice, is_terminal| Style {
+            has_color: choice != anstream::ColorChoice::Never,
             width: width.filter(|_| is_terminal),
         };
         Self {

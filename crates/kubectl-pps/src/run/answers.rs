@@ -1,4 +1,4 @@
-//! The commands that only read: `check`, `explain` and `status`.
+//! The commands that only read: `check`, `explain`, `simulate` and `status`.
 
 use std::io::{self, IsTerminal};
 
@@ -9,11 +9,11 @@ use pps_check::{NAMESPACE, Settings, silent_recorder};
 use serde_json::Value;
 
 use super::{commands, scope};
-use crate::args::{Check, Connection, Explain, Output, Status};
+use crate::args::{Check, Connection, Explain, Output, Simulate, Status};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
 use crate::decide::explain::{Question, wanting};
-use crate::decide::{explain, status};
+use crate::decide::{explain, forecast, status};
 use crate::render::{self, Terminal, explanation};
 use crate::snapshot::{Pod, Scope};
 use crate::{Failure, Outcome};
@@ -85,6 +85,35 @@ async fn refusals(client: &Client, namespace: &str, workload: &str) -> Vec<Strin
     let mut found: Vec<&Value> = events["items"].as_array().into_iter().flatten().collect();
     found.sort_by_cached_key(|event| std::cmp::Reverse(when(event)));
     found.into_iter().filter_map(|event| Some(event["message"].as_str()?.to_owned())).collect()
+}
+
+/// Where Pods would go.
+pub(super) async fn simulate(
+    args: &Simulate,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    let connected = connect(connection).await?;
+    let scope = scope(args.all.all_namespaces, &connected.namespace);
+    let question = match &args.zone_down {
+        Some(zone) => forecast::Question::ZoneDown(zone.clone()),
+        None if args.drain.is_empty() => {
+            forecast::Question::WithoutNodes(args.without_node.iter().cloned().collect())
+        }
+        None => forecast::Question::Drain(args.drain.iter().cloned().collect()),
+    };
+    let budgets = !args.drain.is_empty();
+    let wanted =
+        Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets };
+    let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
+    let answer = forecast::forecast(&snapshot, &question)?;
+    let commands = commands(connection, &connected.namespace);
+    let (style, has_namespaces) = (terminal.style(), scope == Scope::All);
+    let text = render::for_programs(args.output.output, "Forecast", &answer);
+    terminal.print(&text.unwrap_or_else(|| {
+        render::forecast::forecast(&question, &answer, style, has_namespaces, &commands)
+    }))?;
+    Ok(answer.outcome())
 }
 
 /// Where each Pod is, and where it is recorded.

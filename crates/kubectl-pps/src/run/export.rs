@@ -14,6 +14,7 @@ use crate::args::{Connection, Export};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::export::{chosen, export};
+use crate::decide::names::count;
 use crate::render::{Terminal, json_as_yaml, yaml as to_yaml};
 use crate::snapshot::Pps;
 use crate::{Failure, Outcome};
@@ -55,7 +56,6 @@ pub(super) async fn run(
     for (name, error) in &exported.left_out {
         terminal.error(&format!("not exported: {name}: {error}"));
     }
-    let count = |number, one| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     terminal.say(&format!(
         "exported {} with {}{}",
         count(exported.objects.len(), "PersistentPodState"),

@@ -21,7 +21,7 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read_lists};
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::import::{
-    Action, Blocked, Options, Plan, absent_values, compact_status, has_no_states, next_write, plan, read,
+    Action, Options, Plan, absent_values, compact_status, has_no_states, next_write, plan, read,
 };
 use crate::render::Terminal;
 use crate::render::import as show;
@@ -90,7 +90,7 @@ pub(super) async fn run(
         terminal.say("nothing was changed");
         return Ok(Outcome::NotWell);
     }
-    let writer = Writer { client, terminal, api_version, overwrite: args.overwrite };
+    let writer = Writer { client, terminal, api_version };
     let done: Vec<(&Plan, Result<usize, Failure>)> = futures::stream::iter(writes)
         .map(async |plan| (plan, writer.write(plan).await))
         .buffer_unordered(WRITERS)
@@ -98,6 +98,10 @@ pub(super) async fn run(
         .await;
     let (written, failure) = show::done(&done);
     terminal.say(&written);
+    if done.iter().any(|(plan, written)| written.as_ref().is_ok_and(|states| *states < plan.changes.len())) {
+        terminal.note("states that have changed meanwhile stay; the same command shows them");
+        return failure.map_or(Ok(Outcome::NotWell), Err);
+    }
     failure.map_or(Ok(outcome), Err)
 }
 
@@ -169,7 +173,6 @@ struct Writer<'a> {
     client: &'a Client,
     terminal: &'a Terminal,
     api_version: &'static str,
-    overwrite: bool,
 }
 
 impl Writer<'_> {
@@ -181,7 +184,7 @@ impl Writer<'_> {
             _ => address.read_to_write(self.client).await?,
         };
         for _ in 0..TRIES {
-            let written = match next_write(&object, plan, self.overwrite) {
+            let written = match next_write(&object, plan) {
                 Ok(None) => return Ok(0),
                 Ok(Some(edit)) => match address.write(self.client, &edit).await {
                     Ok(stored) => {
@@ -194,10 +197,10 @@ impl Writer<'_> {
                     }
                     Err(error) => Err(error),
                 },
-                Err(Blocked::Edit(EditError::TooLarge { .. })) if has_no_states(&object) => {
+                Err(EditError::TooLarge { .. }) if has_no_states(&object) => {
                     self.make_compact(&address, &object).await
                 }
-                Err(blocked) => return Err(show::blocked(&blocked)),
+                Err(error) => return Err(address.refused(&error)),
             };
             object = match written {
                 Ok(stored) => stored,

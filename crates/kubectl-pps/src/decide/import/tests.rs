@@ -101,28 +101,19 @@ fn an_object_for_another_workload_is_refused() {
 }
 
 #[test]
-fn a_write_that_would_replace_something_else_than_was_shown_is_not_made() {
+fn only_what_was_shown_is_replaced() {
     let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
     let before = pps("prod", "db", &json!({"db-0": state("other")}));
     let plan = plan_with(&file, std::slice::from_ref(&before), &[], true);
-    let changes =
-        |object: &Value| next_write(object, &plan, true).map(|edit| edit.map(|edit| edit.changes.len()));
-    assert_eq!(changes(&before), Ok(Some(2)));
-    assert_eq!(
-        changes(&pps("prod", "db", &json!({"db-0": state("third")}))),
-        Err(Blocked::Changed("db-0".into()))
-    );
-    assert_eq!(changes(&pps("prod", "db", &json!({"db-0": state("n1")}))), Ok(Some(1)));
-    assert_eq!(changes(&file), Ok(None));
-}
-
-#[test]
-fn what_another_writer_recorded_meanwhile_stays_without_overwrite() {
-    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
-    let plan = plan_with(&file, &[], &[], false);
-    let recorded = pps("prod", "db", &json!({"db-0": state("recorded")}));
-    let edit = next_write(&recorded, &plan, false).unwrap().unwrap();
-    assert_eq!(edit.changes.into_keys().collect::<BTreeSet<_>>(), names(["db-1"]));
+    let changes = |states: &Value| {
+        let edit = next_write(&pps("prod", "db", states), &plan).unwrap();
+        edit.map(|edit| edit.changes.into_keys().collect::<BTreeSet<_>>()).unwrap_or_default()
+    };
+    assert_eq!(changes(&before["status"]["podStates"]), names(["db-0", "db-1"]));
+    assert_eq!(changes(&json!({"db-0": state("third")})), names(["db-1"]), "another client has recorded it");
+    assert_eq!(changes(&json!({"db-0": state("n1")})), names(["db-1"]), "it is written already");
+    assert_eq!(changes(&json!({"db-0": state("other"), "db-1": state("x")})), names(["db-0"]));
+    assert_eq!(changes(&file["status"]["podStates"]), names([]));
 }
 
 #[test]
@@ -132,10 +123,10 @@ fn states_that_are_too_large_for_the_plain_form_need_the_compact_one() {
     let plan = plan_with(&pps("prod", "db", &states.into()), &[], &[], false);
     assert_eq!(plan.changes.len(), 14_000, "{:?}", plan.action);
     let mut created = pps("prod", "db", &json!({}));
-    let blocked = next_write(&created, &plan, false);
-    assert!(matches!(blocked, Err(Blocked::Edit(EditError::TooLarge { .. }))), "{blocked:?}");
+    let blocked = next_write(&created, &plan);
+    assert!(matches!(blocked, Err(EditError::TooLarge { .. })), "{blocked:?}");
     created["status"] = compact_status();
-    assert_eq!(next_write(&created, &plan, false).unwrap().unwrap().changes.len(), 14_000);
+    assert_eq!(next_write(&created, &plan).unwrap().unwrap().changes.len(), 14_000);
 }
 
 #[test]
@@ -284,7 +275,7 @@ mod round_trip {
                 let mut object = object.clone();
                 object["metadata"]["uid"] = "new".into();
                 object["metadata"]["resourceVersion"] = "1".into();
-                if let Some(edit) = next_write(&object, plan, false).unwrap() {
+                if let Some(edit) = next_write(&object, plan).unwrap() {
                     object["status"] = edit.body["status"].clone();
                 }
                 object

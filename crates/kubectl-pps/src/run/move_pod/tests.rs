@@ -6,7 +6,7 @@ use pps_core::PodState;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::args::{ColorChoice, Consent};
+use crate::args::Consent;
 use crate::cluster::tests::serve;
 use crate::snapshot::{Node, Pod, Pps, Workload};
 
@@ -71,7 +71,7 @@ async fn with_move<T>(
     snapshot: &Snapshot,
     act: impl AsyncFnOnce(&Job<'_>, &PodMove) -> T,
 ) -> T {
-    let terminal = Terminal::of_process(ColorChoice::Never);
+    let terminal = Terminal::of_process();
     let scope = Scope::Namespace("prod".into());
     let job = Job { args, client: &client, terminal: &terminal, commands: CommandLine::default(), scope };
     let one = job.decide(snapshot, &("prod".to_owned(), "db-0".to_owned())).unwrap();
