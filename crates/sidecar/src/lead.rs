@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
 use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
-use crate::observe::client::{RequestError, bounded};
+use crate::observe::client::{bounded, code, describe};
 use crate::telemetry::health::Health;
 
 /// Short enough that a failed renewal can be retried before the term ends.
@@ -35,7 +35,6 @@ const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 /// The former leader may have failed to publish an Event that is younger than this when a new term begins.
 pub(crate) const HANDOVER_WINDOW: Duration = Duration::from_secs(30);
 
-/// A running election.
 #[derive(Debug)]
 pub(crate) struct Election {
     stop: oneshot::Sender<()>,
@@ -43,7 +42,6 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// Takes part in the election by this Lease.
     pub(crate) fn start(client: Client, namespace: &str, name: &str, health: Health) -> (Self, Leadership) {
         let (term, leadership) = watch::channel(Term::default());
         let (stop, stopped) = oneshot::channel();
@@ -93,7 +91,6 @@ struct Elector {
     ours: Option<Lease>,
     /// Whether this process has ever requested the Lease, and so may hold it.
     has_requested: bool,
-    /// The leader that was last logged.
     leader: Option<String>,
     term: watch::Sender<Term>,
     health: Health,
@@ -145,7 +142,7 @@ impl Elector {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Duration, RequestError> {
+    async fn attempt(&mut self) -> Result<Duration, kube::Error> {
         let mut lease = self.ours.take();
         if lease.is_none() {
             lease = bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?;
@@ -164,19 +161,18 @@ impl Elector {
                 Ok(RETRY)
             }
             // Another process has written it, or it was deleted, in the meantime.
-            Err(error) if error.code() == Some(409) || (exists && error.code() == Some(404)) => {
+            Err(error) if code(&error) == Some(409) || (exists && code(&error) == Some(404)) => {
                 Ok(CONFLICT_RETRY)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Creates the Lease, or replaces the one that was read.
     async fn write(
         &self,
         lease: Option<Lease>,
         change: impl FnOnce(Option<LeaseSpec>) -> LeaseSpec,
-    ) -> Result<Lease, RequestError> {
+    ) -> Result<Lease, kube::Error> {
         let (params, exists) = (PostParams::default(), lease.is_some());
         let mut lease = lease.unwrap_or_default();
         lease.metadata.name.get_or_insert_with(|| self.name.clone());
@@ -218,7 +214,6 @@ impl Elector {
         }
     }
 
-    /// Removes this process as the holder, if it may be the holder.
     async fn release_lease(mut self) {
         self.term.send_if_modified(Term::end);
         if !self.has_requested {
@@ -242,18 +237,15 @@ impl Elector {
         }
     }
 
-    /// What is wrong, and what to do about it.
-    fn describe(&self, error: &RequestError) -> String {
+    fn describe(&self, error: &kube::Error) -> String {
         let lease = &self.lease;
         match error {
-            RequestError::Kube(kube::Error::Api(status)) if status.code == 403 => format!(
+            kube::Error::Api(status) if status.code == 403 => format!(
                 "not allowed to use the Lease {lease}: grant get, create and update on it, or run a single sidecar with --leader-election=false; until then nothing is written ({})",
                 status.message
             ),
-            RequestError::Kube(kube::Error::Api(status)) => {
-                format!("cannot use the Lease {lease}: {}", status.message)
-            }
-            other => format!("cannot use the Lease {lease}: {other}"),
+            kube::Error::Api(status) => format!("cannot use the Lease {lease}: {}", status.message),
+            other => format!("cannot use the Lease {lease}: {}", describe(other)),
         }
     }
 }

@@ -11,29 +11,13 @@ const NOT_CHECKED: u8 = 2;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(Command::Check(check)) = &args.command {
-        return match run::check(check) {
-            Ok(exit_code) => exit_code.into(),
-            Err(error) => {
-                eprintln!("pps-sidecar check: {}", format_error(&error));
-                NOT_CHECKED.into()
-            }
-        };
-    }
-    match run::run_to_completion(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pps-sidecar: {}", format_error(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Joins an error and its causes, and omits a cause that the text before it already contains.
-fn format_error(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
-        "" => cause,
-        known if known.contains(&cause) => text,
-        known => format!("{known}: {cause}"),
-    })
+    let (program, code, result) = match &args.command {
+        Some(Command::Check(check)) => ("pps-sidecar check", NOT_CHECKED, run::check(check)),
+        None => ("pps-sidecar", 1, run::run_to_completion(&args).map(|()| 0)),
+    };
+    let code = result.unwrap_or_else(|error| {
+        eprintln!("{program}: {error:#}");
+        code
+    });
+    code.into()
 }

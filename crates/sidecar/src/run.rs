@@ -35,7 +35,6 @@ use crate::serve;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// How many observations may be queued before the watches have to wait.
 const QUEUE: usize = 1024;
 /// How many observations are applied before due writes begin.
 const APPLIED_AT_ONCE: usize = 256;

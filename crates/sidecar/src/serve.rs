@@ -27,9 +27,7 @@ use crate::telemetry::metrics::Metrics;
 
 /// How many connections are open at once. The kubelet and Prometheus need two or three.
 const MAX_CONNECTIONS: usize = 64;
-/// The largest head of a request, in bytes.
 const MAX_HEADER: usize = 16 << 10;
-/// How long the head of a request may take to arrive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may last, in which one request is answered. Prometheus waits as long by default.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,7 +75,6 @@ async fn accept_connections(listener: TcpListener, router: Router) {
     }
 }
 
-/// Answers the one request of a connection.
 async fn answer(stream: TcpStream, router: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

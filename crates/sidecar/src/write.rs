@@ -25,9 +25,8 @@ use tokio::sync::Semaphore;
 
 pub(crate) use self::failure::Failure;
 use crate::lead::Permit;
-use crate::observe::client::{RequestError, bounded};
-use pps_recorder::decide::index::StatusWrite;
-use pps_recorder::decide::{GeneratedPps, PodEviction};
+use crate::observe::client::bounded;
+use pps_recorder::decide::{GeneratedPps, PodEviction, index::StatusWrite};
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,16 +34,13 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many reads run at once, of all writes together. Each has its answer in memory.
 const READS_AT_ONCE: usize = 4;
 
-/// Why a status write was not sent.
 #[derive(Debug, Default)]
 pub(crate) struct Unconfirmed {
-    /// The entries that must stay.
     pub(crate) held: BTreeSet<Arc<str>>,
     /// Why some of them could not be checked.
     pub(crate) failure: Option<Failure>,
 }
 
-/// The result of one request.
 #[derive(Debug)]
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
@@ -52,18 +48,16 @@ pub(crate) enum WriteResult {
     /// Of a status write with the compact form, which the API server does not store: the new resource
     /// version, if it has stored the rest; else why not.
     CompactFormDropped(StatusWrite, Result<String, String>),
-    /// Of a status write that was not sent.
     DropsUnconfirmed(StatusWrite, Unconfirmed),
     /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
     PpsRead(NamespacedName, String, Result<Option<Box<PpsFact>>, Failure>),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
     Eviction(PodEviction, Result<(), Failure>),
     /// Of a read: whether a node exists, on which a later write depends.
-    NodeLookup(Arc<str>, Result<NodeLookup, Failure>),
+    NodeLookup(Arc<str>, Result<bool, Failure>),
 }
 
 impl WriteResult {
-    /// The object whose status was to be written.
     pub(crate) fn object(&self) -> Option<&NamespacedName> {
         match self {
             Self::Status(write, _)
@@ -72,12 +66,6 @@ impl WriteResult {
             _ => None,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeLookup {
-    Found,
-    NotFound,
 }
 
 /// How much of a generated PPS the API server has accepted.
@@ -159,7 +147,6 @@ impl Writer {
         }
     }
 
-    /// Creates, changes or deletes a generated PPS or an alias.
     pub(crate) async fn write_generated_pps(
         self,
         workload: WorkloadKey,
@@ -223,10 +210,8 @@ impl Writer {
         // The semaphore is never closed.
         let _turn = self.reads.acquire().await.ok();
         let result = match bounded(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
-            Err(RequestError::Kube(kube::Error::Api(status))) if is_node_not_found(&status, &node) => {
-                Ok(NodeLookup::NotFound)
-            }
-            answer => answer.map(|_| NodeLookup::Found).map_err(Failure::from),
+            Err(kube::Error::Api(status)) if is_node_not_found(&status, &node) => Ok(false),
+            answer => answer.map(|_| true).map_err(Failure::from),
         };
         WriteResult::NodeLookup(node, result)
     }
@@ -263,12 +248,10 @@ impl Writer {
 
 type Built = Result<http::Request<Vec<u8>>, request::Error>;
 
-/// The requests for objects of a kind in a namespace.
 fn requests<O: kube::Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(O::url_path(&(), Some(namespace)))
 }
 
-/// What the API server has stored.
 #[derive(Deserialize)]
 struct StoredPps {
     metadata: Version,
@@ -283,12 +266,10 @@ struct Version {
 }
 
 impl StoredPps {
-    /// Whether it has the compact form of this patch.
     fn has_compact_form_of(&self, patch: &Value) -> bool {
         self.status["packed"] == patch["status"]["packed"]
     }
 
-    /// Whether no states are in `podStates`.
     fn has_only_compact_form(&self) -> bool {
         let states = &self.status["podStates"];
         states.is_null() || states.as_object().is_some_and(Map::is_empty)

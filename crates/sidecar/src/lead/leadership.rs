@@ -24,12 +24,10 @@ pub(super) fn now() -> Duration {
     Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), nanoseconds)
 }
 
-/// A period during which this process leads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Term {
     /// Increases each time that this process begins to lead.
     number: u64,
-    /// `None` if it does not lead.
     until: Option<Duration>,
 }
 
@@ -52,7 +50,6 @@ impl Term {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// How much of the term is left, if any.
     pub(super) fn left(&self, now: Duration) -> Option<Duration> {
         self.until?.checked_sub(now).filter(|left| !left.is_zero())
     }
@@ -62,7 +59,6 @@ impl Term {
     }
 }
 
-/// Shows whether this process leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Leadership {
     term: watch::Receiver<Term>,
@@ -83,7 +79,6 @@ impl Leadership {
         Self { term, fixed: Some(Arc::new(sender)) }
     }
 
-    /// Ends the term and begins another one.
     #[cfg(test)]
     pub(crate) fn begin_another_term(&self) {
         self.fixed.as_ref().unwrap().send_modify(|term| term.number += 1);
@@ -95,7 +90,6 @@ impl Leadership {
         term.is_running(now()).then_some(term.number)
     }
 
-    /// The permission to write in this term.
     pub(crate) fn permit(&self, term: Option<u64>) -> Permit {
         Permit { leadership: self.clone(), term }
     }

@@ -39,12 +39,10 @@ impl ObservedLease {
     }
 }
 
-/// The identity of the holder, if there is one.
 pub(super) fn holder(lease: &LeaseSpec) -> Option<&str> {
     lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// The duration that the holder has set.
 fn duration(lease: &LeaseSpec) -> Duration {
     let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     seconds.filter(|seconds| *seconds > 0).map_or(DURATION, Duration::from_secs)
@@ -65,7 +63,6 @@ pub(super) fn hold(before: Option<LeaseSpec>, me: &str, now: MicroTime) -> Lease
     lease
 }
 
-/// The Lease without a holder.
 pub(super) fn release(mut lease: LeaseSpec, now: MicroTime) -> LeaseSpec {
     lease.holder_identity = None;
     lease.renew_time = Some(now);

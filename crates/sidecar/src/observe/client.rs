@@ -15,7 +15,6 @@ use tower::util::MapResponseLayer;
 use super::watch::LONGEST_SILENCE;
 use super::wire::describe as describe_json_error;
 
-/// The largest body of a refusal that is read, in bytes.
 pub(super) const LARGEST_REFUSAL: usize = 1 << 20;
 
 /// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
@@ -39,40 +38,27 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     Ok(builder.with_layer(&MapResponseLayer::new(limit_refusal)).build())
 }
 
-/// Why a request has no answer that can be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RequestError {
-    #[error("no answer from the API server for {} s", .0.as_secs())]
-    NoAnswer(Duration),
-    #[error("{}", describe(.0))]
-    Kube(kube::Error),
-}
-
-impl RequestError {
-    /// The code of the API server's answer.
-    pub(crate) fn code(&self) -> Option<u16> {
-        if let Self::Kube(kube::Error::Api(status)) = self { Some(status.code) } else { None }
-    }
-}
-
-/// Makes a request with a time limit.
 pub(crate) async fn bounded<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, RequestError> {
-    match timeout(limit, request).await {
-        Ok(answer) => answer.map_err(RequestError::Kube),
-        Err(_) => Err(RequestError::NoAnswer(limit)),
-    }
+) -> Result<T, kube::Error> {
+    let late = |_| kube::Error::Service(format!("no answer for {} s", limit.as_secs()).into());
+    timeout(limit, request).await.map_err(late)?
+}
+
+/// The code of the API server's answer.
+pub(crate) fn code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
 }
 
 /// An error of a request, without what the response contains: that may be secret.
-fn describe(error: &kube::Error) -> String {
+pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::SerdeError(error) => {
             format!("the response cannot be read: {}", describe_json_error(error))
         }
         kube::Error::FromUtf8(_) => "the response cannot be read: it is not UTF-8".into(),
+        kube::Error::Service(error) => format!("cannot reach the API server: {error}"),
         other => other.to_string(),
     }
 }

@@ -23,18 +23,14 @@ const AGGREGATION_LABEL: &str = "persistent-pod-state/aggregate-to-sidecar";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchId {
     pub kind: GroupKind,
-    /// Distinguishes successive watches of the kind.
     pub number: u64,
 }
 
-/// What the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchAction {
     /// Watch this kind; replaces an earlier watch of it.
     Start(WatchId, Resource),
-    /// Stop watching this kind.
     Stop(GroupKind),
-    /// Record whether listing or watching this kind is forbidden.
     SetForbidden(GroupKind, bool),
     Publish(Notice),
     /// List all PPS objects again: their definition has changed, and with it what the API server stores and
@@ -83,17 +79,14 @@ impl Discovery {
         Self { config: NamespacedName::new(namespace, CONFIG_MAP), ..Self::default() }
     }
 
-    /// Whether the ConfigMap and the definitions have been listed.
     pub fn is_known(&self) -> bool {
         self.configs.complete().is_some() && self.definitions.complete().is_some()
     }
 
-    /// Whether each kind has been listed, or its list has failed.
     pub fn is_settled(&self) -> bool {
         self.is_known() && self.watching.values().all(|watching| watching.settled)
     }
 
-    /// Whether this is the current watch of its kind.
     pub fn is_current(&self, id: &WatchId) -> bool {
         self.watching.get(&id.kind).is_some_and(|watching| watching.number == id.number)
     }
@@ -116,7 +109,6 @@ impl Discovery {
         self.definitions.values().find(|one| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND))
     }
 
-    /// Returns the actions since the last call, in the order in which to do them.
     pub fn take_actions(&mut self) -> Vec<WatchAction> {
         take(&mut self.actions)
     }

@@ -13,11 +13,10 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::client::bounded;
+use super::client::{bounded, code, describe};
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::{NamespacedName, Notice, Subject};
 
-/// The Lease of OpenKruise's manager.
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -26,14 +25,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const IDLE_CHECKS: u32 = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The outcome of one check of the Lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseCheck {
     Held(Box<Lease>),
     /// There is no Lease, it has no holder, or reading it is forbidden. In the last case the manager is
     /// assumed not to run: the sidecar's role grants the read in the namespace where OpenKruise is installed.
     NotHeld,
-    /// The API server did not answer, or with an unexpected error.
     Unknown,
 }
 
@@ -66,7 +63,6 @@ impl Manager {
         (self.is_running.replace(is_running) != Some(is_running)).then_some(is_running)
     }
 
-    /// Whether it is known if the manager runs.
     pub(crate) fn is_known(&self) -> bool {
         self.is_running.is_some()
     }
@@ -93,8 +89,11 @@ async fn check_lease(client: &Client, namespace: &str) -> LeaseCheck {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
         Ok(lease) => read(lease),
-        Err(error) if matches!(error.code(), Some(401 | 403 | 404)) => {
-            debug!(%error, "cannot read the Lease of OpenKruise's manager; assuming that it does not run");
+        Err(error) if matches!(code(&error), Some(401 | 403 | 404)) => {
+            debug!(
+                error = describe(&error),
+                "cannot read the Lease of OpenKruise's manager; assuming that it does not run"
+            );
             LeaseCheck::NotHeld
         }
         Err(_) => LeaseCheck::Unknown,
@@ -107,7 +106,6 @@ fn read(lease: Option<Lease>) -> LeaseCheck {
     held.map_or(LeaseCheck::NotHeld, |lease| LeaseCheck::Held(lease.into()))
 }
 
-/// Checks the manager's Lease in this namespace periodically, until the receiver is gone.
 pub(crate) async fn check_repeatedly(client: Client, namespace: String, checked: mpsc::Sender<LeaseCheck>) {
     while checked.send(check_lease(&client, &namespace).await).await.is_ok() {
         sleep(CHECK_INTERVAL).await;

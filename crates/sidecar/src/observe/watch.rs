@@ -34,10 +34,10 @@ use crate::observe::discovery::WatchId;
 use crate::observe::wire;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use pps_recorder::facts::PpsObject;
-use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::store::Update;
-use pps_recorder::facts::{ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_recorder::facts::{
+    ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact,
+    interest::Interest, store::Update,
+};
 
 // A page is in memory as a whole, while only a small part of each object is kept.
 
@@ -47,18 +47,15 @@ const DEFINITIONS_PAGE_SIZE: u32 = 50;
 const PPS_PAGE_SIZE: u32 = 50;
 /// Page size of workloads. Those of custom kinds can be large.
 const WORKLOADS_PAGE_SIZE: u32 = 100;
-/// Page size of Pods, and of the metadata of nodes.
 const PODS_PAGE_SIZE: u32 = 250;
 /// After a definition has changed, each API server takes a moment until it serves objects accordingly.
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
-/// What the watches send.
 #[derive(Clone, Debug)]
 pub(crate) enum Observation {
     Pods(Update<NamespacedName, PodFact>),
     Nodes(Update<Arc<str>, NodeFact>),
     Workloads(WatchId, Update<NamespacedName, WorkloadFact>),
-    /// The watch of a workload kind works again.
     KindUp(WatchId),
     /// The watch of a workload kind failed; says whether it is forbidden.
     KindDown(WatchId, bool),
@@ -67,7 +64,6 @@ pub(crate) enum Observation {
     PersistentPodStates(Update<NamespacedName, Box<PpsFact>>),
 }
 
-/// What is watched.
 struct WatchTarget {
     /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
     name: Arc<str>,
@@ -76,7 +72,6 @@ struct WatchTarget {
     kind: Option<WatchId>,
 }
 
-/// The name of a custom resource in logs and metrics, such as `databases.example.io`.
 pub(crate) fn resource_name(resource: &kinds::Resource) -> Arc<str> {
     format!("{}.{}", resource.plural, resource.group).into()
 }
@@ -85,7 +80,6 @@ fn essential(name: &str) -> WatchTarget {
     WatchTarget { name: name.into(), kind: None }
 }
 
-/// What all watches share.
 #[derive(Clone)]
 pub(crate) struct Watches {
     pub(crate) client: Client,
@@ -113,12 +107,10 @@ impl Watches {
         drop(self.observations.send(observation).await);
     }
 
-    /// All objects of a built-in kind or of this product.
     fn source<O: kube::Resource<DynamicType = ()>>(&self, page_size: u32) -> Source {
         Source::new::<O>(self.client.clone(), &(), None, page_size)
     }
 
-    /// Watches PPS objects, and lists them again when their definition has changed.
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
         let scope = Scope::new(relist, "the definition of PersistentPodState has changed", DEFINITION_DELAY);
         let source = self.source::<PpsObject>(PPS_PAGE_SIZE);
@@ -134,7 +126,6 @@ impl Watches {
         self.follow(target, source, Scope::fixed(), wire::read_stateful_set, observation).await;
     }
 
-    /// Watches workloads of a kind that not every cluster has.
     pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) {
         let target = WatchTarget { name: resource_name(&resource), kind: Some(id.clone()) };
         let naming = resource.naming.clone();
@@ -151,7 +142,6 @@ impl Watches {
         self.follow(target, source, Scope::fixed(), wire::read_definition, Observation::Definitions).await;
     }
 
-    /// Watches the one ConfigMap that lists workload kinds, in this namespace.
     pub(crate) async fn watch_config(self, namespace: String) {
         let source =
             Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
@@ -159,14 +149,12 @@ impl Watches {
         self.follow(target, source, Scope::fixed(), wire::read_config, Observation::Config).await;
     }
 
-    /// Watches Pods, and lists them again when more annotations are of interest.
     pub(crate) async fn watch_pods(self, relist: Relist) {
         let source = self.source::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
         self.follow(essential("pods"), source, new_keys(relist), read, Observation::Pods).await;
     }
 
-    /// Watches the metadata of Nodes, and lists it again when more labels are of interest.
     pub(crate) async fn watch_nodes(self, relist: Relist) {
         let source = self.source::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);

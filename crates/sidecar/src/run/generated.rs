@@ -124,7 +124,6 @@ impl Worker {
     }
 }
 
-/// What users have to know about a refused write.
 fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> String {
     let name = &generated.key().name;
     let (verb, advice) = match generated {

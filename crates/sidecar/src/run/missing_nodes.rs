@@ -10,13 +10,11 @@ use tracing::{debug, info, warn};
 use super::worker::Worker;
 use crate::args::Args;
 use crate::telemetry::metrics::PODS;
-use crate::write::{Failure, NodeLookup};
-use pps_recorder::decide::PodEviction;
-use pps_recorder::decide::index::DropCheck;
-use pps_recorder::decide::missing_nodes::MissingNodes;
-use pps_recorder::decide::new_nodes::NewNodes;
-use pps_recorder::decide::schedule::Candidates;
-use pps_recorder::decide::unschedulable::UnschedulablePods;
+use crate::write::Failure;
+use pps_recorder::decide::{
+    PodEviction, index::DropCheck, missing_nodes::MissingNodes, new_nodes::NewNodes, schedule::Candidates,
+    unschedulable::UnschedulablePods,
+};
 use pps_recorder::facts::NamespacedName;
 
 /// How many Pods are compared with all nodes in one turn: each node event has all Pods examined that wait,
@@ -49,7 +47,6 @@ impl Absences {
         }
     }
 
-    /// When the next grace period ends.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         [self.unschedulable.next_deadline(), self.missing.next_deadline()].into_iter().flatten().min()
     }
@@ -74,7 +71,6 @@ impl Absences {
 }
 
 impl Worker {
-    /// A node went missing or is back.
     pub(super) fn on_node_absence(&mut self, node: &Arc<str>, now: Instant) {
         if self.index.is_missing(node) {
             info!(%node, "node missing; grace period started (nodeDeletionPolicy: Forget)");
@@ -103,16 +99,16 @@ impl Worker {
         self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
     }
 
-    pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, result: Result<NodeLookup, Failure>) {
+    pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, exists: Result<bool, Failure>) {
         let (now, missing) = (Instant::now(), &mut self.absences.missing);
-        match result {
-            Ok(NodeLookup::NotFound) => {
+        match exists {
+            Ok(false) => {
                 self.metrics.count_node_lookup("not_found");
                 if missing.confirm_missing(node, now) {
                     self.index.on_node_gone(node);
                 }
             }
-            Ok(NodeLookup::Found) => {
+            Ok(true) => {
                 self.metrics.count_node_lookup("found");
                 if missing.confirm_present(node, now) {
                     self.index.on_node_there(node);

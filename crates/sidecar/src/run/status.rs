@@ -10,11 +10,9 @@ use tracing::{debug, info, warn};
 use super::worker::Worker;
 use crate::telemetry::metrics::STATUS;
 use crate::write::{Failure, Unconfirmed, WriteResult};
-use pps_recorder::decide::conflicts::AfterConflict;
-use pps_recorder::decide::index::StatusWrite;
+use pps_recorder::decide::{conflicts::AfterConflict, index::StatusWrite};
 use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm};
 
-/// How many states an Event lists.
 const MAX_LISTED: usize = 5;
 
 impl Worker {
@@ -58,7 +56,6 @@ impl Worker {
         self.report_dropped_states(write);
     }
 
-    /// The API server does not store the compact form: the states are written into podStates.
     pub(super) fn on_compact_form_dropped(&mut self, write: &StatusWrite, outcome: &Result<String, String>) {
         let now = Instant::now();
         match outcome {
@@ -145,7 +142,6 @@ impl Worker {
         }
     }
 
-    /// Keeps states for a while whose drop the API server does not confirm.
     pub(super) fn on_drops_unconfirmed(&mut self, write: &StatusWrite, unconfirmed: &Unconfirmed) {
         if let Some(error) = &unconfirmed.failure {
             self.metrics.count_drop_check("unknown");
@@ -159,7 +155,6 @@ impl Worker {
         self.index.on_drops_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
     }
 
-    /// Reports the states that a status write has dropped.
     fn report_dropped_states(&mut self, write: &StatusWrite) {
         let Some(check) = &write.drops else { return };
         self.metrics.count_drop_check("confirmed");

@@ -53,7 +53,6 @@ impl CurrentTerm {
         std::mem::replace(&mut self.number, number) != number
     }
 
-    /// Whether there is a term, that is, whether this process led at the last update.
     pub(super) fn has_begun(&self) -> bool {
         self.number.is_some()
     }

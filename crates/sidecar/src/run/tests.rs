@@ -24,9 +24,8 @@ use crate::observe::discovery::WatchId;
 use crate::observe::watch::{Observation, Watches};
 use crate::observe::wire::{Encoded, read_stateful_set};
 use crate::telemetry::health::Health;
-use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{
-    GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey,
+    GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey, store::Update,
 };
 
 /// The bodies of all writes.

@@ -13,8 +13,7 @@ use super::worker::Worker;
 use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::watch::{Watches, resource_name};
 use pps_recorder::decide::index::Work;
-use pps_recorder::facts::store::Update;
-use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact};
+use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update};
 
 pub(super) struct Watching {
     watches: Watches,
@@ -44,7 +43,6 @@ impl Watching {
         }
     }
 
-    /// Starts a task. It may be aborted.
     pub(super) fn spawn(
         &mut self,
         name: impl Into<String>,
@@ -87,7 +85,6 @@ impl Watching {
         self.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
     }
 
-    /// Asks for the lists that the index needs.
     pub(super) fn relist(&self, work: &Work) {
         if let Some(revision) = work.relist_objects {
             self.relist_objects.send_replace(revision);

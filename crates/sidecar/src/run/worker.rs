@@ -22,8 +22,7 @@ use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use crate::write::WriteResult;
 use pps_recorder::decide::index::Index;
-use pps_recorder::facts::NamespacedName;
-use pps_recorder::facts::store::Update;
+use pps_recorder::facts::{NamespacedName, store::Update};
 
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
 const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
@@ -111,7 +110,6 @@ impl Worker {
         }
     }
 
-    /// OpenKruise's manager, which writes the same objects, was checked.
     pub(super) fn on_manager_checked(&mut self, check: LeaseCheck, namespace: &str) {
         let changed = self.manager.apply(check);
         self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
@@ -200,7 +198,6 @@ impl Worker {
         true
     }
 
-    /// Queues what the index has found to be done.
     fn queue_work(&mut self, now: Instant) {
         let work = self.index.take_work();
         self.watching.relist(&work);

@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::write::WriteResult;
-use pps_recorder::decide::conflicts::Conflicts;
-use pps_recorder::decide::refusals::Refusals;
 use pps_recorder::decide::schedule::{Batch, Candidates};
+use pps_recorder::decide::{conflicts::Conflicts, refusals::Refusals};
 use pps_recorder::facts::{NamespacedName, WorkloadKey};
 
-/// How many writes may be in flight.
 const MAX_IN_FLIGHT: usize = 16;
 
 pub(super) struct Writes {
@@ -88,13 +86,11 @@ impl Writes {
         self.conflicts = Conflicts::default();
     }
 
-    /// An object is gone, or needs no write.
     pub(super) fn forget_status(&mut self, key: &NamespacedName) {
         self.statuses.forget(key);
         self.conflicts.forget(key);
     }
 
-    /// Drops unused timing.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.statuses.sweep(now);
         self.generated.sweep(now);

@@ -16,7 +16,6 @@ pub(crate) struct Health {
 struct HealthState {
     is_synced: bool,
     election_problem: Option<String>,
-    /// The essential watches.
     watches: BTreeMap<Arc<str>, Watch>,
 }
 
@@ -27,12 +26,10 @@ struct Watch {
 }
 
 impl Health {
-    /// A watch works, or has failed.
     pub(crate) fn mark_watch(&self, resource: &Arc<str>, is_up: bool) {
         self.with(|state| state.watches.insert(resource.clone(), Watch { is_up, heard: Instant::now() }));
     }
 
-    /// The API server has sent something.
     pub(crate) fn mark_watch_heard(&self, resource: &str) {
         self.with(|state| {
             if let Some(watch) = state.watches.get_mut(resource) {
@@ -41,7 +38,6 @@ impl Health {
         });
     }
 
-    /// All initial lists are complete.
     pub(crate) fn mark_synced(&self) {
         self.with(|state| state.is_synced = true);
     }

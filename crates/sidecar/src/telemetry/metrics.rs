@@ -130,7 +130,6 @@ fn of_resource(resource: &Arc<str>) -> Labels<1> {
     [("resource", resource.clone())]
 }
 
-/// Sets a gauge to a number of objects.
 fn set(gauge: &Gauge, objects: impl TryInto<i64>) {
     gauge.set(objects.try_into().unwrap_or(i64::MAX));
 }
@@ -188,7 +187,6 @@ impl Metrics {
         self.skipped_objects.get_or_create(&of_resource(resource)).inc();
     }
 
-    /// Removes the state of a watch that was stopped.
     pub(crate) fn remove_watch(&self, resource: &Arc<str>) {
         self.unreadable_objects.remove(&of_resource(resource));
         self.watch_up.remove(&of_resource(resource));
@@ -206,14 +204,12 @@ impl Metrics {
         self.writes.get_or_create(&[("resource", resource.into()), ("result", result.into())]).inc();
     }
 
-    /// Observes a successful status write.
     pub(crate) fn observe_status_write(&self, bytes: usize, entries: usize, duration: Duration) {
         self.status_patch_bytes.inc_by(bytes as u64);
         self.status_patch_entries.inc_by(entries as u64);
         self.status_write_duration.observe(duration.as_secs_f64());
     }
 
-    /// Counts Pods that were bound to a node.
     pub(crate) fn count_bound_pods(&self, placement: &'static str, injected: bool, pods: u64) {
         let labels = [("placement", placement.into()), ("injected", injected.to_string().into())];
         self.bound_pods.get_or_create(&labels).inc_by(pods);
@@ -243,7 +239,6 @@ impl Metrics {
         set(&self.unwritable_objects.get_or_create(&one("cause", "unreadable")), index.unreadable_count());
     }
 
-    /// Sets how many objects keep conflicting.
     pub(crate) fn set_conflicting_objects(&self, objects: usize) {
         set(&self.unwritable_objects.get_or_create(&one("cause", "conflicts")), objects);
     }

@@ -65,7 +65,6 @@ pub(crate) fn is_normal(reason: Reason) -> bool {
     matches!(reason, Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted)
 }
 
-/// What the sidecar was doing.
 fn action_of(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {

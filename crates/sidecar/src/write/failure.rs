@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::observe::client::RequestError;
+use crate::observe::client::describe;
 use crate::observe::watch::WatchError;
 use crate::observe::wire::LONGEST_WAIT;
 
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;
 
-/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The object has changed since the write was decided. The watch will deliver the new state.
@@ -24,13 +23,8 @@ pub(crate) enum Failure {
     /// again.
     #[error("{0}")]
     Refused(String),
-    /// The request failed, or there was no answer.
     #[error("{message}")]
-    Other {
-        message: String,
-        /// How long the API server asks to wait.
-        retry_after: Option<Duration>,
-    },
+    Other { message: String, retry_after: Option<Duration> },
     /// This object cannot be read, or its answer is too large. Other objects may be readable.
     #[error("{0}")]
     Unreadable(String),
@@ -48,7 +42,6 @@ impl Failure {
         matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
     }
 
-    /// Why this could not be read.
     pub(super) fn of_read(what: &impl Display, error: &WatchError) -> Self {
         let message = shortened(&format!("cannot read {what}: {error}"));
         match error {
@@ -58,7 +51,6 @@ impl Failure {
         }
     }
 
-    /// How the write ended, as a label in metrics.
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -70,7 +62,6 @@ impl Failure {
         }
     }
 
-    /// How long the API server asks to wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Other { retry_after, .. } => *retry_after,
@@ -106,10 +97,10 @@ fn shortened(message: &str) -> String {
     }
 }
 
-impl From<RequestError> for Failure {
-    fn from(error: RequestError) -> Self {
-        let RequestError::Kube(kube::Error::Api(status)) = error else {
-            return Self::Other { message: error.to_string(), retry_after: None };
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::Other { message: describe(&error), retry_after: None };
         };
         match status.code {
             _ if is_too_large(&status) => Self::TooLarge(format!("{} {}", status.code, status.message)),
@@ -150,8 +141,7 @@ mod tests {
             (422, "podStates is invalid", false),
         ] {
             let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure =
-                Failure::from(RequestError::Kube(kube::Error::Api(serde_json::from_value(status).unwrap())));
+            let failure = Failure::from(kube::Error::Api(serde_json::from_value(status).unwrap()));
             assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
         }
     }
@@ -173,8 +163,7 @@ mod tests {
             (404, "not found", false),
         ] {
             let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure =
-                Failure::from(RequestError::Kube(kube::Error::Api(serde_json::from_value(status).unwrap())));
+            let failure = Failure::from(kube::Error::Api(serde_json::from_value(status).unwrap()));
             assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
         }
         assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);

@@ -28,9 +28,8 @@ use crate::observe::watch::{Source, WatchError, api_resource};
 use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::decide::index::{DropCheck, StatusWrite};
-use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::{
-    GroupKind, NamespacedName, NodeFact, PodFact, PpsObject, WorkloadFact, WorkloadKey,
+    GroupKind, NamespacedName, NodeFact, PodFact, PpsObject, WorkloadFact, WorkloadKey, interest::Interest,
 };
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
@@ -41,7 +40,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// custom ones.
 const LARGEST_READ: usize = 16 << 20;
 
-/// How many Pods of a namespace are counted with one request.
 const PODS_PER_PAGE: u32 = 50;
 
 impl Writer {
@@ -130,7 +128,6 @@ impl Writer {
         self.read(&api.kind, source, key, &key.name, read).await
     }
 
-    /// Reads a PPS whose writes keep conflicting.
     pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
         let source = self.source::<PpsObject>(&(), &key.namespace);
         // The fact itself says whether it can be read.
@@ -183,7 +180,6 @@ impl Writer {
         Ok(false)
     }
 
-    /// The metadata of nodes.
     fn nodes(&self) -> Source {
         Source::new::<Node>(self.client.clone(), &(), None, 1).only_metadata().prefer_protobuf()
     }
@@ -194,7 +190,6 @@ impl Writer {
         self.read("Pod", source, &key, &key.name, read).await
     }
 
-    /// The objects of a kind in a namespace.
     fn source<O: kube::Resource>(&self, resource: &O::DynamicType, namespace: &str) -> Source {
         Source::new::<O>(self.client.clone(), resource, Some(namespace), PODS_PER_PAGE)
     }
@@ -231,8 +226,8 @@ impl Writer {
     ) -> Result<(Message, Option<SemaphorePermit<'_>>), WatchError> {
         // The semaphore is never closed.
         let turn = self.reads.acquire().await.ok();
-        let page = timeout(READ_TIMEOUT, source.page(token, objects, LARGEST_READ)).await;
-        Ok((page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??, turn))
+        let page = timeout(READ_TIMEOUT, source.clone().page(token, objects, LARGEST_READ, None)).await;
+        Ok((page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??.message, turn))
     }
 }
 
@@ -262,7 +257,6 @@ impl Unconfirmed {
         (found, unknown)
     }
 
-    /// Whether no further read is to begin.
     fn is_stopped(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| !matches!(failure, Failure::Unreadable(_)))
     }

@@ -10,20 +10,12 @@ use tokio::time::timeout;
 
 use crate::observe::wire::{Encoding, Malformed, Message};
 
-/// How long a watch can be silent.
 pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
-/// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
-    /// The API server refused it.
     #[error("{message} ({code})")]
-    Refused {
-        code: u16,
-        message: String,
-        /// How long it asks to wait.
-        retry_after: Duration,
-    },
+    Refused { code: u16, message: String, retry_after: Duration },
     #[error("{0}")]
     Transport(#[from] kube::Error),
     #[error("the answer cannot be read: {0}")]
@@ -41,7 +33,6 @@ impl WatchError {
         matches!(self, Self::Refused { code: 403, .. })
     }
 
-    /// How long the API server asks to wait.
     pub(crate) fn retry_after(&self) -> Duration {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -66,7 +57,6 @@ impl WatchError {
     }
 }
 
-/// Reads a body with one object or list, of at most this many bytes.
 pub(super) async fn collect_message(
     headers: &HeaderMap,
     body: Body,
@@ -98,7 +88,6 @@ pub(super) fn expect_encoding(
     Err(WatchError::Malformed(Malformed(why)))
 }
 
-/// Reads a body of at most this many bytes.
 pub(super) async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
     let mut bytes = Vec::new();
     while let Some(data) = next_data(&mut body).await? {

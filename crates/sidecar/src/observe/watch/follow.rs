@@ -29,7 +29,6 @@ const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 /// is at fault, and the list must not pass for one that has only the others.
 const MAX_NAMELESS: usize = 1_000;
 
-/// One resource that is followed.
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
     target: WatchTarget,
@@ -43,13 +42,11 @@ struct Follower<'a, K, F, R, O> {
     list_began: Instant,
     /// The resource version of the list that is being read, from its first page on.
     list_version: Option<String>,
-    /// When the next list may begin.
     relist_from: Instant,
     is_down: bool,
     unreadable: HashSet<K>,
     /// Those at the beginning of the list that is being read.
     unreadable_before: HashSet<K>,
-    /// How many objects of the list that is being read have no readable name.
     nameless: usize,
 }
 
@@ -99,7 +96,6 @@ where
     R: Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
     O: Fn(Update<K, F>) -> Observation,
 {
-    /// Waits for the next thing to happen, and handles it.
     async fn step(&mut self) {
         tokio::select! {
             page = self.lister.page(), if self.is_listing => {

@@ -21,16 +21,10 @@ pub struct Merge<K, F> {
 }
 
 #[derive(Debug)]
-struct List<K, F> {
-    /// The revision of the interest when the list was requested.
-    revision: u64,
-    progress: Progress<K, F>,
-}
-
-#[derive(Debug)]
-enum Progress<K, F> {
-    /// No page has arrived. The last event of each object, deleted or not, with its version.
-    Requested(HashMap<K, (Option<u64>, Option<F>)>),
+enum List<K, F> {
+    /// No page has arrived. The revision of the interest, and the last event of each object, deleted or not,
+    /// with its version.
+    Requested(u64, HashMap<K, (Option<u64>, Option<F>)>),
     /// The version of the list, and what has said something about an object since the first page arrived.
     Arriving(Option<u64>, HashMap<K, Source>),
 }
@@ -53,79 +47,68 @@ impl<K, F> Default for Merge<K, F> {
 impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     /// Objects are listed now. Ends a list that is under way.
     pub fn begin_list(&mut self, revision: u64) {
-        self.list = Some(List { revision, progress: Progress::Requested(HashMap::new()) });
+        self.list = Some(List::Requested(revision, HashMap::new()));
     }
 
-    /// A page begins to arrive.
     pub fn begin_page(&mut self, resource_version: &str) -> Vec<Update<K, F>> {
-        let Some(list) = &mut self.list else { return Vec::new() };
-        let Progress::Requested(events) = &mut list.progress else { return Vec::new() };
+        let Some(List::Requested(revision, events)) = &mut self.list else { return Vec::new() };
         let version = resource_version.parse::<u64>().ok();
-        let mut updates = vec![Update::Begin(list.revision)];
-        let mut known = HashMap::new();
+        let (mut updates, mut known) = (vec![Update::Begin(*revision)], HashMap::new());
         for (key, (event_version, fact)) in std::mem::take(events) {
             if !is_covered(event_version, version) {
                 updates.extend(fact.map(|fact| Update::Apply(key.clone(), fact)));
                 known.insert(key, Source::Newest);
             }
         }
-        list.progress = Progress::Arriving(version, known);
+        self.list = Some(List::Arriving(version, known));
         updates
     }
 
-    /// An object of a page.
     pub fn list_item(&mut self, item: Item<K, F>) -> Option<Update<K, F>> {
-        let Progress::Arriving(_, known) = &mut self.list.as_mut()?.progress else { return None };
+        let Some(List::Arriving(_, known)) = &mut self.list else { return None };
         if known.get(&item.key) == Some(&Source::Newest) {
             return None;
         }
-        match item.fact {
-            Some(fact) => {
-                known.insert(item.key.clone(), Source::Newest);
-                Some(Update::Apply(item.key, fact))
-            }
-            None => known.remove(&item.key).map(|_| Update::Delete(item.key)),
-        }
+        let Some(fact) = item.fact else {
+            return known.remove(&item.key).map(|_| Update::Delete(item.key));
+        };
+        known.insert(item.key.clone(), Source::Newest);
+        Some(Update::Apply(item.key, fact))
     }
 
     /// The last page has arrived. What only early events have shown was deleted before the list was read.
     pub fn end_list(&mut self) -> Vec<Update<K, F>> {
-        let Some(List { progress: Progress::Arriving(version, known), .. }) = self.list.take() else {
-            return Vec::new();
-        };
+        let Some(List::Arriving(version, known)) = self.list.take() else { return Vec::new() };
         self.listed = version;
         let unlisted = known.into_iter().filter(|(_, source)| *source == Source::EarlyEvent);
         unlisted.map(|(key, _)| Update::Delete(key)).chain([Update::Done]).collect()
     }
 
-    /// An event of the watch.
     pub fn event(&mut self, item: Item<K, F>, is_deleted: bool) -> Option<Update<K, F>> {
         let version = item.resource_version.parse::<u64>().ok();
         if is_covered(version, self.listed) {
             return None;
         }
-        let fact = item.fact.filter(|_| !is_deleted);
-        match self.list.as_mut().map(|list| &mut list.progress) {
+        // An object that is of no interest any longer counts as deleted.
+        let (key, fact) = (item.key, item.fact.filter(|_| !is_deleted));
+        match &mut self.list {
             None => {}
-            Some(Progress::Requested(events)) => {
-                events.insert(item.key.clone(), (version, fact.clone()));
-            }
-            Some(Progress::Arriving(listed, known)) => {
+            Some(List::Requested(_, events)) => drop(events.insert(key.clone(), (version, fact.clone()))),
+            Some(List::Arriving(listed, known)) => {
                 if !is_covered(version, *listed) {
-                    known.insert(item.key.clone(), Source::Newest);
-                } else if known.get(&item.key) == Some(&Source::Newest) {
+                    known.insert(key.clone(), Source::Newest);
+                } else if known.get(&key) == Some(&Source::Newest) {
                     return None;
                 } else if fact.is_some() {
-                    known.insert(item.key.clone(), Source::EarlyEvent);
+                    known.insert(key.clone(), Source::EarlyEvent);
                 } else {
-                    known.remove(&item.key);
+                    known.remove(&key);
                 }
             }
         }
-        // An object that is of no interest any longer counts as deleted.
         Some(match fact {
-            Some(fact) => Update::Apply(item.key, fact),
-            None => Update::Delete(item.key),
+            Some(fact) => Update::Apply(key, fact),
+            None => Update::Delete(key),
         })
     }
 }

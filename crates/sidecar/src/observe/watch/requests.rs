@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::WatchError;
-use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
+use super::source::{LARGEST_OBJECT, LARGEST_PAGE, PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
 
 /// How long one page may fail before the list begins again. The API server forgets tokens after five to ten
 /// minutes, and what is kept to merge the list with events grows as long as the list takes.
@@ -27,7 +27,6 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// After so long without a failure the next one counts as the first.
 const FORGET_AFTER: Duration = Duration::from_mins(2);
 
-/// Reads a list page by page.
 pub(super) struct Lister {
     source: Source,
     /// Bounds the pages in memory, of all lists together.
@@ -36,7 +35,6 @@ pub(super) struct Lister {
     /// What the page that is awaited, or tried again, continues; nothing for the first one.
     token: Option<String>,
     request: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
-    /// When the page before it arrived.
     page_arrived: Instant,
     retry: Retry,
 }
@@ -47,7 +45,6 @@ impl Lister {
         Self { source, pages, size, token: None, request: None, page_arrived: now, retry: Retry::new(now) }
     }
 
-    /// Whether the next page is the first one.
     pub(super) fn is_at_start(&self) -> bool {
         self.token.is_none()
     }
@@ -63,7 +60,9 @@ impl Lister {
                 sleep_until(self.retry.from).await;
             }
             let (source, token, objects) = (&self.source, &self.token, self.size.objects());
-            let new = || source.clone().page_in_turn(token.clone(), objects, self.pages.clone()).boxed();
+            let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
+            let turns = Some(self.pages.clone());
+            let new = || source.clone().page(token.clone(), objects, most, turns).boxed();
             let page = self.request.get_or_insert_with(new).await;
             self.request = None;
             match page {

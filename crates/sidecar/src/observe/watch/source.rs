@@ -29,10 +29,10 @@ pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
-const LARGEST_PAGE: usize = 32 << 20;
+pub(super) const LARGEST_PAGE: usize = 32 << 20;
 /// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six
 /// times as many in JSON at most.
-const LARGEST_OBJECT: usize = 64 << 20;
+pub(super) const LARGEST_OBJECT: usize = 64 << 20;
 /// The largest answer about the version: it has the metadata of one object.
 const LARGEST_VERSION: usize = 16 << 20;
 /// How many pages are in memory at once, whatever the number of watches.
@@ -52,10 +52,9 @@ pub(crate) struct Source {
     prefers_protobuf: bool,
 }
 
-/// A page of a list that is followed. Until it is dropped, it counts as one of the pages that are in memory
-/// at once.
-pub(super) struct RawPage {
-    pub(super) message: Message,
+/// A page of a list. Until it is dropped, it counts as one of the pages that are in memory at once.
+pub(crate) struct RawPage {
+    pub(crate) message: Message,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -96,7 +95,6 @@ impl PageSize {
 }
 
 impl Source {
-    /// All objects of a resource, or those in one namespace.
     pub(crate) fn new<O: Resource>(
         client: Client,
         resource: &O::DynamicType,
@@ -115,7 +113,6 @@ impl Source {
         }
     }
 
-    /// Only the object of this name.
     pub(crate) fn named(self, name: &str) -> Self {
         Self { field_selector: Some(format!("metadata.name={name}")), ..self }
     }
@@ -134,36 +131,27 @@ impl Source {
         Self { prefers_protobuf: true, ..self }
     }
 
-    /// How many objects the first page has.
     pub(crate) fn page_size(&self) -> PageSize {
         PageSize { now: self.page_size, most: self.page_size }
     }
 
-    /// One page of a list that is followed. Waits for its turn before the answer is read, but not before it
-    /// is requested: an API server that does not answer holds up no other list.
-    pub(super) async fn page_in_turn(
+    /// One page of a list, of at most this many bytes. Waits for its turn before the answer is read, but not
+    /// before it is requested: an API server that does not answer holds up no other list.
+    pub(crate) async fn page(
         self,
         continue_token: Option<String>,
         objects: u32,
-        pages: Arc<Semaphore>,
+        most: usize,
+        turns: Option<Arc<Semaphore>>,
     ) -> Result<RawPage, WatchError> {
         let (headers, body) = self.request_page(continue_token, objects).await?;
-        // The semaphore is never closed.
-        let permit = pages.acquire_owned().await.ok();
-        let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
+        let permit = match turns {
+            // The semaphore is never closed.
+            Some(turns) => turns.acquire_owned().await.ok(),
+            None => None,
+        };
         let message = collect_message(&headers, body, most, self.prefers_protobuf).await?;
         Ok(RawPage { message, _permit: permit })
-    }
-
-    /// One page of a list, of at most this many bytes.
-    pub(crate) async fn page(
-        &self,
-        continue_token: Option<String>,
-        objects: u32,
-        most: usize,
-    ) -> Result<Message, WatchError> {
-        let (headers, body) = self.request_page(continue_token, objects).await?;
-        collect_message(&headers, body, most, self.prefers_protobuf).await
     }
 
     /// Requests a page of this many objects, or of all if that is 0: the first one, or the one that this
@@ -189,8 +177,8 @@ impl Source {
     /// for the metadata of one object.
     pub(super) async fn version(self) -> Result<String, WatchError> {
         let source = Self { prefers_protobuf: false, ..self.only_metadata() };
-        let page = source.page(None, 1, LARGEST_VERSION).await?;
-        Ok(Page::read(&page)?.resource_version().to_owned())
+        let page = source.page(None, 1, LARGEST_VERSION, None).await?;
+        Ok(Page::read(&page.message)?.resource_version().to_owned())
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
@@ -250,7 +238,6 @@ impl Source {
     }
 }
 
-/// A watch that the API server has accepted.
 struct OpenWatch {
     headers: HeaderMap,
     body: Body,
@@ -307,9 +294,9 @@ mod tests {
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
         let source = || Source::new::<Pod>(Client::new(answer, "n"), &(), None, 250);
         let (pods, others) = (source(), source());
-        let first = pods.clone().page_in_turn(None, 250, pages.clone()).await.unwrap();
-        let second = others.clone().page_in_turn(None, 250, pages.clone()).await.unwrap();
-        let third = others.page_in_turn(None, 250, pages.clone());
+        let first = pods.clone().page(None, 250, LARGEST_PAGE, Some(pages.clone())).await.unwrap();
+        let second = others.clone().page(None, 250, LARGEST_PAGE, Some(pages.clone())).await.unwrap();
+        let third = others.page(None, 250, LARGEST_PAGE, Some(pages.clone()));
         tokio::pin!(third);
         assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
         drop(first);

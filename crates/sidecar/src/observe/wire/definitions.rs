@@ -8,35 +8,28 @@ use pps_recorder::facts::{ConfigFact, NamespacedName};
 use pps_recorder::kinds;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::encoding::Encoded;
 use super::object::{Item, Malformed, item, key_of, null_as_default, slim_metadata};
 
-/// The fields of a `CustomResourceDefinition` that are read. Above all this skips its schemas.
+/// The fields of a `CustomResourceDefinition` that are read: above all not its schemas.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct CustomResourceDefinition {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
     spec: DefinitionSpec,
-    #[serde(deserialize_with = "null_as_default")]
-    status: DefinitionStatus,
+    status: Value,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DefinitionSpec {
     group: String,
-    names: Names,
+    names: Value,
     scope: String,
     versions: Vec<Version>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Names {
-    kind: String,
-    plural: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -44,8 +37,7 @@ struct Names {
 struct Version {
     name: String,
     served: bool,
-    #[serde(deserialize_with = "null_as_default")]
-    subresources: Subresources,
+    subresources: Value,
     #[serde(deserialize_with = "null_as_default")]
     schema: VersionSchema,
 }
@@ -75,33 +67,6 @@ struct Properties {
     packed: Option<IgnoredAny>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Subresources {
-    scale: Option<Scale>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Scale {
-    spec_replicas_path: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DefinitionStatus {
-    #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<DefinitionCondition>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DefinitionCondition {
-    #[serde(rename = "type")]
-    type_: String,
-    status: String,
-}
-
 /// Reads a definition. One that cannot be read defines nothing.
 pub fn read_definition(object: Encoded<'_>) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
     let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
@@ -116,21 +81,20 @@ impl CustomResourceDefinition {
     fn into_fact(self) -> kinds::Definition {
         let keeps_packed = self.keeps_packed();
         let Self { metadata, spec, status } = self;
-        let mut conditions = status.conditions.iter();
-        let versions = spec.versions.into_iter().filter(|version| version.served);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let version = |version: Version| kinds::Version {
+            name: version.name,
+            replicas: version.subresources["scale"]["specReplicasPath"].as_str().map(str::to_owned),
+        };
         kinds::Definition {
             group: spec.group,
-            kind: spec.names.kind,
-            plural: spec.names.plural,
+            kind: text(&spec.names["kind"]),
+            plural: text(&spec.names["plural"]),
             namespaced: spec.scope == "Namespaced",
-            established: conditions.any(|one| one.type_ == "Established" && one.status == "True"),
+            established: conditions.any(|one| one["type"] == "Established" && one["status"] == "True"),
             terminating: metadata.deletion_timestamp.is_some(),
-            versions: versions
-                .map(|version| kinds::Version {
-                    name: version.name,
-                    replicas: version.subresources.scale.map(|scale| scale.spec_replicas_path),
-                })
-                .collect(),
+            versions: spec.versions.into_iter().filter(|version| version.served).map(version).collect(),
             generation: metadata.generation.unwrap_or_default(),
             keeps_packed,
         }
@@ -172,7 +136,7 @@ pub fn read_config(object: Encoded<'_>) -> Result<Item<NamespacedName, ConfigFac
 #[cfg(test)]
 mod tests {
     use pps_recorder::whitelist;
-    use serde_json::{Value, from_value, json};
+    use serde_json::{from_value, json};
 
     use super::*;
 

@@ -19,7 +19,6 @@ pub enum Encoded<'a> {
     Protobuf(&'a [u8]),
 }
 
-/// A page or an event that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Json(String),
@@ -75,7 +74,6 @@ impl Message {
         }
     }
 
-    /// How many bytes it has.
     pub fn size(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),

@@ -30,7 +30,6 @@ pub struct Item<K, F> {
 #[error("{0}")]
 pub struct Malformed(pub String);
 
-/// The metadata that is used.
 pub(super) const METADATA: Schema = &[
     (1, "name", Kind::Text),
     (3, "namespace", Kind::Text),
@@ -103,7 +102,6 @@ pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserializ
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Namespace and name of a namespaced object.
 pub fn key_of(metadata: &ObjectMeta) -> NamespacedName {
     NamespacedName::new(
         metadata.namespace.as_deref().unwrap_or_default(),

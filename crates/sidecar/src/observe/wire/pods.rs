@@ -9,8 +9,7 @@ use pps_core::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_NAME_LENGTH};
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, forbids_recording};
-use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::{NamespacedName, NodeFact, PendingPod, PodFact};
+use pps_recorder::facts::{NamespacedName, NodeFact, PendingPod, PodFact, interest::Interest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -52,7 +51,6 @@ const STATUS: Schema = &[
 const CONDITION: Schema =
     &[(1, "type", Kind::Text), (2, "status", Kind::Text), (4, "lastTransitionTime", Kind::Time)];
 
-/// The fields of a Pod that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Pod {
@@ -97,7 +95,6 @@ struct PodCondition {
 enum Since {
     /// Parsed only where it is used: a Pod has several conditions, and only one of them matters.
     Text(String),
-    /// In Unix seconds.
     Seconds(i64),
 }
 
@@ -153,7 +150,6 @@ fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondi
 }
 
 impl PodCondition {
-    /// When it took its status, in Unix seconds.
     fn since(&self) -> Option<i64> {
         match self.last_transition_time.as_ref()? {
             Since::Text(text) => text.parse().ok().map(Timestamp::as_second),

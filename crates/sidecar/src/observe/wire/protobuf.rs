@@ -16,13 +16,11 @@ use serde::forward_to_deserialize_any;
 
 use super::object::Malformed;
 
-/// The first bytes of an envelope.
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
 /// The fields of a message that are read: the number, the name in JSON, and the type.
 pub(super) type Schema = &'static [(u64, &'static str, Kind)];
 
-/// The type of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// A string. An empty one is left out, as in JSON.
@@ -32,16 +30,13 @@ pub(super) enum Kind {
     /// A time, as Unix seconds. The zero time, which JSON shows as null, is left out.
     Time,
     Message(Schema),
-    /// A message that is left out if it has more bytes.
     Limited(usize, Schema),
     /// The number of bytes of the message that these fields lead to.
     Size(&'static [u64]),
     List(&'static Kind),
-    /// A map from strings to strings.
     Map,
 }
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Number(u64),
@@ -63,14 +58,12 @@ struct Field<'a> {
     repeated: u64,
 }
 
-/// The fields of a message that are in its schema.
 struct Object<'a> {
     message: &'a [u8],
     schema: Iter<'static, (u64, &'static str, Kind)>,
     value: Option<Field<'a>>,
 }
 
-/// The values of the fields with one number.
 struct Repeated<'a> {
     kind: Kind,
     number: u64,
@@ -89,7 +82,6 @@ impl Error for Malformed {
     }
 }
 
-/// Reads the fields of a message that are in this schema.
 pub(super) fn read<'a, T: Deserialize<'a>>(message: &'a [u8], schema: Schema) -> Result<T, Malformed> {
     T::deserialize(Field { kind: Kind::Message(schema), value: Value::Bytes(message), repeated: 0 })
 }

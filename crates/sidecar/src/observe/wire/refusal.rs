@@ -19,7 +19,6 @@ const STATUS: Schema = &[
     (6, "code", Kind::Number),
 ];
 
-/// The fields of a `Status` that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Refusal {
@@ -45,7 +44,6 @@ impl Refusal {
         body.open().and_then(Self::read).unwrap_or_default()
     }
 
-    /// Reads the object of an event, or a body.
     pub(super) fn read(status: Encoded<'_>) -> Result<Self, Malformed> {
         let mut refusal: Self = status.read(STATUS)?;
         if let Encoded::Protobuf(_) = status {

@@ -113,10 +113,8 @@ fn limited<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawVal
     deserializer.deserialize_any(Objects)
 }
 
-/// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// An object was created or changed.
     Applied(Encoded<'a>),
     Deleted(Encoded<'a>),
     /// Everything up to this resource version has been sent.
@@ -158,7 +156,6 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The type of an event and its object.
 fn read_line(line: &str) -> Result<(Cow<'_, str>, Encoded<'_>), Malformed> {
     #[derive(Deserialize)]
     struct Line<'a> {
@@ -182,7 +179,6 @@ fn read_frame(frame: &[u8]) -> Result<(Cow<'_, str>, Encoded<'_>), Malformed> {
     Ok((kind.into(), Encoded::Protobuf(object)))
 }
 
-/// Splits the bytes of a watch into events.
 #[derive(Debug)]
 pub struct Events {
     encoding: Encoding,
