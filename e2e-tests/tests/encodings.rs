@@ -167,7 +167,6 @@ impl<'a, K, F> Watch<'a, K, F> {
             };
             events.push(&frame.into_data().unwrap_or_default());
             while let Some(event) = events.next_event().unwrap() {
-                let event = event.unwrap();
                 let (is_applied, object) = match Event::read(&event).unwrap() {
                     Event::Applied(object) => (true, object),
                     Event::Deleted(object) => (false, object),
@@ -199,7 +198,7 @@ async fn assert_refused_version_is_readable(control_plane: &ControlPlane) {
         let frame = timeout(TIMEOUT, body.frame()).await.unwrap().unwrap().unwrap();
         events.push(&frame.into_data().unwrap_or_default());
         if let Some(event) = events.next_event().unwrap() {
-            break event.unwrap();
+            break event;
         }
     };
     let event = Event::read(&event).unwrap();

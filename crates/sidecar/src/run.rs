@@ -2,7 +2,6 @@
 //! the loop.
 
 mod generated;
-mod logging;
 mod missing_nodes;
 mod status;
 mod term;
@@ -13,7 +12,7 @@ mod worker;
 mod writes;
 
 use std::env;
-use std::io::{Write as _, stdout};
+use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,8 +22,13 @@ use kube::Client;
 use pps_check::args::CheckArgs;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 use tracing::{info, warn};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
 
 use self::worker::Worker;
 use crate::args::{Args, Recorder};
@@ -47,7 +51,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Runs the program until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster
 /// is configured, or the admin address is in use.
 pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
-    logging::start(args)?;
+    start_logging(args)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
 }
 
@@ -115,13 +119,9 @@ async fn record(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (sender, mut observations) = mpsc::channel(QUEUE);
-    let watches = Watches::new(client.clone(), health, metrics, sender);
+    let watches = Watches::new(client, health, metrics, sender);
     let mut worker = Worker::new(args, watches, leadership.clone());
-    let (checked, mut checks) = mpsc::channel(1);
-    let namespace = args.openkruise_namespace();
-    let manager_checks = openkruise::check_repeatedly(client, namespace.to_owned(), checked);
-    worker.watching.spawn("check of OpenKruise's manager", manager_checks);
-    worker.watching.start_first(args.config_namespace.clone());
+    worker.watching.start_first(args);
 
     let mut stop = pin!(stop);
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -140,11 +140,12 @@ async fn record(
             failure = worker.watching.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
-            Some(check) = checks.recv() => worker.on_manager_checked(check, namespace),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),
             () = &mut stop => break,
         }
         worker.take_turn();
+        // The election runs beside it.
+        yield_now().await;
     }
 
     info!("stopping");
@@ -155,4 +156,23 @@ async fn record(
         warn!(seconds = SHUTDOWN_TIMEOUT.as_secs(), "stopping before all pending writes were done");
     }
     Ok(())
+}
+
+/// The part of kube that logs whole response bodies which it cannot read, and with them what is secret in an
+/// object. Each error is also returned, and logged where it is handled.
+const LOGS_BODIES: &str = "kube_client::client";
+
+/// Logs to stderr, as text on a terminal and as JSON otherwise.
+fn start_logging(args: &Args) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&args.log)
+        .with_context(|| format!("--log {:?} is not a valid log filter", args.log))?;
+    let filter = filter.and(filter_fn(|metadata| metadata.target() != LOGS_BODIES));
+    let layer = fmt::layer().with_writer(stderr);
+    let is_terminal = stderr().is_terminal();
+    let layer = if is_terminal {
+        layer.with_filter(filter).boxed()
+    } else {
+        layer.json().flatten_event(true).with_filter(filter).boxed()
+    };
+    registry().with(layer).try_init().context("cannot start logging")
 }

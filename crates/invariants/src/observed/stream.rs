@@ -37,8 +37,8 @@ fn follow(data: &[u8], size: usize, relists: bool) -> BTreeMap<String, bool> {
     let mut lines = Events::new(Encoding::Json, LONGEST);
     for piece in data.chunks(size.min(data.len().max(1))) {
         lines.push(piece);
-        while let Some(line) = lines.next_event().unwrap() {
-            let Ok(line) = line else { continue };
+        // A line that is too long ends the watch.
+        while let Ok(Some(line)) = lines.next_event() {
             let (object, is_deleted) = match Event::read(&line) {
                 Ok(Event::Applied(object)) => (object, false),
                 Ok(Event::Deleted(object)) => (object, true),

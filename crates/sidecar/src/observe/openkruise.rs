@@ -9,13 +9,14 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use pps_core::Reason;
-use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::client::{bounded, code, describe};
+use super::watch::{Observation, Watches};
+use super::wire::key_of;
 use crate::telemetry::metrics::Metrics;
-use pps_recorder::facts::{NamespacedName, Notice, Subject};
+use pps_recorder::facts::{Notice, Subject};
 
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
@@ -73,12 +74,13 @@ impl Manager {
     }
 
     /// The Event for users. It is published on the Lease, the only object of OpenKruise known here.
-    pub(crate) fn notice(&self, namespace: &str) -> Option<Notice> {
+    pub(crate) fn notice(&self) -> Option<Notice> {
+        let lease = &self.last.as_ref()?.metadata;
         let subject = Subject {
             api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease".into(),
-            object: NamespacedName::new(namespace, LEASE),
-            uid: self.last.as_ref()?.metadata.uid.clone().unwrap_or_default(),
+            object: key_of(lease),
+            uid: lease.uid.clone().unwrap_or_default(),
         };
         let message = "OpenKruise's manager also writes PersistentPodState status: remove it or its permission to write them, or start this sidecar with --recorder openkruise";
         Some(Notice { subject, reason: Reason::ConflictingRecorder, message: message.into() })
@@ -106,8 +108,10 @@ fn read(lease: Option<Lease>) -> LeaseCheck {
     held.map_or(LeaseCheck::NotHeld, |lease| LeaseCheck::Held(lease.into()))
 }
 
-pub(crate) async fn check_repeatedly(client: Client, namespace: String, checked: mpsc::Sender<LeaseCheck>) {
-    while checked.send(check_lease(&client, &namespace).await).await.is_ok() {
+pub(crate) async fn check_repeatedly(watches: Watches, namespace: String) {
+    loop {
+        let check = check_lease(&watches.client, &namespace).await;
+        watches.observe(Observation::Manager(check)).await;
         sleep(CHECK_INTERVAL).await;
     }
 }
@@ -150,14 +154,14 @@ mod tests {
         let mut manager = Manager::default();
         assert_eq!(manager.apply(held("a")), None, "the Lease may be left over");
         assert_eq!(manager.apply(held("b")), Some(true));
-        assert_eq!(manager.notice("k").unwrap().subject.uid, "1");
+        assert_eq!(manager.notice().unwrap().subject.uid, "1");
         assert_eq!(manager.apply(held("c")), None, "unchanged");
         assert_eq!(manager.apply(LeaseCheck::Unknown), None);
         assert_eq!(manager.apply(held("d")), None);
         assert_eq!(manager.apply(held("d")), Some(false), "not renewed");
         assert_eq!(manager.apply(held("e")), Some(true));
         assert_eq!(manager.apply(LeaseCheck::NotHeld), Some(false));
-        assert_eq!((manager.apply(LeaseCheck::NotHeld), manager.notice("k")), (None, None));
+        assert_eq!((manager.apply(LeaseCheck::NotHeld), manager.notice()), (None, None));
     }
 
     #[test]

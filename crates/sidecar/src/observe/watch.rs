@@ -31,6 +31,7 @@ use self::requests::Scope;
 use self::source::PAGES_AT_ONCE;
 pub(crate) use self::source::{Source, api_resource};
 use crate::observe::discovery::WatchId;
+use crate::observe::openkruise::LeaseCheck;
 use crate::observe::wire;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -59,25 +60,15 @@ pub(crate) enum Observation {
     KindUp(WatchId),
     /// The watch of a workload kind failed; says whether it is forbidden.
     KindDown(WatchId, bool),
+    /// Whether OpenKruise's manager runs was checked.
+    Manager(LeaseCheck),
     Config(Update<NamespacedName, ConfigFact>),
     Definitions(Update<Arc<str>, kinds::Definition>),
     PersistentPodStates(Update<NamespacedName, Box<PpsFact>>),
 }
 
-struct WatchTarget {
-    /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
-    name: Arc<str>,
-    /// The workload kind that is not recorded without this watch. Without any other watch, the sidecar is not
-    /// ready.
-    kind: Option<WatchId>,
-}
-
 pub(crate) fn resource_name(resource: &kinds::Resource) -> Arc<str> {
     format!("{}.{}", resource.plural, resource.group).into()
-}
-
-fn essential(name: &str) -> WatchTarget {
-    WatchTarget { name: name.into(), kind: None }
 }
 
 #[derive(Clone)]
@@ -103,7 +94,7 @@ impl Watches {
     }
 
     /// Sends an observation. The receiver is gone only when the program ends.
-    async fn observe(&self, observation: Observation) {
+    pub(super) async fn observe(&self, observation: Observation) {
         drop(self.observations.send(observation).await);
     }
 
@@ -112,56 +103,51 @@ impl Watches {
     }
 
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
-        let scope = Scope::new(relist, "the definition of PersistentPodState has changed", DEFINITION_DELAY);
-        let source = self.source::<PpsObject>(PPS_PAGE_SIZE);
-        let (target, observation) = (essential("persistentpodstates"), Observation::PersistentPodStates);
-        self.follow(target, source, scope, wire::read_pps, observation).await;
+        let (source, scope) = (self.source::<PpsObject>(PPS_PAGE_SIZE), Scope::new(relist, DEFINITION_DELAY));
+        let observation = Observation::PersistentPodStates;
+        self.follow("persistentpodstates", None, source, scope, wire::read_pps, observation).await;
     }
 
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
         let source = self.source::<StatefulSet>(WORKLOADS_PAGE_SIZE).prefer_protobuf();
-        let target = essential("statefulsets");
-        self.follow(target, source, Scope::fixed(), wire::read_stateful_set, observation).await;
+        self.follow("statefulsets", None, source, Scope::fixed(), wire::read_stateful_set, observation).await;
     }
 
     pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) {
-        let target = WatchTarget { name: resource_name(&resource), kind: Some(id.clone()) };
-        let naming = resource.naming.clone();
+        let (name, naming) = (resource_name(&resource), resource.naming.clone());
         let api = api_resource(resource);
         let source = Source::new::<DynamicObject>(self.client.clone(), &api, None, WORKLOADS_PAGE_SIZE);
         let read = |object: wire::Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
-        self.follow(target, source, Scope::fixed(), read, observation).await;
+        self.follow(&name, Some(&id), source, Scope::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_definitions(self) {
         let source = self.source::<CustomResourceDefinition>(DEFINITIONS_PAGE_SIZE);
-        let target = essential("customresourcedefinitions");
-        self.follow(target, source, Scope::fixed(), wire::read_definition, Observation::Definitions).await;
+        let (read, observation) = (wire::read_definition, Observation::Definitions);
+        self.follow("customresourcedefinitions", None, source, Scope::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_config(self, namespace: String) {
         let source =
             Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
-        let target = essential("configmaps");
-        self.follow(target, source, Scope::fixed(), wire::read_config, Observation::Config).await;
+        let (read, observation) = (wire::read_config, Observation::Config);
+        self.follow("configmaps", None, source, Scope::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_pods(self, relist: Relist) {
         let source = self.source::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
-        self.follow(essential("pods"), source, new_keys(relist), read, Observation::Pods).await;
+        let scope = Scope::new(relist, Duration::ZERO);
+        self.follow("pods", None, source, scope, read, Observation::Pods).await;
     }
 
     pub(crate) async fn watch_nodes(self, relist: Relist) {
         let source = self.source::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);
-        self.follow(essential("nodes"), source, new_keys(relist), read, Observation::Nodes).await;
+        let scope = Scope::new(relist, Duration::ZERO);
+        self.follow("nodes", None, source, scope, read, Observation::Nodes).await;
     }
-}
-
-fn new_keys(relist: Relist) -> Scope {
-    Scope::new(relist, "a PersistentPodState names new keys", Duration::ZERO)
 }

@@ -17,11 +17,6 @@ use pps_recorder::decide::{
 };
 use pps_recorder::facts::NamespacedName;
 
-/// How many Pods are compared with all nodes in one turn: each node event has all Pods examined that wait,
-/// and the Lease is not renewed meanwhile.
-pub(super) const EVICTIONS_PER_TURN: usize = 16;
-/// When the next Pods are examined.
-pub(super) const EVICTION_PAUSE: Duration = Duration::from_millis(10);
 /// How long a new node may lack a label, unless the grace period of missing nodes is shorter.
 const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
 
@@ -31,8 +26,6 @@ pub(super) struct Absences {
     pub(super) new_nodes: NewNodes,
     pub(super) unschedulable: UnschedulablePods,
     pub(super) evicts_pending_pods: bool,
-    /// When the latest turn with evictions began, and how many Pods were examined in it.
-    examined: (Instant, usize),
 }
 
 impl Absences {
@@ -43,7 +36,6 @@ impl Absences {
             new_nodes: NewNodes::new(period.min(LABEL_GRACE_PERIOD)),
             unschedulable: UnschedulablePods::new(period),
             evicts_pending_pods: args.evict_pending_pods,
-            examined: (Instant::now(), 0),
         }
     }
 
@@ -57,16 +49,6 @@ impl Absences {
             Candidates::All => self.missing.take_confirmation(),
             Candidates::NotFailing => self.missing.take_first_confirmation(),
         }
-    }
-
-    /// Whether one more Pod may be examined in the turn that began at this time.
-    fn may_examine(&mut self, turn: Instant) -> bool {
-        let (latest_turn, examined) = &mut self.examined;
-        if *latest_turn != turn {
-            (*latest_turn, *examined) = (turn, 0);
-        }
-        *examined += 1;
-        *examined <= EVICTIONS_PER_TURN
     }
 }
 
@@ -92,11 +74,6 @@ impl Worker {
             is_any = true;
         }
         is_any
-    }
-
-    pub(super) fn look_up_node(&mut self, node: Arc<str>) {
-        let is_retry = self.absences.missing.has_failed(&node);
-        self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
     }
 
     pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, exists: Result<bool, Failure>) {
@@ -141,9 +118,6 @@ impl Worker {
 
     /// Evicts a Pod that waits for a node that does not exist, if it has done so for the grace period.
     pub(super) fn evict(&mut self, pod: &NamespacedName, is_retry: bool, now: Instant) {
-        if !self.absences.may_examine(now) {
-            return self.writes.evictions.mark(pod, now + EVICTION_PAUSE);
-        }
         let Some(eviction) = self.index.eviction(pod) else {
             self.index.on_eviction_needless(pod);
             return self.absences.unschedulable.cancel(pod);

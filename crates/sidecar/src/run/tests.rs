@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower::service_fn;
 
-use super::missing_nodes::{EVICTION_PAUSE, EVICTIONS_PER_TURN};
 use super::worker::Worker;
 use crate::args::Args;
 use crate::lead::Leadership;
@@ -515,19 +514,19 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
             worker.apply(Observation::Definitions(update));
         }
         for check in checks {
-            worker.on_manager_checked(check.clone(), "kruise-system");
+            worker.on_manager_checked(check.clone());
         }
         let before = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().moves_to;
         worker.index.on_status_written(&key, "uid-1", "8");
         // The manager runs from now on.
-        worker.on_manager_checked(held("y"), "kruise-system");
-        worker.on_manager_checked(held("z"), "kruise-system");
+        worker.on_manager_checked(held("y"));
+        worker.on_manager_checked(held("z"));
         let moves = |worker: &mut Worker| {
             worker.index.status_write(&key, "2026-01-01T00:00:00Z").and_then(|write| write.moves_to)
         };
         let after = moves(&mut worker);
         worker.index.on_status_written(&key, "uid-1", "9");
-        worker.on_manager_checked(LeaseCheck::NotHeld, "kruise-system");
+        worker.on_manager_checked(LeaseCheck::NotHeld);
         assert_eq!(moves(&mut worker), None, "the manager may come again at once");
         (before, after)
     };
@@ -677,20 +676,17 @@ async fn a_generated_object_gets_no_owner_that_the_api_server_does_not_have() {
 }
 
 #[tokio::test]
-async fn examines_a_limited_number_of_evictions_in_one_turn_and_the_others_soon_after() {
+async fn examines_one_pod_in_a_turn_and_the_next_one_at_once() {
     let (client, _) = api_server(|_| (200, json!({})));
     let mut worker = forgetful_worker(client);
     for n in 0..100 {
         let update = Update::Apply(NamespacedName::new("n", format!("w-{n}")), waiting_pod());
         worker.apply(Observation::Pods(update));
     }
-    worker.take_turn();
-    assert_eq!(worker.writes.evictions.len(), 100 - EVICTIONS_PER_TURN);
-    let start = Instant::now();
-    while !worker.writes.evictions.is_empty() {
-        assert!(start.elapsed() < Duration::from_mins(1), "{} are left", worker.writes.evictions.len());
-        tokio::time::sleep(EVICTION_PAUSE).await;
+    for left in (0..100).rev() {
         worker.take_turn();
+        assert_eq!(worker.writes.evictions.len(), left);
+        assert!(left == 0 || worker.next_due().unwrap() <= Instant::now());
     }
 }
 

@@ -10,7 +10,9 @@ use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tracing::info;
 
 use super::worker::Worker;
+use crate::args::Args;
 use crate::observe::discovery::{WatchAction, WatchId};
+use crate::observe::openkruise::check_repeatedly;
 use crate::observe::watch::{Watches, resource_name};
 use pps_recorder::decide::index::Work;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update};
@@ -68,13 +70,15 @@ impl Watching {
     }
 
     /// Starts the watches from which the interest follows.
-    pub(super) fn start_first(&mut self, config_namespace: String) {
+    pub(super) fn start_first(&mut self, args: &Args) {
         let watches = self.watches.clone();
+        let checks = check_repeatedly(watches.clone(), args.openkruise_namespace().to_owned());
+        self.spawn("check of OpenKruise's manager", checks);
         let relist = self.relist_objects.subscribe();
         self.spawn("watch of persistentpodstates", watches.clone().watch_persistent_pod_states(relist));
         self.spawn("watch of statefulsets", watches.clone().watch_stateful_sets());
         self.spawn("watch of customresourcedefinitions", watches.clone().watch_definitions());
-        self.spawn("watch of configmaps", watches.watch_config(config_namespace));
+        self.spawn("watch of configmaps", watches.watch_config(args.config_namespace.clone()));
     }
 
     pub(super) fn start_pods_and_nodes(&mut self) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
@@ -24,10 +24,10 @@ use crate::write::WriteResult;
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::{NamespacedName, store::Update};
 
-/// How often a write that was too large is tried again: etcd's limit may have been raised.
-const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
-/// How often drops that were not confirmed are tried again, if nothing is heard of the Pods before.
-const DROP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// After how many sweeps a write that was too large is tried again: etcd's limit may have been raised.
+const OVERSIZED_RETRY_SWEEPS: u32 = 60;
+/// After how many sweeps drops that were not confirmed are tried again, if nothing is heard of the Pods before.
+const DROP_RETRY_SWEEPS: u32 = 3;
 
 pub(super) struct Worker {
     pub(super) index: Index,
@@ -39,8 +39,7 @@ pub(super) struct Worker {
     pub(super) manager: Manager,
     compact_states: CompactStates,
     is_synced: bool,
-    retry_oversized_at: Instant,
-    retry_drops_at: Instant,
+    sweeps: u32,
     /// Set while the program stops: the objects whose statuses are still written. What comes up elsewhere is
     /// left to the next leader.
     stopping: Option<BTreeSet<NamespacedName>>,
@@ -65,8 +64,7 @@ impl Worker {
             manager: Manager::default(),
             compact_states: args.compact_states,
             is_synced: false,
-            retry_oversized_at: Instant::now() + OVERSIZED_RETRY_INTERVAL,
-            retry_drops_at: Instant::now() + DROP_RETRY_INTERVAL,
+            sweeps: 0,
             stopping: None,
             health,
             metrics,
@@ -80,6 +78,7 @@ impl Worker {
             Observation::Workloads(id, update) => self.apply_workloads(&id, update),
             Observation::KindUp(id) => self.on_kind_up(&id, false),
             Observation::KindDown(id, is_forbidden) => self.on_kind_down(&id, is_forbidden),
+            Observation::Manager(check) => self.on_manager_checked(check),
             Observation::Config(update) => {
                 self.discovery.apply_config(update);
                 self.follow_discovery();
@@ -110,7 +109,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn on_manager_checked(&mut self, check: LeaseCheck, namespace: &str) {
+    pub(super) fn on_manager_checked(&mut self, check: LeaseCheck) {
         let changed = self.manager.apply(check);
         self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
         let Some(is_running) = changed else { return };
@@ -118,7 +117,7 @@ impl Worker {
         self.follow_discovery();
         if is_running {
             warn!("OpenKruise's manager runs and writes the same objects; see --recorder");
-            self.manager.notice(namespace).into_iter().for_each(|notice| self.term.publish(notice));
+            self.manager.notice().into_iter().for_each(|notice| self.term.publish(notice));
         } else {
             info!("OpenKruise's manager does not run");
         }
@@ -130,15 +129,12 @@ impl Worker {
             return None;
         }
         let (writes, candidates) = (&self.writes, self.writes.candidates());
-        let generated = [writes.generated.next(candidates), writes.refusals.next_deadline()];
-        let may_generate = !self.discovery.is_pps_definition_terminating();
-        let generated = generated.into_iter().filter(|_| may_generate);
-        let others = [
-            writes.statuses.next(candidates),
-            writes.evictions.next(candidates),
-            self.absences.next_deadline(),
-        ];
-        others.into_iter().chain(generated).flatten().min()
+        let mut due = vec![writes.statuses.next(candidates), writes.evictions.next(candidates)];
+        due.push(self.absences.next_deadline());
+        if !self.discovery.is_pps_definition_terminating() {
+            due.extend([writes.generated.next(candidates), writes.refusals.next_deadline()]);
+        }
+        due.into_iter().flatten().min()
     }
 
     pub(super) fn take_turn(&mut self) {
@@ -176,7 +172,9 @@ impl Worker {
         }
     }
 
-    /// Begins the next due write, eviction or lookup. Returns false if there is none.
+    /// Begins the next due write or lookup. Returns false if none is due. An eviction is the last one of a turn:
+    /// it compares a Pod with all nodes, and after a node event each Pod that waits, while the Lease has to be
+    /// renewed.
     fn begin_next_write(&mut self, now: Instant) -> bool {
         let candidates = self.writes.candidates();
         if !self.discovery.is_pps_definition_terminating()
@@ -189,10 +187,12 @@ impl Worker {
                 self.absences.missing.request_confirmation(&node);
             }
         } else if let Some(node) = self.absences.take_confirmation(candidates) {
-            self.look_up_node(node);
-        } else if let Some((pod, is_retry)) = self.writes.evictions.take(candidates, now) {
-            self.evict(&pod, is_retry, now);
+            let is_retry = self.absences.missing.has_failed(&node);
+            self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
         } else {
+            if let Some((pod, is_retry)) = self.writes.evictions.take(candidates, now) {
+                self.evict(&pod, is_retry, now);
+            }
             return false;
         }
         true
@@ -243,12 +243,11 @@ impl Worker {
         while let Some(node) = self.absences.new_nodes.take_settled(now) {
             self.index.on_node_settled(&node);
         }
-        if now >= self.retry_drops_at {
-            self.retry_drops_at = now + DROP_RETRY_INTERVAL;
+        self.sweeps = self.sweeps.wrapping_add(1);
+        if self.sweeps.is_multiple_of(DROP_RETRY_SWEEPS) {
             self.index.retry_held_drops();
         }
-        if now >= self.retry_oversized_at {
-            self.retry_oversized_at = now + OVERSIZED_RETRY_INTERVAL;
+        if self.sweeps.is_multiple_of(OVERSIZED_RETRY_SWEEPS) {
             self.index.retry_exceeded();
         }
     }

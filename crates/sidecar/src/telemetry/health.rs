@@ -2,10 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// A watch that was silent for longer is stuck: the watch itself notices a silent connection earlier.
-const LONGEST_SILENCE: Duration = Duration::from_secs(70);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
@@ -16,26 +12,13 @@ pub(crate) struct Health {
 struct HealthState {
     is_synced: bool,
     election_problem: Option<String>,
-    watches: BTreeMap<Arc<str>, Watch>,
-}
-
-#[derive(Debug)]
-struct Watch {
-    is_up: bool,
-    heard: Instant,
+    /// Whether each essential watch works.
+    watches: BTreeMap<Arc<str>, bool>,
 }
 
 impl Health {
     pub(crate) fn mark_watch(&self, resource: &Arc<str>, is_up: bool) {
-        self.with(|state| state.watches.insert(resource.clone(), Watch { is_up, heard: Instant::now() }));
-    }
-
-    pub(crate) fn mark_watch_heard(&self, resource: &str) {
-        self.with(|state| {
-            if let Some(watch) = state.watches.get_mut(resource) {
-                watch.heard = Instant::now();
-            }
-        });
+        self.with(|state| state.watches.insert(resource.clone(), is_up));
     }
 
     pub(crate) fn mark_synced(&self) {
@@ -49,21 +32,11 @@ impl Health {
 
     /// Why the sidecar is not ready; `None` if it is.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.problem_at(Instant::now())
-    }
-
-    fn problem_at(&self, now: Instant) -> Option<String> {
         self.with(|state| {
-            let names = |predicate: &dyn Fn(&Watch) -> bool| {
-                let watches = state.watches.iter().filter(|(_, watch)| predicate(watch));
-                watches.map(|(resource, _)| &**resource).collect::<Vec<_>>().join(", ")
-            };
-            let down = names(&|watch| !watch.is_up);
-            let silent = names(&|watch| now.saturating_duration_since(watch.heard) > LONGEST_SILENCE);
+            let down = state.watches.iter().filter(|(_, is_up)| !**is_up);
+            let down: Vec<&str> = down.map(|(resource, _)| &**resource).collect();
             if !down.is_empty() {
-                Some(format!("cannot watch: {down}"))
-            } else if !silent.is_empty() {
-                Some(format!("nothing was heard for {} s of: {silent}", LONGEST_SILENCE.as_secs()))
+                Some(format!("cannot watch: {}", down.join(", ")))
             } else if !state.is_synced {
                 Some("the initial lists are not complete".to_owned())
             } else {
@@ -94,18 +67,5 @@ mod tests {
         assert_eq!(health.problem(), None);
         health.set_election_problem(Some("no Lease".into()));
         assert_eq!(health.problem().as_deref(), Some("no Lease"));
-    }
-
-    #[test]
-    fn is_not_ready_while_a_watch_is_silent_for_longer_than_it_can_be() {
-        let health = Health::default();
-        health.mark_watch(&"pods".into(), true);
-        health.mark_watch(&"nodes".into(), true);
-        health.mark_synced();
-        let later = Instant::now() + LONGEST_SILENCE + Duration::from_secs(1);
-        assert_eq!(health.problem_at(Instant::now()), None);
-        assert_eq!(health.problem_at(later).as_deref(), Some("nothing was heard for 70 s of: nodes, pods"));
-        health.mark_watch_heard("pods");
-        assert_eq!(health.problem_at(Instant::now()), None);
     }
 }

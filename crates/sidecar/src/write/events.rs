@@ -44,7 +44,8 @@ fn event(notice: Notice) -> Event {
         type_: Some(if is_normal(reason) { "Normal" } else { "Warning" }.into()),
         reason: Some(reason.to_string()),
         note: Some(message),
-        action: Some(action_of(reason).into()),
+        // Required, like the reason, which says what was done or has failed.
+        action: Some(reason.to_string()),
         event_time: Some(MicroTime(now)),
         regarding: Some(ObjectReference {
             api_version: Some(subject.api_version),
@@ -63,18 +64,4 @@ fn event(notice: Notice) -> Event {
 /// Whether an Event of this reason tells of no problem.
 pub(crate) fn is_normal(reason: Reason) -> bool {
     matches!(reason, Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted)
-}
-
-fn action_of(reason: Reason) -> &'static str {
-    use Reason as R;
-    match reason {
-        R::MalformedWhitelist | R::WorkloadKindUnsupported | R::WorkloadKindForbidden => "Watch",
-        R::NearCapacity
-        | R::CapacityExceeded
-        | R::ConflictingRecorder
-        | R::UnreadableObject
-        | R::WriteConflicts => "Record",
-        R::StatesForgotten | R::StatesDropped | R::PodEvicted | R::PodNotEvicted => "Forget",
-        _ => "Generate",
-    }
 }

@@ -185,7 +185,7 @@ fn reports_and_retries_watches_that_are_neither_json_nor_protobuf() {
     record_after_failures(
         &api,
         &[
-            "it has an event of 67108865 bytes, more than 67108864: it may be something else than protobuf",
+            "it has an event of 67108865 bytes, more than 67108864",
             "it begins neither like JSON nor like protobuf; its Content-Type is text/html",
             "it begins neither like JSON nor like protobuf; its Content-Type is missing",
         ],

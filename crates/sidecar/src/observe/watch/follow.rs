@@ -7,6 +7,7 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,7 +17,8 @@ use super::answer::WatchError;
 use super::merge::Merge;
 use super::requests::{Lister, Scope, Watcher};
 use super::source::{RawPage, Source, WatchEvent};
-use super::{Observation, WatchTarget, Watches};
+use super::{Observation, Watches};
+use crate::observe::discovery::WatchId;
 use crate::observe::wire::{Encoded, Event, Item, Malformed, Page};
 use pps_recorder::facts::store::Update;
 
@@ -31,7 +33,11 @@ const MAX_NAMELESS: usize = 1_000;
 
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
-    target: WatchTarget,
+    /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
+    name: Arc<str>,
+    /// The workload kind that is not recorded without this watch. Without any other watch, the sidecar is not
+    /// ready.
+    kind: Option<&'a WatchId>,
     read: R,
     observation: O,
     scope: Scope,
@@ -54,7 +60,8 @@ impl Watches {
     /// Follows one resource, and never returns. Errors are reported and retried.
     pub(super) async fn follow<K, F>(
         &self,
-        target: WatchTarget,
+        name: &str,
+        kind: Option<&WatchId>,
         source: Source,
         scope: Scope,
         read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
@@ -66,7 +73,8 @@ impl Watches {
         let now = Instant::now();
         let mut follower = Follower {
             watches: self,
-            target,
+            name: name.into(),
+            kind,
             read,
             observation,
             scope,
@@ -116,8 +124,8 @@ where
                     self.on_watch_failed(&error).await;
                 }
             }
-            reason = self.scope.wait_for_relist(self.relist_from), if !self.is_listing => {
-                info!(resource = %self.target.name, "listing again because {reason}");
+            () = self.scope.wait_for_relist(self.relist_from), if !self.is_listing => {
+                info!(resource = %self.name, "listing again: there are new keys, or another definition");
                 self.begin_list();
             }
         }
@@ -133,7 +141,6 @@ where
 
     async fn on_page(&mut self, raw: &RawPage) -> Result<(), WatchError> {
         let page = Page::read(&raw.message)?;
-        self.hear();
         if self.list_version.is_none() {
             self.list_version = Some(page.resource_version().to_owned());
             self.unreadable_before = std::mem::take(&mut self.unreadable);
@@ -142,7 +149,7 @@ where
         let updates = self.merge.begin_page(page.resource_version());
         self.send(updates).await;
         for object in page.items() {
-            self.watches.metrics.count_watch_event(&self.target.name);
+            self.watches.metrics.count_watch_event(&self.name);
             if let Some(item) = self.read(object) {
                 let update = self.merge.list_item(item);
                 self.send(update).await;
@@ -163,7 +170,7 @@ where
     async fn end_list(&mut self) {
         self.is_listing = false;
         self.unreadable_before.clear();
-        self.watches.metrics.set_unreadable(&self.target.name, self.unreadable.len());
+        self.watches.metrics.set_unreadable(&self.name, self.unreadable.len());
         self.watcher.begin_at(self.list_version.take());
         let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
@@ -172,7 +179,6 @@ where
     }
 
     async fn on_event(&mut self, event: Option<WatchEvent>) -> Result<(), WatchError> {
-        self.hear();
         let message = match event {
             None => return Ok(()),
             Some(WatchEvent::Opened) => {
@@ -181,8 +187,8 @@ where
             }
             Some(WatchEvent::Event(message)) => message,
         };
-        self.watches.metrics.count_watch_event(&self.target.name);
-        let (object, is_deleted) = match message.as_ref().map_err(Clone::clone).and_then(Event::read) {
+        self.watches.metrics.count_watch_event(&self.name);
+        let (object, is_deleted) = match Event::read(&message) {
             Ok(Event::Applied(object)) => (object, false),
             Ok(Event::Deleted(object)) => (object, true),
             Ok(Event::Bookmark(version)) => return self.watcher.advance(&version),
@@ -199,7 +205,7 @@ where
         if is_deleted {
             self.unreadable.remove(&item.key);
         }
-        self.watches.metrics.set_unreadable(&self.target.name, self.unreadable.len());
+        self.watches.metrics.set_unreadable(&self.name, self.unreadable.len());
         let update = self.merge.event(item, is_deleted);
         self.send(update).await;
         Ok(())
@@ -211,7 +217,7 @@ where
         if let Some(error) = &item.unreadable {
             let is_new = self.unreadable.insert(item.key.clone());
             if is_new && !self.unreadable_before.contains(&item.key) {
-                let (resource, object) = (&self.target.name, &item.key);
+                let (resource, object) = (&self.name, &item.key);
                 warn!(%resource, %object, error, "an object cannot be read; it counts as existing");
             }
         } else {
@@ -221,8 +227,8 @@ where
     }
 
     fn skip(&self, malformed: &Malformed) {
-        warn!(resource = %self.target.name, error = %malformed, "skipping an object without a readable name");
-        self.watches.metrics.count_skipped_object(&self.target.name);
+        warn!(resource = %self.name, error = %malformed, "skipping an object without a readable name");
+        self.watches.metrics.count_skipped_object(&self.name);
     }
 
     async fn on_list_failed(&mut self, error: &WatchError) {
@@ -231,8 +237,8 @@ where
             self.begin_list();
         }
         if self.watcher.has_position() || error.is_expired() {
-            warn!(resource = %self.target.name, %error, "the list failed; retrying");
-            self.watches.metrics.count_list_error(&self.target.name);
+            warn!(resource = %self.name, %error, "the list failed; retrying");
+            self.watches.metrics.count_list_error(&self.name);
         } else {
             self.mark_down(error).await;
         }
@@ -253,29 +259,23 @@ where
         }
     }
 
-    fn hear(&self) {
-        if self.target.kind.is_none() {
-            self.watches.health.mark_watch_heard(&self.target.name);
-        }
-    }
-
     async fn mark_up(&mut self) {
         if std::mem::take(&mut self.is_down) {
-            info!(resource = %self.target.name, "the watch works again");
+            info!(resource = %self.name, "the watch works again");
         }
-        self.watches.metrics.set_watch_up(&self.target.name, true);
-        match &self.target.kind {
-            None => self.watches.health.mark_watch(&self.target.name, true),
+        self.watches.metrics.set_watch_up(&self.name, true);
+        match self.kind {
+            None => self.watches.health.mark_watch(&self.name, true),
             Some(id) => self.watches.observe(Observation::KindUp(id.clone())).await,
         }
     }
 
     async fn mark_down(&mut self, error: &WatchError) {
         self.is_down = true;
-        warn!(resource = %self.target.name, %error, "the watch failed; retrying");
-        self.watches.metrics.count_watch_error(&self.target.name);
-        match &self.target.kind {
-            None => self.watches.health.mark_watch(&self.target.name, false),
+        warn!(resource = %self.name, %error, "the watch failed; retrying");
+        self.watches.metrics.count_watch_error(&self.name);
+        match self.kind {
+            None => self.watches.health.mark_watch(&self.name, false),
             Some(id) => {
                 self.watches.observe(Observation::KindDown(id.clone(), error.is_forbidden())).await;
             }

@@ -250,7 +250,6 @@ pub(crate) type Relist = watch::Receiver<u64>;
 /// other fields.
 pub(super) struct Scope {
     requests: Relist,
-    reason: &'static str,
     /// How long after a request the new fields are in force.
     delay: Duration,
     /// When the fields are in force that were asked for last, and their revision.
@@ -262,12 +261,12 @@ pub(super) struct Scope {
 impl Scope {
     /// Each object is kept with all fields that are ever needed.
     pub(super) fn fixed() -> Self {
-        Self::new(watch::Sender::new(0).subscribe(), "", Duration::ZERO)
+        Self::new(watch::Sender::new(0).subscribe(), Duration::ZERO)
     }
 
     /// A new list is needed this long after a request.
-    pub(super) fn new(requests: Relist, reason: &'static str, delay: Duration) -> Self {
-        Self { requests, reason, delay, due: None, revision: 0 }
+    pub(super) fn new(requests: Relist, delay: Duration) -> Self {
+        Self { requests, delay, due: None, revision: 0 }
     }
 
     /// A list begins now. It has all fields that need no delay.
@@ -277,9 +276,8 @@ impl Scope {
         }
     }
 
-    /// Waits until a new list is needed, but at least until this time, and says why. Never returns if none
-    /// can be.
-    pub(super) async fn wait_for_relist(&mut self, not_before: Instant) -> &'static str {
+    /// Waits until a new list is needed, but at least until this time. Never returns if none can be.
+    pub(super) async fn wait_for_relist(&mut self, not_before: Instant) {
         if self.due.is_none() && self.requests.changed().await.is_err() {
             return pending().await;
         }
@@ -288,6 +286,5 @@ impl Scope {
         let (time, revision) = *self.due.get_or_insert_with(request);
         sleep_until(time.max(not_before)).await;
         (self.due, self.revision) = (None, revision);
-        self.reason
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::answer::{WatchError, collect, collect_message, expect_encoding, next_data};
 use crate::observe::client::LARGEST_REFUSAL;
-use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
+use crate::observe::wire::{Encoding, Events, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and
 /// the sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays
@@ -69,8 +69,7 @@ pub(crate) struct PageSize {
 pub(super) enum WatchEvent {
     /// The API server has accepted the watch.
     Opened,
-    /// An event, or why it cannot be read.
-    Event(Result<Message, Malformed>),
+    Event(Message),
 }
 
 impl PageSize {
@@ -247,8 +246,8 @@ struct OpenWatch {
 }
 
 impl OpenWatch {
-    /// The next event, or why it cannot be read; `None` at the end of the watch.
-    async fn next_event(&mut self) -> Result<Option<Result<Message, Malformed>>, WatchError> {
+    /// The next event; `None` at the end of the watch.
+    async fn next_event(&mut self) -> Result<Option<Message>, WatchError> {
         loop {
             if let Some(events) = &mut self.events
                 && let Some(event) = events.next_event()?

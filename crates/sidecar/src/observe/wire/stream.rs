@@ -186,70 +186,56 @@ pub struct Events {
     /// Where the search for the end of the line continues.
     searched: usize,
     longest: usize,
-    /// Whether the rest of the line is dropped because the line is too long.
-    skips: bool,
 }
 
 impl Events {
-    /// Lines longer than this number of bytes are dropped.
+    /// The API server has no object that makes an event of more than `longest` bytes.
     pub fn new(encoding: Encoding, longest: usize) -> Self {
-        Self { encoding, buffer: Vec::new(), searched: 0, longest, skips: false }
+        Self { encoding, buffer: Vec::new(), searched: 0, longest }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next complete event, or why it is left out. Fails if it is unknown where the next one begins.
-    pub fn next_event(&mut self) -> Result<Option<Result<Message, Malformed>>, Malformed> {
+    /// The next complete event. Fails if there is none in as many bytes as an event can have.
+    pub fn next_event(&mut self) -> Result<Option<Message>, Malformed> {
         match self.encoding {
-            Encoding::Json => Ok(self.next_line().map(|line| line.map(Message::Json))),
-            Encoding::Protobuf => {
-                self.next_frame().map(|frame| frame.map(|frame| Ok(Message::Protobuf(frame))))
-            }
+            Encoding::Json => self.next_line(),
+            Encoding::Protobuf => self.next_frame(),
         }
     }
 
-    /// The next complete line that is not empty. Bytes that are no UTF-8 are replaced.
-    fn next_line(&mut self) -> Option<Result<String, Malformed>> {
+    /// The next complete line that is not empty.
+    fn next_line(&mut self) -> Result<Option<Message>, Malformed> {
         loop {
-            let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
-                self.searched = self.buffer.len();
-                if self.buffer.len() > self.longest {
-                    (self.buffer, self.searched, self.skips) = (Vec::new(), 0, true);
-                }
-                return None;
-            };
-            let end = self.searched + length;
+            let length = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            let end = length.map(|length| self.searched + length);
+            self.searched = if end.is_some() { 0 } else { self.buffer.len() };
+            self.expect_possible(end.unwrap_or(self.buffer.len()))?;
+            let Some(end) = end else { return Ok(None) };
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
-            self.searched = 0;
-            if std::mem::take(&mut self.skips) || line.len() > self.longest {
-                return Some(Err(Malformed(format!("an event of more than {} bytes", self.longest))));
-            }
-            let line = String::from_utf8_lossy(&line);
-            let line = line.trim();
-            if !line.is_empty() {
-                return Some(Ok(line.to_owned()));
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(Message::new(Encoding::Json, line.trim_ascii().to_vec())));
             }
         }
     }
 
     /// The next frame: four bytes with the length, and as many bytes.
-    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
+    fn next_frame(&mut self) -> Result<Option<Message>, Malformed> {
         let Some((head, rest)) = self.buffer.split_first_chunk() else { return Ok(None) };
         let length = u32::from_be_bytes(*head) as usize;
-        // The API server has no object that makes such a frame.
-        if length > self.longest {
-            return Err(Malformed(format!(
-                "it has an event of {length} bytes, more than {}: it may be something else than protobuf",
-                self.longest
-            )));
-        }
+        self.expect_possible(length)?;
         let frame = rest.get(..length).map(<[u8]>::to_vec);
         if frame.is_some() {
             self.buffer.drain(..head.len() + length);
         }
-        Ok(frame)
+        Ok(frame.map(Message::Protobuf))
+    }
+
+    fn expect_possible(&self, length: usize) -> Result<(), Malformed> {
+        let error = || format!("it has an event of {length} bytes, more than {}", self.longest);
+        if length > self.longest { Err(Malformed(error())) } else { Ok(()) }
     }
 }
 
@@ -349,13 +335,13 @@ mod tests {
     }
 
     /// The events in these bytes, which arrive in pieces of this size.
-    fn split(bytes: &[u8], encoding: Encoding, size: usize) -> Vec<Result<Message, ()>> {
+    fn split(bytes: &[u8], encoding: Encoding, size: usize) -> Vec<Message> {
         let mut events = Events::new(encoding, 10);
         let mut found = Vec::new();
         for piece in bytes.chunks(size) {
             events.push(piece);
             while let Some(event) = events.next_event().unwrap() {
-                found.push(event.map_err(|_| ()));
+                found.push(event);
             }
         }
         found
@@ -363,10 +349,9 @@ mod tests {
 
     #[test]
     fn splits_lines_however_the_bytes_arrive() {
-        let text = b"one\n\r\ntwo \xff\nmuch too long\nlast\nopen";
+        let text = b"one\n\r\ntwo \xff\nlast\nopen";
         for size in 1..=text.len() {
-            let expected = [Ok("one"), Ok("two \u{fffd}"), Err(()), Ok("last")];
-            let expected = expected.map(|line| line.map(|line| Message::Json(line.to_owned())));
+            let expected = ["one", "two \u{fffd}", "last"].map(|line| Message::Json(line.to_owned()));
             assert_eq!(split(text, Encoding::Json, size), expected, "{size}");
         }
     }
@@ -377,16 +362,20 @@ mod tests {
         let mut bytes = [frame(b"one"), frame(b""), frame(&[0xff; 10]), frame(b"last")].concat();
         bytes.extend(b"\0\0\0\x05open");
         for size in 1..=bytes.len() {
-            let frame = |bytes: &[u8]| Ok(Message::Protobuf(bytes.to_vec()));
+            let frame = |bytes: &[u8]| Message::Protobuf(bytes.to_vec());
             let expected = [frame(b"one"), frame(b""), frame(&[0xff; 10]), frame(b"last")];
             assert_eq!(split(&bytes, Encoding::Protobuf, size), expected, "{size}");
         }
     }
 
     #[test]
-    fn a_frame_that_is_too_long_ends_the_watch() {
-        let mut events = Events::new(Encoding::Protobuf, 1000);
-        events.push(&1001_u32.to_be_bytes());
-        assert!(events.next_event().is_err());
+    fn an_event_that_is_too_long_ends_the_watch() {
+        for (encoding, bytes) in
+            [(Encoding::Protobuf, &1001_u32.to_be_bytes()[..]), (Encoding::Json, &[b' '; 1001])]
+        {
+            let mut events = Events::new(encoding, 1000);
+            events.push(bytes);
+            assert!(events.next_event().is_err());
+        }
     }
 }
