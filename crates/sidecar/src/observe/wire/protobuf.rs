@@ -1,22 +1,20 @@
-//! Kubernetes' protobuf, read by serde like the JSON of the same object: a table names the fields that are
-//! used. What is not needed is neither copied nor looked into. A generated reader would refuse an object
-//! because of one string that is no UTF-8, which JSON shows with replacements, and would need types and
-//! conversions of its own.
+//! Kubernetes' protobuf, read like the JSON of the same object: a table names the fields that are used. What
+//! is not needed is neither copied nor looked into. A generated reader would refuse an object because of one
+//! string that is no UTF-8, which JSON shows with replacements, and would need types and conversions of its
+//! own.
 //!
 //! The numbers of fields are part of the API of Kubernetes: no version changes them.
 
-use std::borrow::Cow;
-use std::fmt::Display;
-use std::slice::Iter;
-
 use serde::Deserialize;
-use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
-use serde::forward_to_deserialize_any;
+use serde_json::{Map, Value as Json};
 
 use super::object::Malformed;
 
 pub(super) const MAGIC: &[u8] = b"k8s\0";
+
+/// How many items a list may have: each takes hundreds of times its memory for a moment, and whoever creates
+/// an object chooses how many there are.
+const MAX_ITEMS: usize = 10_000;
 
 /// The fields of a message that are read: the number, the name in JSON, and the type.
 pub(super) type Schema = &'static [(u64, &'static str, Kind)];
@@ -50,40 +48,71 @@ pub(super) enum Value<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a>(&'a [u8]);
 
-/// A field of a known type; the fields of one number, if it is a list or a map.
-struct Field<'a> {
-    kind: Kind,
-    value: Value<'a>,
-    /// The number of a list or map, and then the value is the message around it.
-    repeated: u64,
-}
-
-struct Object<'a> {
-    message: &'a [u8],
-    schema: Iter<'static, (u64, &'static str, Kind)>,
-    value: Option<Field<'a>>,
-}
-
-struct Repeated<'a> {
-    kind: Kind,
-    number: u64,
-    fields: Fields<'a>,
-    value: Option<Field<'a>>,
-}
-
 fn damaged() -> Malformed {
     Malformed("the protobuf is damaged".into())
 }
 
-impl Error for Malformed {
-    /// The message may have a value in it, which may be secret.
-    fn custom<T: Display>(_: T) -> Self {
-        damaged()
-    }
+/// Reads the fields that are in this schema, by way of the JSON of the same object. The error shows no value,
+/// which may be secret.
+pub(super) fn read<'a, T: Deserialize<'a>>(message: &[u8], schema: Schema) -> Result<T, Malformed> {
+    T::deserialize(object(message, schema)?).map_err(|_| damaged())
 }
 
-pub(super) fn read<'a, T: Deserialize<'a>>(message: &'a [u8], schema: Schema) -> Result<T, Malformed> {
-    T::deserialize(Field { kind: Kind::Message(schema), value: Value::Bytes(message), repeated: 0 })
+fn object(message: &[u8], schema: Schema) -> Result<Json, Malformed> {
+    let mut object = Map::new();
+    for (number, name, kind) in schema {
+        if let Some(value) = field(message, *number, *kind)? {
+            object.insert((*name).to_owned(), value);
+        }
+    }
+    Ok(object.into())
+}
+
+/// A field of this message, or the list or map that all fields of this number are; `None` if JSON would not
+/// show it.
+fn field(message: &[u8], number: u64, kind: Kind) -> Result<Option<Json>, Malformed> {
+    let Some(last) = Fields(message).find(number)? else { return Ok(None) };
+    let all = Fields(message).flatten().filter(|(found, _)| *found == number).map(|(_, value)| value);
+    let is_shown = match kind {
+        Kind::List(kind) => {
+            let list =
+                all.take(MAX_ITEMS + 1).map(|value| json(value, *kind)).collect::<Result<Vec<_>, _>>()?;
+            return if list.len() > MAX_ITEMS { Err(damaged()) } else { Ok(Some(list.into())) };
+        }
+        Kind::Map => {
+            let part = |entry: Value<'_>, number| {
+                Fields(entry.bytes()?).find(number)?.unwrap_or(Value::Bytes(&[])).text()
+            };
+            let entries = all.map(|entry| Ok((part(entry, 1)?, part(entry, 2)?.into())));
+            return entries.collect::<Result<Map<_, _>, _>>().map(|map| Some(map.into()));
+        }
+        Kind::Text => !last.bytes()?.is_empty(),
+        Kind::Time => Fields(last.bytes()?).find(1)?.is_some(),
+        Kind::Limited(most, _) => last.bytes()?.len() <= most,
+        _ => true,
+    };
+    is_shown.then(|| json(last, kind)).transpose()
+}
+
+fn json(value: Value<'_>, kind: Kind) -> Result<Json, Malformed> {
+    match (kind, value) {
+        (Kind::Text, value) => value.text().map(Json::from),
+        // Negative ones have ten bytes.
+        (Kind::Number, Value::Number(number)) => Ok(number.cast_signed().into()),
+        (Kind::Flag, Value::Number(number)) => Ok((number != 0).into()),
+        (Kind::Time, Value::Bytes(time)) => match Fields(time).find(1)? {
+            Some(seconds) => json(seconds, Kind::Number),
+            None => Err(damaged()),
+        },
+        (Kind::Message(schema) | Kind::Limited(_, schema), Value::Bytes(message)) => object(message, schema),
+        (Kind::Size(path), Value::Bytes(mut bytes)) => {
+            for number in path {
+                bytes = Fields(bytes).find(*number)?.unwrap_or(Value::Bytes(&[])).bytes()?;
+            }
+            Ok(bytes.len().into())
+        }
+        _ => Err(damaged()),
+    }
 }
 
 /// What is in the envelope around each answer, and around each object of a watch.
@@ -175,140 +204,13 @@ impl<'a> Value<'a> {
     }
 
     /// A string. Each byte that is no UTF-8 is replaced, as the API server does in JSON.
-    fn text(self) -> Result<Cow<'a, str>, Malformed> {
-        let bytes = self.bytes()?;
-        if let Ok(text) = str::from_utf8(bytes) {
-            return Ok(text.into());
-        }
+    fn text(self) -> Result<String, Malformed> {
         let mut text = String::new();
-        for chunk in bytes.utf8_chunks() {
+        for chunk in self.bytes()?.utf8_chunks() {
             text.push_str(chunk.valid());
             text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
         }
-        Ok(text.into())
-    }
-}
-
-impl<'a> Field<'a> {
-    /// A field of this message; `None` if JSON would not show it.
-    fn find(message: &'a [u8], number: u64, kind: Kind) -> Result<Option<Self>, Malformed> {
-        let Some(value) = Fields(message).find(number)? else { return Ok(None) };
-        if matches!(kind, Kind::List(_) | Kind::Map) {
-            return Ok(Some(Self { kind, value: Value::Bytes(message), repeated: number }));
-        }
-        let is_shown = match kind {
-            Kind::Text => !value.bytes()?.is_empty(),
-            Kind::Time => Fields(value.bytes()?).find(1)?.is_some(),
-            Kind::Limited(most, _) => value.bytes()?.len() <= most,
-            _ => true,
-        };
-        Ok(is_shown.then_some(Self { kind, value, repeated: 0 }))
-    }
-}
-
-impl<'de> Deserializer<'de> for Field<'de> {
-    type Error = Malformed;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Malformed> {
-        let repeated =
-            |kind, message| Repeated { kind, number: self.repeated, fields: Fields(message), value: None };
-        match (self.kind, self.value) {
-            (Kind::Text, value) => match value.text()? {
-                Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-                Cow::Owned(text) => visitor.visit_string(text),
-            },
-            // Negative ones have ten bytes.
-            (Kind::Number, Value::Number(number)) => visitor.visit_i64(number.cast_signed()),
-            (Kind::Flag, Value::Number(number)) => visitor.visit_bool(number != 0),
-            (Kind::Time, Value::Bytes(time)) => match Fields(time).find(1)? {
-                Some(Value::Number(seconds)) => visitor.visit_i64(seconds.cast_signed()),
-                _ => Err(damaged()),
-            },
-            (Kind::Message(schema) | Kind::Limited(_, schema), Value::Bytes(message)) => {
-                visitor.visit_map(Object { message, schema: schema.iter(), value: None })
-            }
-            (Kind::Size(path), Value::Bytes(mut bytes)) => {
-                for number in path {
-                    bytes = Fields(bytes).find(*number)?.unwrap_or(Value::Bytes(&[])).bytes()?;
-                }
-                visitor.visit_u64(bytes.len() as u64)
-            }
-            (Kind::List(kind), Value::Bytes(message)) => visitor.visit_seq(repeated(*kind, message)),
-            (Kind::Map, Value::Bytes(message)) => visitor.visit_map(repeated(Kind::Text, message)),
-            _ => Err(damaged()),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Malformed> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Malformed> {
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq
-        tuple tuple_struct map struct enum identifier
-    }
-}
-
-impl<'de> MapAccess<'de> for Object<'de> {
-    type Error = Malformed;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Malformed> {
-        for (number, name, kind) in self.schema.by_ref() {
-            self.value = Field::find(self.message, *number, *kind)?;
-            if self.value.is_some() {
-                let name: StrDeserializer<'static, Malformed> = name.into_deserializer();
-                return seed.deserialize(name).map(Some);
-            }
-        }
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Malformed> {
-        seed.deserialize(self.value.take().ok_or_else(damaged)?)
-    }
-}
-
-impl<'a> Repeated<'a> {
-    fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
-        for field in self.fields.by_ref() {
-            if let (number, value) = field?
-                && number == self.number
-            {
-                return Ok(Some(value));
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl<'de> SeqAccess<'de> for Repeated<'de> {
-    type Error = Malformed;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Malformed> {
-        let element = self.next()?.map(|value| Field { kind: self.kind, value, repeated: 0 });
-        element.map(|element| seed.deserialize(element)).transpose()
-    }
-}
-
-impl<'de> MapAccess<'de> for Repeated<'de> {
-    type Error = Malformed;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Malformed> {
-        let Some(entry) = self.next()? else { return Ok(None) };
-        let part = |number| -> Result<Field<'de>, Malformed> {
-            let value = Fields(entry.bytes()?).find(number)?.unwrap_or(Value::Bytes(&[]));
-            Ok(Field { kind: self.kind, value, repeated: 0 })
-        };
-        self.value = Some(part(2)?);
-        seed.deserialize(part(1)?).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Malformed> {
-        seed.deserialize(self.value.take().ok_or_else(damaged)?)
+        Ok(text)
     }
 }
 

@@ -115,8 +115,9 @@ fn reads_a_message_as_json_would_show_it() {
     assert_eq!(read::<Sample>(&bytes, SAMPLE), Ok(expected));
     let left_out = message(&[(1, b""), (4, b""), (5, b"xxxx")]);
     assert_eq!(read(&left_out, SAMPLE), Ok(Sample { size: Some(4), ..Sample::default() }));
-    for wrong in [number(1, 5), message(&[(2, b"x")]), number(2, 1 << 40), number(6, 1), vec![0xff]] {
-        assert_eq!(read::<Sample>(&wrong, SAMPLE), Err(damaged()), "{wrong:?}");
+    let many = b"\x32\0".repeat(MAX_ITEMS + 1);
+    for wrong in [number(1, 5), message(&[(2, b"x")]), number(2, 1 << 40), number(6, 1), vec![0xff], many] {
+        assert_eq!(read::<Sample>(&wrong, SAMPLE), Err(damaged()), "{:?}", &wrong[..wrong.len().min(9)]);
     }
 }
 
