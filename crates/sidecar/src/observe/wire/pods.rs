@@ -87,15 +87,8 @@ struct PodCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
-    last_transition_time: Option<Since>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum Since {
     /// Parsed only where it is used: a Pod has several conditions, and only one of them matters.
-    Text(String),
-    Seconds(i64),
+    last_transition_time: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -151,10 +144,7 @@ fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondi
 
 impl PodCondition {
     fn since(&self) -> Option<i64> {
-        match self.last_transition_time.as_ref()? {
-            Since::Text(text) => text.parse().ok().map(Timestamp::as_second),
-            Since::Seconds(seconds) => Timestamp::from_second(*seconds).ok().map(Timestamp::as_second),
-        }
+        self.last_transition_time.as_ref()?.parse().ok().map(Timestamp::as_second)
     }
 }
 

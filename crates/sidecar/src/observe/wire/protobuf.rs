@@ -5,6 +5,7 @@
 //!
 //! The numbers of fields are part of the API of Kubernetes: no version changes them.
 
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
@@ -25,7 +26,7 @@ pub(super) enum Kind {
     Text,
     Number,
     Flag,
-    /// A time, as Unix seconds. The zero time, which JSON shows as null, is left out.
+    /// A time, in whole seconds. The zero time, which JSON shows as null, is left out.
     Time,
     Message(Schema),
     Limited(usize, Schema),
@@ -101,8 +102,11 @@ fn json(value: Value<'_>, kind: Kind) -> Result<Json, Malformed> {
         (Kind::Number, Value::Number(number)) => Ok(number.cast_signed().into()),
         (Kind::Flag, Value::Number(number)) => Ok((number != 0).into()),
         (Kind::Time, Value::Bytes(time)) => match Fields(time).find(1)? {
-            Some(seconds) => json(seconds, Kind::Number),
-            None => Err(damaged()),
+            // A time that cannot be shown is a time.
+            Some(Value::Number(seconds)) => Ok(Timestamp::from_second(seconds.cast_signed())
+                .map_or_else(|_| seconds.to_string(), |time| time.to_string())
+                .into()),
+            _ => Err(damaged()),
         },
         (Kind::Message(schema) | Kind::Limited(_, schema), Value::Bytes(message)) => object(message, schema),
         (Kind::Size(path), Value::Bytes(mut bytes)) => {
