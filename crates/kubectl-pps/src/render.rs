@@ -2,9 +2,7 @@
 
 pub mod explanation;
 pub mod forecast;
-pub mod forget;
 pub mod import;
-mod landing;
 pub mod move_pod;
 pub mod status;
 mod terminal;

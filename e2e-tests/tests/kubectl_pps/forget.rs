@@ -108,7 +108,7 @@ async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {
     let answer = run(&pool, &["forget", "web-0", "web-1", "web-2", "web-9", "--yes"]).await;
     assert_eq!(answer.exit_code, 1, "{answer:?}");
     assert!(answer.stdout.contains("Dropped 2 recorded states"), "{answer:?}");
-    assert!(answer.stderr.contains("kubectl pps move web-0 --anywhere -n fg-pods"), "{answer:?}");
+    assert!(answer.stderr.contains("recorded again within seconds; move them: web-0"), "{answer:?}");
     assert!(answer.stderr.contains("there is no recorded state of Pod web-9"), "{answer:?}");
     assert!(!answer.stderr.contains("Event"), "{answer:?}");
     pool.wait_for_entries("web", &["web-0"]).await;

@@ -155,7 +155,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 
 /// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
 fn pod(text: &str) -> Result<String, String> {
-    name(crate::decide::workload_name::pod_name(text))
+    name(crate::decide::names::pod_name(text))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

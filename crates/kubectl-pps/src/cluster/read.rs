@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::Failure;
-use crate::decide::similar::hint;
+use crate::decide::names::hint;
 use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 
 /// Those of all commands. An installation of 20,000 Pods is read.

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 pub use self::remedies::{Remedy, RemedyKind, Step};
 pub use self::subject::Subject;
-use super::landing::Landing;
+use super::names::hint;
+use super::placement::Landing;
 use super::placement::Nodes;
-use super::similar::hint;
 use super::status::{Drift, drift_of};
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
 use crate::{Failure, Outcome};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub use self::new_state::{NewState, WayOut, require_keys, short};
 pub use self::select::{Selected, select};
 use crate::decide::explain::{Question, Subject};
-use crate::decide::landing::Landing;
+use crate::decide::placement::Landing;
 use crate::decide::template::is_former;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
 
@@ -59,7 +59,6 @@ pub struct PodMove {
     pub removal: Removal,
     /// Whether the Pod's node is gone: Kubernetes deletes the Pod soon, whatever is done.
     pub is_stranded: bool,
-    pub workload: WorkloadKey,
     /// The PersistentPodState that governs the workload.
     pub pps: String,
     /// The recorded state.
@@ -77,8 +76,6 @@ pub struct PodMove {
 pub enum Obstacle {
     /// The destination cannot take it.
     Excluded(Vec<Exclusion>),
-    /// The PersistentPodState does not require the destination itself, and the scheduler would choose one of these.
-    NotChosen(Vec<String>),
     /// No node can take it, each for some reasons; and what would have to be given up.
     NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
 }
@@ -204,7 +201,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
         return Err(Refusal::NoPod { namespace: namespace.to_owned(), pod: name.to_owned() });
     };
     let pod = subject.pod.filter(|pod| !pod.is_finished());
-    let (key, pps) = governing(snapshot, &index, &subject, pod)?;
+    let pps = governing(snapshot, &index, &subject, pod)?;
     let unreadable = |why: String| Refusal::UnreadablePps { pps: pps.name().to_owned(), why };
     let spec = pps.spec().map_err(unreadable)?;
     let before = pps.state(name).map_err(|damaged| unreadable(damaged.to_string()))?;
@@ -237,7 +234,6 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
         present: pod.cloned(),
         removal,
         is_stranded: pod.is_some_and(|pod| snapshot.is_stranded(pod)),
-        workload: key,
         pps: pps.name().to_owned(),
         before,
         new_state,
@@ -257,13 +253,13 @@ fn subject_of<'a>(
     Subject::of(&Question { snapshot, namespace, pod, refusals: &[] }, index)
 }
 
-/// The workload that creates the Pod, and the PersistentPodState that governs the workload.
+/// The PersistentPodState that governs the workload, which has to create the Pod again.
 fn governing<'a>(
     snapshot: &Snapshot,
     index: &Index<'a>,
     subject: &Subject<'a>,
     pod: Option<&Pod>,
-) -> Result<(WorkloadKey, &'a Pps), Refusal> {
+) -> Result<&'a Pps, Refusal> {
     let name = subject.name.to_owned();
     let Some(key) = subject.owner.clone() else { return Err(Refusal::NoController { pod: name }) };
     let Some(pps) = subject.pps.known() else {
@@ -277,8 +273,8 @@ fn governing<'a>(
             replicas: workload.replicas(),
             is_terminating: workload.is_terminating(),
         }),
-        None if pod.is_none() => unread(snapshot, &key).map_or(Ok((key, pps)), |unread| Err(unread.into())),
-        _ => Ok((key, pps)),
+        None if pod.is_none() => unread(snapshot, &key).map_or(Ok(pps), |unread| Err(unread.into())),
+        _ => Ok(pps),
     }
 }
 
@@ -313,16 +309,8 @@ fn obstacle(
     let mut excluded = excluded.map(|verdict| (verdict.node.clone(), verdict.exclusions.clone()));
     match to {
         None if may_land_on.is_empty() => Some(Obstacle::NoNode(excluded.collect(), way_out())),
-        Some(to) if !may_land_on.iter().any(|node| node == to) => {
-            let own = excluded.find(|(node, _)| node == to);
-            Some(
-                own.map_or_else(
-                    || Obstacle::NotChosen(may_land_on.clone()),
-                    |(_, all)| Obstacle::Excluded(all),
-                ),
-            )
-        }
-        _ => None,
+        Some(to) => excluded.find(|(node, _)| node == to).map(|(_, all)| Obstacle::Excluded(all)),
+        None => None,
     }
 }
 

@@ -1,4 +1,9 @@
-//! Lists of names in sentences.
+//! Names: lists of them, those that are similar, and what WORKLOAD on the command line stands for.
+
+use std::collections::BTreeSet;
+
+use crate::Failure;
+use crate::snapshot::{Index, Resource, Scope, Snapshot, WorkloadKey};
 
 /// Up to so many names are all named.
 const ALL: usize = 6;
@@ -20,6 +25,92 @@ pub fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
+/// How many names are shown.
+const SHOWN: usize = 3;
+/// Longer texts are not compared: that would take time for nothing.
+const MAX_LENGTH: usize = 80;
+
+/// The names that are most like this one, the best first.
+pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let allowed = name.chars().count() / 3 + 1;
+    let near = |other: &'a str| {
+        if name.len().max(other.len()) > MAX_LENGTH {
+            return None;
+        }
+        let distance = strsim::levenshtein(name, other);
+        let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
+        // The name of a workload in place of one of its Pods, and the other way round.
+        let is_number = |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
+        let is_pod = other.strip_prefix(name).or_else(|| name.strip_prefix(other)).is_some_and(is_number);
+        (distance <= allowed || is_part || is_pod).then_some((distance, other))
+    };
+    let mut near: Vec<(usize, &str)> = names.into_iter().filter_map(near).collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().take(SHOWN).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// The end of a sentence that says that there is no such name: `; similar names: db-0, db-1`.
+pub fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let near = similar(name, names);
+    if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) }
+}
+
+/// The workloads that a text may mean: `NAME` or `KIND/NAME`, where the kind may be written as kubectl takes it. There is
+/// at least one.
+///
+/// # Errors
+///
+/// If there is none. The text names similar ones.
+pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<WorkloadKey>, Failure> {
+    let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
+    let known = known(snapshot, index);
+    let is_meant = |key: &&WorkloadKey| key.name == name && kind.is_none_or(|kind| is_kind(key, kind));
+    let found: Vec<WorkloadKey> = known.iter().filter(is_meant).cloned().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let within = match &snapshot.scope {
+        Scope::All => "in any namespace".to_owned(),
+        Scope::Namespace(namespace) => format!("in namespace {namespace}"),
+    };
+    let hint = hint(name, known.iter().map(|key| key.name.as_str()));
+    let kinds = [Resource::StatefulSets, Resource::KruiseStatefulSets, Resource::PersistentPodStates];
+    let unseen = snapshot.unread.iter().find(|one| kinds.contains(&one.resource));
+    match unseen {
+        Some(unseen) => Err(Failure::Unreadable(format!("cannot find workload {text}: {unseen}"))),
+        None => Err(Failure::Usage(format!(
+            "there is no StatefulSet {text} {within}, and no PersistentPodState names such a workload{hint}"
+        ))),
+    }
+}
+
+/// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
+pub fn pod_name(text: &str) -> &str {
+    match text.split_once('/') {
+        Some((kind, name)) if matches!(kind.to_lowercase().as_str(), "pod" | "pods" | "po") => name,
+        _ => text,
+    }
+}
+
+/// All workloads that were read or that a PersistentPodState names.
+fn known(snapshot: &Snapshot, index: &Index) -> BTreeSet<WorkloadKey> {
+    let read = snapshot.workloads.iter().map(|one| WorkloadKey::of(one.namespace(), &one.target()));
+    let named = index.targeted().map(|(key, _)| key.clone());
+    read.chain(named).filter(|key| snapshot.scope.contains(&key.namespace)).collect()
+}
+
+/// Whether a text is a kind: `StatefulSet`, `statefulsets`, `sts`, `statefulsets.apps`, in any case of letters.
+fn is_kind(key: &WorkloadKey, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let (word, group) =
+        text.split_once('.').map_or((text.as_str(), None), |(word, group)| (word, Some(group)));
+    let kind = key.kind.to_lowercase();
+    let is_word =
+        word == kind || word.strip_suffix('s') == Some(&kind) || (word == "sts" && kind == "statefulset");
+    is_word && group.is_none_or(|group| group == key.group.to_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +123,17 @@ mod tests {
         assert_eq!(list(&names[..2], "or"), "n0 or n1");
         assert_eq!(list(&names[..6], "and"), "n0, n1, n2, n3, n4 and n5");
         assert_eq!(list(&names, "and"), "n0, n1, n2 and 6 others");
+    }
+
+    #[test]
+    fn names_what_a_user_may_have_meant_and_nothing_else() {
+        let pods = ["db-0", "db-1", "web-0", "coredns-x"];
+        assert_eq!(similar("db0", pods), ["db-0", "db-1"]);
+        assert_eq!(similar("dbb-1", pods), ["db-1", "db-0"]);
+        assert_eq!(similar("coredns", pods), ["coredns-x"]);
+        assert_eq!(similar("something-else-0", pods), [""; 0]);
+        assert_eq!(similar("", pods), [""; 0]);
+        assert_eq!(similar("z", ["z-0", "z-1", "x-yz", "z-a"]), ["z-0", "z-1"]);
+        assert_eq!(similar("z-0", ["z", "w"]), ["z"]);
     }
 }

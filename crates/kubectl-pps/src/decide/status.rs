@@ -8,7 +8,7 @@ use pps_check::Silence;
 use pps_core::{PodState, Spec};
 
 pub use self::row::{Concern, Drift, Phase, Row, drift_of};
-use super::workload_name::{named, pod_name};
+use super::names::{named, pod_name};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
 use crate::{Failure, Outcome};
 

@@ -15,8 +15,8 @@ use crate::decide::command_line::CommandLine;
 use crate::decide::explain::{
     Cause, Explanation, LostNode, Next, Remedy, RemedyKind, Step, Subject, Verdict,
 };
-use crate::decide::landing::Landing;
 use crate::decide::names::list;
+use crate::decide::placement::Landing;
 use crate::decide::status::Drift;
 use crate::snapshot::{Pod, Workload, WorkloadKey};
 

@@ -1,4 +1,4 @@
-//! A move in words.
+//! Moves and dropped states in words.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use pps_core::PodState;
 use pps_scheduler::Exclusion;
 
 use super::text::titled;
-use super::{Role, Style, printable};
+use super::{Role, Style, Table, printable};
 use crate::Failure;
 use crate::cluster::write::WriteError;
 use crate::decide::command_line::CommandLine;
-use crate::decide::landing::Landing;
+use crate::decide::forget::Drops;
 use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected, WayOut, short};
 use crate::decide::names::list;
+use crate::decide::placement::Landing;
 
 /// How many nodes are listed, each with why it cannot take a Pod.
 const MAX_NODES: usize = 20;
@@ -104,11 +105,6 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
         Obstacle::Excluded(exclusions) => {
             format!("node {to} cannot take Pod {pod}:{}", reasons(to, exclusions))
         }
-        Obstacle::NotChosen(instead) => format!(
-            "PersistentPodState {} does not require the node itself, and the scheduler would not choose node {to} but {}",
-            one.pps,
-            listed(instead)
-        ),
         Obstacle::NoNode(exclusions, way_out) => {
             let mut text = match way_out {
                 Some(WayOut { values, flags, .. }) if !values.is_empty() => format!(
@@ -262,13 +258,6 @@ pub fn moved(one: &PodMove, node: &str, style: Style) -> String {
     }
 }
 
-/// That no node can take a Pod.
-pub fn pending(one: &PodMove, why: &str, style: Style, commands: &CommandLine) -> String {
-    let line = format!("Pod {} is Pending: {}", one.pod, why.lines().next().unwrap_or_default());
-    let (line, explain) = (style.paint(Role::Bad, &printable(&line)), printable(&explain(one, commands)));
-    format!("{line}\n  why in detail: {explain}\n")
-}
-
 /// The Event that a move leaves.
 pub fn event(one: &PodMove, before: Option<&PodState>, after: Option<&PodState>) -> String {
     format!(
@@ -278,4 +267,40 @@ pub fn event(one: &PodMove, before: Option<&PodState>, after: Option<&PodState>)
         describe(before),
         describe(after)
     )
+}
+
+/// The states that are dropped.
+pub fn drops(drops: &Drops, style: Style) -> String {
+    let mut table = Table::new(style, &["NAMESPACE", "PPS", "POD", "RECORDED"]);
+    for ((namespace, pps), states) in &drops.objects {
+        for (pod, state) in states {
+            let state = describe(Some(state));
+            table.row(&[(namespace, None), (pps, None), (pod, None), (&state, Some(Role::Bad))]);
+        }
+    }
+    table.render()
+}
+
+/// `2 recorded states`
+pub fn states(count: usize) -> String {
+    if count == 1 { "1 recorded state".into() } else { format!("{count} recorded states") }
+}
+
+/// What the user should know beside the table of dropped states.
+pub fn drop_notes(drops: &Drops) -> Vec<String> {
+    let groups = [
+        (
+            "not dropped, because the Pods are Ready and would be recorded again within seconds; move them",
+            &drops.ready,
+        ),
+        (
+            "Pending, and created with the state that is dropped; delete the Pods to have them created again",
+            &drops.pending,
+        ),
+    ];
+    let groups = groups.into_iter().filter(|(_, pods)| !pods.is_empty());
+    let pods = groups.map(|(text, pods)| format!("{text}: {}", names(pods)));
+    let unrecorded = drops.unrecorded.iter().map(|pod| format!("there is no recorded state of Pod {pod}"));
+    let unreadable = drops.unreadable.iter().map(|(pps, error)| format!("PersistentPodState {pps}: {error}"));
+    pods.chain(unrecorded).chain(unreadable).collect()
 }

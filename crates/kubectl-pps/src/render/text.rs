@@ -1,10 +1,12 @@
 //! Sentences, commands and tables in the width of the terminal.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
 
 use super::{Role, Style, printable, wrap};
+use crate::decide::names::list;
+use crate::decide::placement::Landing;
 
 /// The width of a line where the terminal does not say how wide it is.
 const WIDTH: usize = 100;
@@ -125,6 +127,33 @@ impl Table {
     }
 }
 
+impl Landing {
+    /// `would probably start on node-2; node-0 and node-1 could take it too`: the words after "it", with this verb.
+    pub fn would(&self, verb: &str) -> String {
+        match self.only() {
+            _ if self.is_nowhere() => format!("would not {verb} any node: none could take it"),
+            Some(node) => format!("would {verb} {node}, the only node that could take it"),
+            None => format!("would probably {verb} {}", self.best_and_rest()),
+        }
+    }
+
+    fn best_and_rest(&self) -> String {
+        let (best, others) = (list(self.favourites(), "or"), self.others());
+        if others.is_empty() { best } else { format!("{best}; {} could take it too", list(others, "and")) }
+    }
+}
+
+/// After a word such as "start": `probably on node-2; node-0 and node-1 could take it too`.
+impl fmt::Display for Landing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.only() {
+            _ if self.is_nowhere() => f.write_str("nowhere: no node could take it"),
+            Some(node) => write!(f, "on {node}, the only node that could take it"),
+            None => write!(f, "probably on {}", self.best_and_rest()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +194,21 @@ mod tests {
             "Move Pod db-0\n  from      node-1\n  becomes   ip=10.0.0.7, without a node (PersistentPodState\n            \
              db); its node is recorded again once it is Ready\n"
         );
+    }
+
+    #[test]
+    fn nodes_are_named_up_to_six_and_counted_beyond() {
+        let names = |nodes: &[&str]| nodes.iter().map(|node| (*node).to_owned()).collect::<Vec<_>>();
+        let would =
+            |best: &[&str], others: &[&str]| Landing::new(names(best), names(others)).would("start on");
+        assert_eq!(would(&["a"], &["b", "c"]), "would probably start on a; b and c could take it too");
+        assert_eq!(would(&["a", "b"], &[]), "would probably start on a or b");
+        assert_eq!(would(&["a"], &["a"]), "would start on a, the only node that could take it");
+        assert_eq!(Landing::default().would("start on"), "would not start on any node: none could take it");
+        let many: Vec<String> = (0..1000).map(|number| format!("n{number}")).collect();
+        let tied = Landing::new(many.clone(), Vec::new()).to_string();
+        assert_eq!(tied, "probably on n0, n1, n2 or 997 others");
+        let others = Landing::new(vec!["x".into()], many[..7].to_vec()).to_string();
+        assert_eq!(others, "probably on x; n0, n1, n2 and 4 others could take it too");
     }
 }

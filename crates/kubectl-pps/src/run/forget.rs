@@ -7,14 +7,14 @@ use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
 use super::states::{Address, TRIES, publish};
-use super::{commands, read_confirmed, scope};
+use super::{read_confirmed, scope};
 use crate::args::{Connection, Forget};
 use crate::cluster::connect;
 use crate::cluster::read::Wanted;
 use crate::cluster::write::{Note, WriteError};
 use crate::decide::forget::{Drops, decide};
 use crate::render::Terminal;
-use crate::render::forget as text;
+use crate::render::move_pod as text;
 use crate::snapshot::{Scope, Snapshot};
 use crate::{Failure, Outcome};
 
@@ -26,13 +26,12 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     let client = &connected.client;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
-    let commands = commands(connection, &connected.namespace);
     let (snapshot, mut drops) = read_and_decide(args, client, &scope).await?;
     let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
     if !drops.objects.is_empty() {
-        terminal.print(&text::table(&drops, terminal.style()))?;
+        terminal.print(&text::drops(&drops, terminal.style()))?;
     }
-    for note in text::notes(&drops, &commands) {
+    for note in text::drop_notes(&drops) {
         terminal.note(&note);
     }
     if drops.objects.is_empty() {
@@ -45,7 +44,7 @@ pub(super) async fn run(
         return Ok(outcome);
     }
     let shown = drops.count();
-    if !terminal.ask(&format!("Drop {}?", text::count(shown)), args.consent)? {
+    if !terminal.ask(&format!("Drop {}?", text::states(shown)), args.consent)? {
         terminal.say("nothing was changed");
         return Ok(Outcome::NotWell);
     }
@@ -57,16 +56,16 @@ pub(super) async fn run(
     for ((namespace, name), states) in &drops.objects {
         let address = Address::of(&snapshot, namespace, name);
         let failed =
-            |failure: Failure| failure.with(&format!("{} dropped before that", text::count(dropped)));
+            |failure: Failure| failure.with(&format!("{} dropped before that", text::states(dropped)));
         dropped += drop_states_of(client, terminal, &address, states).await.map_err(failed)?;
     }
-    terminal.print(&format!("Dropped {}.\n", text::count(dropped)))?;
+    terminal.print(&format!("Dropped {}.\n", text::states(dropped)))?;
     if dropped == shown {
         return Ok(outcome);
     }
     terminal.say(&format!(
         "{} kept: the Pods or the states have changed meanwhile",
-        text::count(shown - dropped)
+        text::states(shown - dropped)
     ));
     Ok(Outcome::NotWell)
 }

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::Next;
 use super::subject::{Candidate, Subject};
-use crate::decide::landing::Landing;
 use crate::decide::move_pod::WayOut;
+use crate::decide::placement::Landing;
 
 /// How many nodes are tried for one kind of remedy.
 const MAX_TRIED: usize = 50;

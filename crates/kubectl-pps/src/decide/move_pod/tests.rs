@@ -92,7 +92,7 @@ fn after(one: &PodMove) -> Value {
 
 /// The nodes that could take the Pod.
 fn takers(one: &PodMove) -> Vec<String> {
-    let landing = crate::decide::landing::Landing::of(one.forecast.as_ref().unwrap());
+    let landing = crate::decide::placement::Landing::of(one.forecast.as_ref().unwrap());
     let mut all = [landing.favourites(), landing.others()].concat();
     all.sort();
     all
@@ -301,18 +301,11 @@ fn the_next_pod_is_made_from_the_present_template() {
 }
 
 #[test]
-fn a_node_that_the_scheduler_would_not_choose_is_an_obstacle_and_a_preference_is_none() {
+fn a_destination_that_is_not_required_is_no_promise() {
     let mut object = pps(&json!({"db-0": state("node-1")}));
     object["spec"]["requiredPersistentTopology"] = json!({"nodeTopologyKeys": [ZONE]});
-    let own = pod("db-0", Some("node-3"), None);
-    let one = planned(&snapshot(std::slice::from_ref(&own), &[object.clone()]), &to("node-1"));
+    let one = planned(&snapshot(&[pod("db-0", Some("node-3"), None)], &[object]), &to("node-1"));
     assert_eq!((one.obstacle, one.forecast.unwrap().may_land_on.len()), (None, 2), "no promise");
-    let mut load = pod("load-0", Some("node-1"), None);
-    load["metadata"]["ownerReferences"] = json!([]);
-    load["spec"]["containers"] =
-        json!([{"name": "c", "resources": {"requests": {"cpu": "3", "memory": "6Gi"}}}]);
-    let one = planned(&snapshot(&[own, load], &[object]), &to("node-1"));
-    assert_eq!(one.obstacle, Some(Obstacle::NotChosen(vec!["node-2".into()])));
 }
 
 #[test]

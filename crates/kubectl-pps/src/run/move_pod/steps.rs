@@ -19,8 +19,6 @@ use crate::{Failure, Outcome};
 
 /// How often an object is read again.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// For how long the scheduler must have found no node.
-const SCHEDULER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The steps of one move.
 pub(super) struct Steps<'a> {
@@ -192,11 +190,9 @@ impl<'a> Steps<'a> {
         let (one, terminal, commands) = (self.one, self.job.terminal, &self.job.commands);
         terminal.say(&text::waiting(one));
         let deadline = Instant::now() + timeout;
-        let mut unschedulable_since = None;
         loop {
             // A read that fails once ends no wait: the Pod goes on without this command.
             let pod = self.read_pod().await.ok().flatten().filter(|pod| one.is_successor(pod));
-            let is_late = Instant::now() >= deadline;
             if let Some(pod) = pod.as_ref().filter(|pod| pod.is_ready())
                 && self.is_recorded(pod).await
             {
@@ -205,16 +201,7 @@ impl<'a> Steps<'a> {
                 let is_there = one.to.as_deref().is_none_or(|to| to == node);
                 return Ok(if is_there { Outcome::Well } else { Outcome::NotWell });
             }
-            let why = pod.as_ref().filter(|pod| pod.node().is_none()).and_then(Pod::unschedulable);
-            let since = why.map(|_| *unschedulable_since.get_or_insert_with(Instant::now));
-            unschedulable_since = since;
-            if let Some(why) =
-                why.filter(|_| is_late || since.is_some_and(|at| at.elapsed() >= SCHEDULER_PATIENCE))
-            {
-                terminal.print(&text::pending(one, why, terminal.style(), commands))?;
-                return Ok(Outcome::NotWell);
-            }
-            if is_late {
+            if Instant::now() >= deadline {
                 return Err(text::timed_out(one, timeout, commands));
             }
             sleep(POLL_INTERVAL).await;
