@@ -29,8 +29,6 @@ pub struct Connected {
     pub client: Client,
     /// The namespace of the command line, else that of the kubeconfig's context.
     pub namespace: String,
-    /// Who publishes Events, for people to read.
-    pub context: String,
 }
 
 /// Connects, and sees that the API server answers: whoever cannot reach it learns that at once, and not what could not be
@@ -45,29 +43,25 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
         let file = connection.kubeconfig.as_ref().map(|path| format!("--kubeconfig {}: ", path.display()));
         Failure::Usage(format!("{}{error}", file.unwrap_or_default()))
     };
-    let kubeconfig = match &connection.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path).map(Some).map_err(unusable)?,
-        None => match Kubeconfig::read() {
-            Ok(kubeconfig) => Some(kubeconfig),
-            Err(error) if connection.context.is_some() => return Err(unusable(error)),
-            Err(error) => {
-                // In a Pod there is no kubeconfig, but a ServiceAccount.
-                if Config::incluster().is_err() {
-                    return Err(Failure::Usage(format!(
-                        "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
-                    )));
-                }
-                None
-            }
-        },
+    let read = match &connection.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
     };
-    let (mut config, context) = if let Some(kubeconfig) = kubeconfig {
-        let current = connection.context.clone().or_else(|| kubeconfig.current_context.clone());
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
-        (config, current.unwrap_or_default())
-    } else {
-        let config = Config::incluster().map_err(|error| Failure::Usage(error.to_string()))?;
-        (config, String::new())
+    let is_named = connection.kubeconfig.is_some() || connection.context.is_some();
+    let (mut config, context) = match (read, Config::incluster()) {
+        (Ok(kubeconfig), _) => {
+            let current = connection.context.clone().or_else(|| kubeconfig.current_context.clone());
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+            (config, current.unwrap_or_default())
+        }
+        (Err(error), _) if is_named => return Err(unusable(error)),
+        // In a Pod there is no kubeconfig, but a ServiceAccount.
+        (Err(_), Ok(config)) => (config, String::new()),
+        (Err(error), Err(_)) => {
+            return Err(Failure::Usage(format!(
+                "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
+            )));
+        }
     };
     let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -76,7 +70,7 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     let server = address(&config.cluster_url);
     let client = Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
     reach(&client, &server, &context, CONNECT_TIMEOUT).await?;
-    Ok(Connected { client, namespace, context })
+    Ok(Connected { client, namespace })
 }
 
 /// `https://host:6443`, without a password.
@@ -92,17 +86,8 @@ async fn reach(client: &Client, server: &str, context: &str, within: Duration) -
     let reader = Reader::new(client.clone(), limits, Instant::now() + 2 * within);
     let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "version"), "/version").await;
     // A refusal is an answer.
-    let problem = reader.into_problems().into_iter().find_map(|problem| match problem {
-        Problem::Failed { why, .. } => Some(why),
-        Problem::Forbidden(_) => None,
-    });
-    let Some(why) = problem else { return Ok(()) };
-    let why = why.split(" (os error").next().unwrap_or_default();
-    // What it says when a connection takes too long.
-    let why = match why {
-        "deadline has elapsed" => format!("no answer within {} s", within.as_secs()),
-        why => why.to_owned(),
-    };
+    let failed = |problem| if let Problem::Failed { why, .. } = problem { Some(why) } else { None };
+    let Some(why) = reader.into_problems().into_iter().find_map(failed) else { return Ok(()) };
     let context = if context.is_empty() { String::new() } else { format!(" (context {context})") };
     Err(Failure::Unreadable(format!("cannot reach the API server at {server}{context}: {why}")))
 }

@@ -6,7 +6,6 @@ mod export;
 mod forget;
 mod import;
 mod move_pod;
-mod rights;
 mod states;
 
 use std::collections::BTreeSet;

@@ -8,6 +8,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pps_check::read::Right;
 use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
 use serde_json::Value;
@@ -83,11 +84,10 @@ impl Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (group, plural) = self.resource.name();
-        let dot = if group.is_empty() { "" } else { "." };
-        let within = self.namespace.as_ref().map(|one| format!(" in namespace {one}")).unwrap_or_default();
+        let right = Right { namespace: self.namespace.clone(), ..Right::new("list", group, plural) };
         match &self.why {
-            None => write!(f, "you have no permission to list {plural}{dot}{group}{within}"),
-            Some(why) => write!(f, "cannot read {plural}{dot}{group}{within}: {why}"),
+            None => write!(f, "you have no permission to {right}"),
+            Some(why) => write!(f, "cannot read {}: {why}", right.object()),
         }
     }
 }
@@ -163,14 +163,6 @@ impl Snapshot {
         self.workloads
             .sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
         self.pps.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
-    }
-
-    /// Whether nothing was found in a namespace.
-    pub fn is_empty_in(&self, namespace: &str) -> bool {
-        !self.pods.iter().any(|pod| pod.namespace() == namespace)
-            && !self.workloads.iter().any(|workload| workload.namespace() == namespace)
-            && !self.pps.iter().any(|pps| pps.namespace() == namespace)
-            && self.claims.is_empty()
     }
 
     /// A Pod of a namespace.

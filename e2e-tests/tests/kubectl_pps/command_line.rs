@@ -37,8 +37,8 @@ async fn every_command_names_the_api_server_that_it_cannot_reach() {
         "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}]});
     let file = Scratch::file("unreachable", kubeconfig.to_string()).unwrap();
     let plugin = Plugin::new(file.path());
-    let expected =
-        format!("error: cannot reach the API server at {server} (context prod): Connection refused\n");
+    let why = "Connection refused (os error 111)";
+    let expected = format!("error: cannot reach the API server at {server} (context prod): {why}\n");
     for args in COMMANDS {
         let answer = plugin.run(args).await.unwrap();
         assert_eq!((answer.exit_code, answer.stderr.as_str()), (2, expected.as_str()), "{args:?}");

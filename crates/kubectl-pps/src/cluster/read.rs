@@ -19,8 +19,6 @@ use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workloa
 /// Those of all commands. An installation of 20,000 Pods is read.
 const LIMITS: Limits =
     Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
-/// The names of objects are a hint, for which one page is enough.
-const HINT: Limits = Limits { objects: 500, ..LIMITS };
 /// How long all reads of a command may take.
 const TOTAL: Duration = Duration::from_mins(3);
 
@@ -51,7 +49,9 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
     let snapshot = Box::pin(read_lists(client, scope, wanted)).await?;
     // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing
     // else needs, so it is tried only then.
-    if let Some(namespace) = scope.namespace().filter(|namespace| snapshot.is_empty_in(namespace)) {
+    let has_pods = || snapshot.pods.iter().any(|pod| scope.contains(pod.namespace()));
+    let is_empty = snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
+    if let Some(namespace) = scope.namespace().filter(|_| is_empty && !has_pods()) {
         require_namespace(client, namespace).await?;
     }
     Ok(snapshot)
@@ -117,7 +117,7 @@ pub async fn nodes(client: &Client) -> Option<BTreeMap<String, Node>> {
 /// Fails if the API server says that there is no such namespace. Without the right to read it nothing is known, and
 /// nothing said.
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
-    let reader = Reader::new(client.clone(), HINT, Instant::now() + LIMITS.request);
+    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
     let right = Right::new("get", "", "namespaces").named(namespace);
     if !reader.exists(right, &format!("/api/v1/namespaces/{namespace}")).await.is_absent() {
         return Ok(());
@@ -150,10 +150,24 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
     }
 }
 
-/// Whether the user has a right; none if the API server does not say. Every user may ask this.
-pub async fn may(client: &Client, right: &Right) -> Option<bool> {
-    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
-    reader.may(None, right).await.known().copied()
+/// Fails before anything is written if the user lacks one of these rights, each with what needs it. Where the API server
+/// does not say, the write itself will tell.
+///
+/// # Errors
+///
+/// If a right is missing. The text names each.
+pub async fn require(client: &Client, rights: &[(Right, &str)]) -> Result<(), Failure> {
+    let mut missing: Vec<String> = Vec::new();
+    for (right, action) in rights {
+        let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
+        if reader.may(None, right).await == Read::Known(false) {
+            missing.push(format!("you have no permission to {right}, which is needed to {action}\n"));
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Unreadable(missing.concat() + "nothing was changed"))
 }
 
 async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {

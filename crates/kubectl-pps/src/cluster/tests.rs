@@ -58,7 +58,7 @@ fn an_api_server_that_does_not_answer_is_named() {
     assert_eq!(ask(&server, Duration::from_secs(1)), Err(Failure::Unreadable(expected)));
     drop(listener);
     let expected = format!("cannot reach the API server at {server} (context prod): Connection refused");
-    assert_eq!(ask(&server, Duration::from_secs(1)), Err(Failure::Unreadable(expected)));
+    assert!(ask(&server, Duration::from_secs(1)).unwrap_err().to_string().starts_with(&expected));
 }
 
 #[test]

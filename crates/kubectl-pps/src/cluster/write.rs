@@ -97,8 +97,8 @@ impl Write {
         Self::new(Method::DELETE, path, "application/json", body, right)
     }
 
-    /// Evicts exactly this Pod, in this version if one is given, unless a `PodDisruptionBudget` forbids it.
-    pub fn evict(namespace: &str, pod: &str, uid: &str, resource_version: Option<&str>) -> Self {
+    /// Evicts exactly this Pod, in this version, unless a `PodDisruptionBudget` forbids it.
+    pub fn evict(namespace: &str, pod: &str, uid: &str, resource_version: &str) -> Self {
         let body = json!({
             // Newer versions of Kubernetes accept this one too.
             "apiVersion": "policy/v1beta1",
@@ -119,17 +119,6 @@ impl Write {
             self.body["dryRun"] = json!(["All"]);
         }
         self
-    }
-
-    /// The same write, which may take so long.
-    #[must_use]
-    pub fn within(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
-    }
-
-    /// The right that it needs.
-    pub fn right(&self) -> &Right {
-        &self.right
     }
 }
 
@@ -260,7 +249,8 @@ mod tests {
     async fn a_write_that_is_not_answered_ends() {
         let (_listener, client) = silent();
         let begun = std::time::Instant::now();
-        let eviction = || Write::evict("prod", "db-0", "uid", None).within(Duration::from_millis(200));
+        let timeout = Duration::from_millis(200);
+        let eviction = || Write { timeout, ..Write::evict("prod", "db-0", "uid", "1") };
         let Err(WriteError::Failed(text)) = send(&client, eviction()).await else { panic!("nobody answers") };
         assert_eq!(
             text,
@@ -272,7 +262,6 @@ mod tests {
         assert_eq!(text, "the API server did not answer within 0.2 s", "a dry run does nothing");
         let taken = begun.elapsed();
         assert!(Duration::from_millis(400) <= taken && taken < Duration::from_secs(20), "{taken:?}");
-        assert_eq!(Write::evict("prod", "db-0", "uid", None).timeout, TIMEOUT, "unless it is said");
     }
 
     #[tokio::test]
@@ -283,7 +272,7 @@ mod tests {
         };
         let budget = refusal(json!([{"reason": "DisruptionBudget", "message": "The budget db needs 2"}]));
         let client = crate::cluster::tests::serve(move |_| budget.clone());
-        let evict = || Write::evict("prod", "db-0", "uid", None).within(Duration::from_secs(3));
+        let evict = || Write::evict("prod", "db-0", "uid", "1");
         let refused = send(&client, evict()).await;
         assert!(matches!(refused, Err(WriteError::Disruption(_))), "{refused:?}");
         let busy = || (429, json!("Too many requests, please try again later."));

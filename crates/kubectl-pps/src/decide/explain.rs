@@ -7,7 +7,6 @@ use pps_check::is_own_webhook;
 use pps_check::read::Read;
 use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
-use pps_recorder::demand::Wanted;
 use pps_recorder::workload::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
@@ -23,8 +22,6 @@ use crate::{Failure, Outcome};
 
 /// The label that is a node's name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// How many Pods before this one are looked at.
-const MAX_BEFORE: usize = 10_000;
 /// How many characters of a refusal are repeated.
 const MAX_MESSAGE: usize = 500;
 
@@ -103,8 +100,6 @@ pub enum Cause {
     NotRecorded,
     /// Its node is gone, and Kubernetes deletes it. This becomes of the next one.
     NodeGone(Option<Next>),
-    /// It has ended.
-    Ended,
     /// It is being deleted. If its node is not Ready, nothing confirms that it has stopped.
     Terminating(Option<LostNode>),
     /// It has no node, and one could take it, as far as nodes could be read.
@@ -222,7 +217,6 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     let lost = LostNode::of(subject.snapshot, node).filter(|_| pod.is_terminating() || !pod.is_ready());
     let is_lost = lost.is_some();
     let (verdict, cause) = match misplaced.clone() {
-        _ if pod.is_finished() && !pod.is_terminating() => (Verdict::NotRunning, Cause::Ended),
         _ if pod.is_terminating() && is_lost => (Verdict::NotRunning, Cause::Terminating(lost)),
         _ if pod.is_terminating() => (Verdict::Terminating, Cause::Terminating(None)),
         Some(drift) => (Verdict::Misplaced, Cause::Misplaced(drift)),
@@ -232,7 +226,7 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         None if pod.phase() == "Running" && !is_lost => (Verdict::Running, Cause::OnNode(None)),
         None => (Verdict::NotRunning, Cause::OnNode(lost)),
     };
-    let is_over = matches!(cause, Cause::Ended | Cause::Terminating(_));
+    let is_over = pod.is_finished() || pod.is_terminating();
     let mut explanation = Explanation { drift, ..Explanation::new(subject, verdict, cause) };
     let mut remedies = Vec::new();
     if is_lost {
@@ -394,13 +388,9 @@ pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option
 
 /// The Pod for which an ordered workload waits before it creates this one.
 fn blocker(index: &Index<'_>, workload: &Workload, namespace: &str, pod: &str) -> Option<String> {
-    let (spec, name, demand) = (&workload.object()["spec"], workload.name(), workload.demand());
-    let last = ordinal(name, pod)?;
-    if spec["podManagementPolicy"] == "Parallel" {
+    if workload.object()["spec"]["podManagementPolicy"] == "Parallel" {
         return None;
     }
-    let start = spec["ordinals"]["start"].as_u64().unwrap_or_default();
-    let before = (start..last).take(MAX_BEFORE).map(|ordinal| format!("{name}-{ordinal}"));
     let is_unready = |pod: &String| !index.pod(namespace, pod).is_some_and(Pod::is_ready);
-    before.filter(|pod| demand.wants(name, pod, 0) == Wanted::Yes).find(is_unready)
+    workload.wanted().take_while(|before| before != pod).find(is_unready)
 }

@@ -69,11 +69,6 @@ impl<'a> Nodes<'a> {
     pub fn view(&self, name: &str) -> Option<&NodeView<'a>> {
         self.views.iter().find(|view| view.node["metadata"]["name"] == name)
     }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.views.len()
-    }
 }
 
 /// Where a Pod could go: the nodes that the scheduler prefers, and the others that could take it.

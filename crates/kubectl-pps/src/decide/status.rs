@@ -23,8 +23,8 @@ pub struct Status {
     pub governed: usize,
     /// Workloads that were asked for and have no PersistentPodState.
     pub unpinned: Vec<WorkloadKey>,
-    /// How many Pods that are wanted and do not exist are left out, because there are too many.
-    pub left_out: u64,
+    /// Whether Pods that are wanted and do not exist are left out, because there are too many.
+    pub is_cut: bool,
     /// The lists that could not be read.
     pub unread: Vec<Unread>,
     /// Why nothing is recorded at all, which the snapshot does not tell.
@@ -47,17 +47,15 @@ pub enum ProblemKind {
     Condition(String, String),
     /// No sidecar has looked at it.
     NotSeen,
-    /// The policy does not find it: there is no alias of this name.
-    NotFound(String),
     /// Its spec or its states cannot be read.
     Unreadable(String),
 }
 
 impl ProblemKind {
-    /// What its condition says, unless that is True; or why the policy does not find it.
-    pub(super) fn of(index: &Index, key: &WorkloadKey, pps: &Pps) -> Option<Self> {
+    /// What its condition says, unless that is True.
+    pub(super) fn of(pps: &Pps) -> Option<Self> {
         match pps.recording() {
-            Some((true, ..)) => index.missing_alias(key, pps).map(Self::NotFound),
+            Some((true, ..)) => None,
             Some((false, reason, message)) => Some(Self::Condition(reason.into(), message.into())),
             None => Some(Self::NotSeen),
         }
@@ -119,14 +117,14 @@ pub fn status(
             pps: pps.name().to_owned(),
             kind,
         };
-        let of = |pps: &&Pps| ProblemKind::of(&index, key, pps).map(|kind| problem(pps, kind));
+        let of = |pps: &&Pps| ProblemKind::of(pps).map(|kind| problem(pps, kind));
         status.problems.extend(all.iter().filter_map(of));
         let Some(pps) = all.first() else { continue };
         status.governed += 1;
         match (pps.spec(), pps.states()) {
             (Ok(spec), Ok(states)) => {
                 let governed = Governed { key, pps: Some(pps), spec, states };
-                status.left_out += row::rows(snapshot, &index, &governed, &mut status.pods);
+                status.is_cut |= row::rows(snapshot, &index, &governed, &mut status.pods);
             }
             (Err(why), _) => status.problems.push(problem(pps, ProblemKind::Unreadable(why))),
             (_, Err(why)) => status.problems.push(problem(pps, ProblemKind::Unreadable(why.to_string()))),
@@ -134,7 +132,7 @@ pub fn status(
     }
     for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {
         let bare = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
-        status.left_out += row::rows(snapshot, &index, &bare, &mut status.pods);
+        status.is_cut |= row::rows(snapshot, &index, &bare, &mut status.pods);
         if index.read_governing(key).is_absent() {
             status.unpinned.push(key.clone());
         }

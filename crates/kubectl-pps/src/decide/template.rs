@@ -12,7 +12,7 @@ use crate::snapshot::{Pod, Workload};
 const REVISION: &str = "controller-revision-hash";
 
 /// The template from which a Pod was made; none if it does not say so.
-pub fn revision(pod: &Pod) -> Option<&str> {
+fn revision(pod: &Pod) -> Option<&str> {
     pod.label(REVISION)
 }
 

@@ -25,7 +25,7 @@ pub struct Document<'a> {
     /// What to do, one line for each kind of problem.
     pub advice: Vec<Line>,
     governed: usize,
-    left_out: u64,
+    is_cut: bool,
     /// What could not be read, and what is not known therefore.
     pub unread: Vec<String>,
     is_well: bool,
@@ -61,7 +61,7 @@ impl<'a> Document<'a> {
             problems: status.problems.iter().map(problem).collect(),
             advice: advice(status, scope, commands),
             governed: status.governed,
-            left_out: status.left_out,
+            is_cut: status.is_cut,
             unread: status.unread.iter().map(with_consequence).collect(),
             is_well: status.is_well(),
         }
@@ -73,8 +73,8 @@ impl<'a> Document<'a> {
         if !self.pods.is_empty() {
             text.push(&table(self.pods, style, is_wide, with_namespaces));
         }
-        if self.left_out > 0 {
-            text.sentence("", None, &format!("Missing Pods that are not shown: {}.", self.left_out));
+        if self.is_cut {
+            text.sentence("", None, "More Pods are missing than are shown.");
         }
         if self.pods.is_empty() && self.governed > 0 && self.problems.is_empty() {
             let nothing = "no Pod is wanted, and nothing is recorded";
@@ -109,10 +109,6 @@ impl ProblemKind {
             Self::Condition(reason, message) => (reason, message.clone()),
             Self::NotSeen => {
                 ("NotSeen", "no sidecar has looked at it yet, so nothing is recorded".to_owned())
-            }
-            Self::NotFound(alias) => {
-                let why = "the policy does not find it, so nothing is injected: there is no alias";
-                ("NotFound", format!("{why} {alias}, which the sidecar should keep"))
             }
             Self::Unreadable(error) => ("Unreadable", error.clone()),
         }

@@ -14,11 +14,10 @@ use pps_manifest::text::decode;
 use pps_manifest::yaml::parse_up_to;
 use serde_json::{Value, json};
 
-use super::rights;
 use super::states::{Address, TRIES, publish};
 use crate::args::{Connection, Import};
 use crate::cluster::connect;
-use crate::cluster::read::{Wanted, get, read_lists};
+use crate::cluster::read::{Wanted, get, read_lists, require};
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::import::{
     Action, Options, Plan, absent_values, compact_status, has_no_states, next_write, plan, read,
@@ -81,7 +80,7 @@ pub(super) async fn run(
         terminal.say("nothing to do");
         return Ok(outcome);
     }
-    rights::require(client, &needed(&writes)).await?;
+    require(client, &needed(&writes)).await?;
     if args.consent.dry_run {
         terminal.say("dry run: nothing was changed");
         return Ok(outcome);

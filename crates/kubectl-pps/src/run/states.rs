@@ -113,10 +113,6 @@ impl Address {
 /// Leaves an Event on a PersistentPodState. That it could not is said once, and changes nothing.
 pub(super) async fn publish(client: &Client, terminal: &Terminal, note: &Note<'_>) {
     if let Err(error) = write::publish(client, note, &now()).await {
-        let why = match error {
-            WriteError::Forbidden(right) => format!("you have no permission to {right}"),
-            error => Failure::from(error).to_string(),
-        };
-        terminal.note(&format!("no Event tells others of this: {why}"));
+        terminal.note(&format!("no Event tells others of this: {}", Failure::from(error)));
     }
 }

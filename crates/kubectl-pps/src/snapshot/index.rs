@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use pps_check::read::Read;
 use pps_core::TargetReference;
-use pps_core::alias::{Candidate, aliased, governing, second_name};
+use pps_core::alias::{Candidate, governing};
 use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 
 use super::{Pod, Pps, Resource, Snapshot, Workload};
@@ -54,7 +54,6 @@ pub struct Index<'a> {
     workloads: HashMap<WorkloadKey, &'a Workload>,
     owned: HashMap<WorkloadKey, Vec<&'a Pod>>,
     pods: HashMap<(&'a str, &'a str), &'a Pod>,
-    pps: HashMap<(&'a str, &'a str), &'a Pps>,
 }
 
 impl<'a> Index<'a> {
@@ -63,7 +62,6 @@ impl<'a> Index<'a> {
         let has_unread_pps = snapshot.unread(Resource::PersistentPodStates).is_some();
         let mut index = Self { has_unread_pps, ..Self::default() };
         for pps in &snapshot.pps {
-            index.pps.insert((pps.namespace(), pps.name()), pps);
             if !pps.is_alias() && !pps.is_terminating() {
                 let key = WorkloadKey::of(pps.namespace(), &pps.target());
                 index.targeting.entry(key).or_default().push(pps);
@@ -129,16 +127,5 @@ impl<'a> Index<'a> {
     /// A Pod.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&'a Pod> {
         self.pods.get(&(namespace, name)).copied()
-    }
-
-    /// The alias by which alone the policy, which only gets objects by name, could find the PersistentPodState of a
-    /// workload; none if the alias is there, or is not needed.
-    pub fn missing_alias(&self, key: &WorkloadKey, pps: &Pps) -> Option<String> {
-        let second = second_name(&pps.target());
-        if pps.name() == key.name || pps.name() == second {
-            return None;
-        }
-        let alias = self.pps.get(&(key.namespace.as_str(), second.as_str())).map(|pps| pps.target());
-        (alias.as_ref().and_then(aliased) != Some(pps.name())).then_some(second)
     }
 }

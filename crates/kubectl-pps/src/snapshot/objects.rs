@@ -117,6 +117,8 @@ impl<K> Object<K> {
     }
 }
 
+/// How many ordinals of one workload are looked at.
+const MAX_ORDINALS: u64 = 20_000;
 const POD_STATUS: [&str; 8] =
     ["phase", "reason", "message", "conditions", "podIP", "podIPs", "nominatedNodeName", "startTime"];
 
@@ -319,14 +321,23 @@ impl Workload {
         self.value["spec"]["replicas"].as_u64().unwrap_or(1)
     }
 
-    /// Which Pods it is to have.
-    pub fn demand(&self) -> Demand {
+    fn demand(&self) -> Demand {
         Demand::read(&self.value["spec"], &Naming::StatefulSet)
     }
 
     /// Whether it is to have a Pod of this name.
     pub fn wants(&self, pod: &str) -> bool {
         !self.is_terminating() && self.demand().wants(self.name(), pod, 0) == Wanted::Yes
+    }
+
+    /// The Pods that it is to have, by ordinal.
+    pub fn wanted(&self) -> impl Iterator<Item = String> {
+        let (demand, name) = (self.demand(), self.name());
+        let start = self.value["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
+        let ordinals = start..start.saturating_add(if self.is_terminating() { 0 } else { MAX_ORDINALS });
+        let replicas = usize::try_from(demand.replicas().unwrap_or_default()).unwrap_or(usize::MAX);
+        let names = ordinals.map(move |ordinal| format!("{name}-{ordinal}"));
+        names.filter(move |pod| demand.wants(name, pod, 0) == Wanted::Yes).take(replicas)
     }
 
     /// The selector of its Pods, by which the scheduler spreads them.

@@ -78,7 +78,7 @@ impl<'a> Subject<'a> {
             (Some(owner), workload)
         };
         let pps = owner.as_ref().map_or(Read::Absent, |owner| index.read_governing(owner));
-        let problem = pps.known().zip(owner.as_ref()).and_then(|(pps, key)| ProblemKind::of(index, key, pps));
+        let problem = pps.known().and_then(|pps| ProblemKind::of(pps));
         let spec = pps.known().and_then(|pps| pps.spec().ok());
         let state = match pps {
             Read::Known(pps) => pps.state(name).map_err(Some),

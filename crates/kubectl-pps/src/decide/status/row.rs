@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use pps_core::addresses::addresses_in;
 use pps_core::plan::Requirement;
 use pps_core::{AnnotationRules, PodState, Spec, plan};
-use pps_recorder::demand::Wanted;
 use serde::Serialize;
 
 use super::Governed;
@@ -14,8 +13,6 @@ use crate::decide::placement::is_closed;
 use crate::decide::template::{injected, same_labels};
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey, name_order};
 
-/// How many ordinals of one workload are looked at.
-const MAX_LOOKED_AT: u64 = 20_000;
 /// How many Pods of one workload are listed that are wanted and do not exist.
 const MAX_MISSING: usize = 200;
 
@@ -181,8 +178,8 @@ fn cannot_return(snapshot: &Snapshot, pod: &Pod, own: &Node, required: &BTreeMap
     !required.is_empty() && is_closed(own) && has_all(&own) && nodes.all(is_closed)
 }
 
-/// Adds the rows of a workload. Returns how many are left out.
-pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows: &mut Vec<Row>) -> u64 {
+/// Adds the rows of a workload. Returns whether some are left out.
+pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows: &mut Vec<Row>) -> bool {
     let key = governed.key;
     let workload = index.workload(key);
     let pods = index.pods_of(key);
@@ -190,8 +187,8 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
     let mut own: Vec<Row> = pods.iter().map(|pod| of_pod(snapshot, governed, workload, pod)).collect();
     // Without the right to read Pods, nothing is known to be missing.
     let sees_pods = snapshot.unread(Resource::Pods).is_none();
-    let seen = workload.filter(|workload| sees_pods && !workload.is_terminating());
-    let (missing, left_out) = seen.map(|workload| find_missing(workload, &names)).unwrap_or_default();
+    let wanted = workload.filter(|_| sees_pods).into_iter().flat_map(Workload::wanted);
+    let missing: Vec<String> = wanted.filter(|pod| !names.contains(pod.as_str())).take(MAX_MISSING).collect();
     let phase = |pod: &str| match workload {
         _ if !sees_pods => Phase::Unknown,
         Some(workload) if workload.wants(pod) => Phase::Missing,
@@ -207,23 +204,7 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
         (base.to_owned(), ordinal, row.pod.clone())
     });
     rows.append(&mut own);
-    left_out
-}
-
-/// The Pods that are wanted and do not exist, and how many more there are.
-fn find_missing(workload: &Workload, exist: &BTreeSet<&str>) -> (Vec<String>, u64) {
-    let (name, demand) = (workload.name(), workload.demand());
-    let is_wanted = |pod: &str| demand.wants(name, pod, 0) == Wanted::Yes;
-    let existing = exist.iter().filter(|pod| is_wanted(pod)).count() as u64;
-    let absent = demand.replicas().unwrap_or_default().saturating_sub(existing);
-    let start = workload.object()["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
-    let ordinals = (start..start.saturating_add(MAX_LOOKED_AT)).take_while(|_| absent > 0);
-    let names = ordinals.map(|ordinal| format!("{name}-{ordinal}"));
-    let most = usize::try_from(absent).unwrap_or(MAX_MISSING).min(MAX_MISSING);
-    let names: Vec<String> =
-        names.filter(|pod| is_wanted(pod) && !exist.contains(pod.as_str())).take(most).collect();
-    let left_out = absent.saturating_sub(names.len() as u64);
-    (names, left_out)
+    missing.len() == MAX_MISSING
 }
 
 /// Whether a workload that was not read does not exist.

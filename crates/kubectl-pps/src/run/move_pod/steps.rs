@@ -161,7 +161,7 @@ impl<'a> Steps<'a> {
             }
             let (uid, version) = (now.uid(), now.resource_version());
             let removal = match self.one.removal {
-                Removal::Evict => Write::evict(&self.one.namespace, &self.one.pod, uid, Some(version)),
+                Removal::Evict => Write::evict(&self.one.namespace, &self.one.pod, uid, version),
                 _ => Write::delete(self.pod_right("delete"), self.pod_path(), uid, version),
             };
             match self.send(removal).await {
