@@ -94,7 +94,7 @@ async fn check_says_before_an_installation_what_would_not_work() {
 
     // The registry speaks HTTP, and the PolicyServer is not told to trust it.
     let report = world.check(&[&created[..], &[&module]].concat()).await;
-    assert_eq!((report.exit_code, report.has("RegistryUntrusted", "error")), (1, true), "{report:#?}");
+    assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
 
     // A registry that is down.
     let supervisor = world.cluster.control_plane.supervisor();
@@ -124,7 +124,7 @@ async fn check_says_before_an_installation_what_would_not_work() {
     let options = RegistryOptions { name: "own-authority".into(), tls: true, ..RegistryOptions::default() };
     let own = Registry::start(supervisor, options).await.unwrap();
     let report = world.check_all(&with(&[&format!("--module=registry://{}/p:v1", own.host())])).await;
-    assert_eq!((report.exit_code, report.has("RegistryUntrusted", "error")), (1, true), "{report:#?}");
+    assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
     // The PolicyServer is given the authority: the registry is asked, and does not have the module.
     let authority = fs::read_to_string(own.ca().unwrap()).unwrap();
     world.policy_server(&json!({"sourceAuthorities": {own.host(): [authority]}})).await;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use kube::Client;
 
-use crate::gather::gather;
+use crate::gather::{TIMING, gather};
 use crate::report;
 use crate::rules::judge;
 use crate::settings::{ExitZero, NAMESPACE, Settings};
@@ -68,7 +68,7 @@ impl CheckArgs {
 
 /// Runs the check. `width` is how long the lines of a table are.
 pub async fn run(client: &Client, settings: Settings, output: Output, width: usize) -> Report {
-    let facts = gather(client, settings).await;
+    let facts = gather(client, settings, &TIMING).await;
     let findings = judge(&facts);
     let text = match output {
         Output::Table => report::table(&facts, &findings, width),
@@ -78,10 +78,7 @@ pub async fn run(client: &Client, settings: Settings, output: Output, width: usi
 }
 
 fn exit_code(zero: Option<ExitZero>, found: u8) -> u8 {
-    match (zero, found) {
-        (Some(ExitZero::Always), _) | (Some(ExitZero::Unknown), 2) => 0,
-        (_, found) => found,
-    }
+    if zero == Some(ExitZero::Always) || (zero, found) == (Some(ExitZero::Unknown), 2) { 0 } else { found }
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use crate::read::{Problem, Read, Right};
 use crate::settings::{Recorder, Settings, VALIDATION, is_policy_of};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Condition {
     #[serde(rename = "type")]
@@ -90,7 +90,6 @@ pub(crate) struct PolicyServer {
 pub(crate) struct PolicyServerSpec {
     pub(crate) replicas: i32,
     pub(crate) service_account_name: String,
-    pub(crate) image_pull_secret: String,
     pub(crate) insecure_sources: Vec<String>,
     pub(crate) source_authorities: BTreeMap<String, Vec<String>>,
     pub(crate) env: Vec<EnvVar>,
@@ -103,12 +102,8 @@ pub(crate) enum ModuleAnswer {
     NotFound,
     /// It requires a login (401 or 403).
     NeedsCredentials(u16),
-    /// There is no connection, or no answer in time.
+    /// There is no connection that the PolicyServer would trust, or no answer in time.
     Unreachable(String),
-    /// Its certificate is not trusted.
-    UnknownAuthority(String),
-    /// It speaks HTTP, and the PolicyServer does not allow that.
-    PlainHttp,
     Unclear(String),
     /// It was not asked: the flag says so, or the module is in no registry.
     NotAsked,
@@ -150,7 +145,6 @@ pub(crate) struct Recorded {
     /// Whether its managed fields name `status.packed`, and it shows no other states. They name it also under a
     /// definition that hides the field.
     pub(crate) is_packed: bool,
-    pub(crate) written: Option<Time>,
 }
 
 impl Recorded {
@@ -159,17 +153,14 @@ impl Recorded {
         let metadata = ObjectMeta::deserialize(&object["metadata"]).ok()?;
         let status = &object["status"];
         let conditions = Vec::<Condition>::deserialize(&status["conditions"]).unwrap_or_default();
-        let writes = metadata.managed_fields.unwrap_or_default().into_iter();
-        let writes: Vec<_> = writes
-            .filter_map(|entry| Some((entry.time, entry.fields_v1?.0.get("f:status")?.clone())))
-            .collect();
+        let writes = metadata.managed_fields.unwrap_or_default();
+        let mut fields = writes.iter().filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
         let is_plain = status["podStates"].as_object().is_some_and(|states| !states.is_empty());
         Some(Self {
             namespace: metadata.namespace?,
             name: metadata.name?,
             recording: conditions.into_iter().find(|condition| condition.kind == "Recording"),
-            is_packed: !is_plain && writes.iter().any(|(_, fields)| fields.get("f:packed").is_some()),
-            written: writes.into_iter().filter_map(|(time, _)| time).max(),
+            is_packed: !is_plain && fields.any(|fields| fields.get("f:packed").is_some()),
         })
     }
 }

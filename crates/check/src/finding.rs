@@ -46,16 +46,14 @@ pub(crate) enum Diagnosis {
     KubernetesTooOld,
     KubewardenInstalled,
     KubewardenMissing(Vec<&'static str>),
-    /// Its definition lacks these fields; without any, it does not serve v1.
+    /// What its definition lacks.
     KubewardenTooOld(Vec<&'static str>),
     DefinitionReady(Vec<String>),
     DefinitionMissing,
     DefinitionOfOpenKruise,
-    DefinitionNotEstablished {
-        is_deleted: bool,
-    },
+    /// Whether it is being deleted.
+    DefinitionNotEstablished(bool),
     DefinitionVersionNotServed,
-    DefinitionWithoutStatus,
     /// The objects whose states it hides.
     DefinitionWithoutCompactForm(Vec<String>),
     PolicyServerReady,
@@ -66,24 +64,15 @@ pub(crate) enum Diagnosis {
     ServiceAccountMismatch(String, String),
     LookupAllowed,
     LookupForbidden,
-    PolicyActive {
-        server: String,
-        mode: String,
-    },
-    PolicyMissing {
-        is_validation: bool,
-    },
-    PolicyNotActive {
-        state: String,
-        server: String,
-        unmet: Option<Condition>,
-    },
+    /// Its mode.
+    PolicyActive(String),
+    PolicyMissing,
+    /// Its state, and the condition that is not met.
+    PolicyNotActive(String, Option<Condition>),
     /// The field of their spec in which the policies differ, and its values.
     PoliciesDiffer(&'static str, BTreeSet<String>),
-    PolicyServerImmutable {
-        from: String,
-        to: String,
-    },
+    /// The server before, and after.
+    PolicyServerImmutable(String, String),
     PolicyMonitors,
     PolicyDiffers(Difference),
     LookupNotGranted,
@@ -93,19 +82,12 @@ pub(crate) enum Diagnosis {
     ModuleNotFound(Pull),
     RegistryNeedsCredentials(Pull),
     RegistryUnreachable(Pull),
-    RegistryUntrusted(Pull),
     RegistryAnswerUnclear(Pull),
     ModuleNotChecked(Pull),
-    SidecarAvailable {
-        available: i32,
-        wanted: i32,
-    },
+    SidecarAvailable(Replicas),
     /// Who renews the Lease all the same.
     SidecarMissing(Option<String>),
-    SidecarNotAvailable {
-        available: i32,
-        wanted: i32,
-    },
+    SidecarNotAvailable(Replicas),
     SidecarForbidden(Vec<Right>),
     LeaderActive(String),
     LeaderMissing(Leaderless),
@@ -126,12 +108,15 @@ pub(crate) enum Diagnosis {
 pub(crate) enum Unready {
     Stopped,
     NoDeployment,
-    /// Of `wanted` Pods only `ready` are ready, or a new Pod does not become ready.
-    Pods {
-        ready: i32,
-        wanted: i32,
-        unavailable: i32,
-    },
+    /// Some are not available, or so many new Pods do not become ready.
+    Pods(Replicas, i32),
+}
+
+/// How many Pods of a Deployment are available, and how many it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub(crate) available: i32,
+    pub(crate) wanted: i32,
 }
 
 /// What makes a policy for Pods be sent other Pods than the one that was installed, or change nothing.
@@ -139,13 +124,8 @@ pub(crate) enum Unready {
 pub(crate) enum Difference {
     NotMutating,
     NoNewPods,
-    /// Its objectSelector leaves out more.
-    ObjectSelector,
-    /// Its namespaceSelector has further expressions, for these keys.
-    NamespaceSelector(Vec<String>),
-    /// These match conditions are missing or changed.
-    MissingConditions(Vec<String>),
-    FurtherConditions(Vec<String>),
+    /// These fields, which decide what the policy is sent, are not those of this version.
+    Selects(Vec<&'static str>),
 }
 
 /// Whether the PolicyServer can pull a module.

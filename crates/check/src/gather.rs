@@ -25,7 +25,7 @@ use crate::settings::{Recorder, Settings};
 mod tests;
 
 /// How long the check waits for what.
-struct Timing {
+pub(crate) struct Timing {
     /// For all answers. The Jobs that run the check have more time, so that it can still say what it has found.
     total: Duration,
     /// Between two reads of a Lease. Both recorders renew theirs every two seconds.
@@ -34,7 +34,7 @@ struct Timing {
     lease_duration: Duration,
 }
 
-const TIMING: Timing = Timing {
+pub(crate) const TIMING: Timing = Timing {
     total: Duration::from_mins(2),
     lease_interval: Duration::from_secs(5),
     lease_duration: Duration::from_secs(crate::facts::LEASE_SECONDS),
@@ -45,11 +45,7 @@ const KUBEWARDEN_WEBHOOK: &str = "kubewarden-controller-validating-webhook-confi
 const SIDECARS: &str = "app.kubernetes.io/component=sidecar";
 
 /// Reads everything. The facts have what could not be read.
-pub(crate) async fn gather(client: &Client, settings: Settings) -> Facts {
-    gather_within(client, settings, &TIMING).await
-}
-
-async fn gather_within(client: &Client, settings: Settings, timing: &Timing) -> Facts {
+pub(crate) async fn gather(client: &Client, settings: Settings, timing: &Timing) -> Facts {
     let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
     let mut facts = Facts { settings, ..Facts::default() };
     facts.kubernetes = reader.version().await;

@@ -1,6 +1,7 @@
 //! Reads objects from the API server, each request with a limit and a timeout. Remembers what could not be read.
 
 use std::error::Error;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -107,11 +108,6 @@ impl Reader {
         let mut right = Right::new("get", K::group(&()).into_owned(), &K::plural(&())).named(name);
         right.namespace = namespace.map(str::to_owned);
         self.get(right, &format!("{}/{name}", K::url_path(&(), namespace))).await
-    }
-
-    /// Whether an object exists.
-    pub async fn exists(&self, right: Right, path: &str) -> Read<()> {
-        self.get::<Value>(right, path).await.map(|_| ())
     }
 
     /// The objects of a built-in kind with these labels, up to the limit.
@@ -301,9 +297,12 @@ fn get(url: &str) -> Result<Request<Body>, String> {
     request.map_err(|error| error.to_string())
 }
 
-/// The innermost error: the outer ones only say that a request failed.
+/// The innermost error: the outer ones only say that a request failed. An `io::Error` does not report the error that it
+/// wraps as its source.
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
-    error.source().map_or_else(|| error.to_string(), root_cause)
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let next = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source());
+    next.map_or_else(|| error.to_string(), root_cause)
 }
 
 /// Whether an object can have this name. Names from a spec may be any text, and must not change a path.

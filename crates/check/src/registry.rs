@@ -7,8 +7,6 @@
 //! itself may do: without HTTPS and verification only if the PolicyServer lists that host, too.
 
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::io;
 use std::time::Duration;
 
 use form_urlencoded::Serializer;
@@ -16,7 +14,6 @@ use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::{Client, Config};
-use rustls::CertificateError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
@@ -48,24 +45,6 @@ enum Way {
     Verified(Vec<Vec<u8>>),
     Unverified,
     PlainHttp,
-}
-
-/// Why a connection failed.
-enum Failure {
-    UnknownAuthority(String),
-    NotTls,
-    Other(String),
-}
-
-impl Failure {
-    /// The same failure, of another host than the registry.
-    fn at(self, host: &str) -> Self {
-        match self {
-            Self::UnknownAuthority(why) => Self::UnknownAuthority(format!("its tokens are on {host}: {why}")),
-            Self::NotTls => Self::Other(format!("its tokens are on {host}, which does not speak HTTPS")),
-            Self::Other(why) => Self::Other(format!("its tokens are on {host}: {why}")),
-        }
-    }
 }
 
 impl Sources<'_> {
@@ -117,9 +96,7 @@ pub(crate) async fn ask(module: &str, sources: &Sources<'_>) -> ModuleAnswer {
     for way in ways {
         answer = match timeout(TIMEOUT, ask_one_way(&reference, &way, sources)).await {
             Ok(Ok(answer)) => return answer,
-            Ok(Err(Failure::UnknownAuthority(why))) => ModuleAnswer::UnknownAuthority(why),
-            Ok(Err(Failure::NotTls)) => ModuleAnswer::PlainHttp,
-            Ok(Err(Failure::Other(why))) => ModuleAnswer::Unreachable(why),
+            Ok(Err(why)) => ModuleAnswer::Unreachable(why),
             Err(_) => ModuleAnswer::Unreachable(format!("no answer within {} s", TIMEOUT.as_secs())),
         };
     }
@@ -130,7 +107,7 @@ async fn ask_one_way(
     reference: &Reference,
     way: &Way,
     sources: &Sources<'_>,
-) -> Result<ModuleAnswer, Failure> {
+) -> Result<ModuleAnswer, String> {
     let client = connect(&reference.host, way)?;
     let head = |token: Option<String>| {
         let request = Request::head(&reference.path).header(header::ACCEPT, MANIFESTS);
@@ -158,10 +135,10 @@ async fn ask_one_way(
     })
 }
 
-fn connect(host: &str, way: &Way) -> Result<Client, Failure> {
+fn connect(host: &str, way: &Way) -> Result<Client, String> {
     let scheme = if matches!(way, Way::PlainHttp) { "http" } else { "https" };
     let url = format!("{scheme}://{host}").parse::<Uri>();
-    let mut config = Config::new(url.map_err(|error| Failure::Other(error.to_string()))?);
+    let mut config = Config::new(url.map_err(|error| error.to_string())?);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;
@@ -171,16 +148,16 @@ fn connect(host: &str, way: &Way) -> Result<Client, Failure> {
         Way::Verified(authorities) => authorities.clone(),
         Way::Unverified | Way::PlainHttp => public_authorities().collect(),
     });
-    Client::try_from(config).map_err(|error| Failure::Other(root_cause(&error)))
+    Client::try_from(config).map_err(|error| root_cause(&error))
 }
 
-async fn send(client: &Client, request: http::request::Builder) -> Result<Response<Body>, Failure> {
-    let request = request.body(Body::empty()).map_err(|error| Failure::Other(error.to_string()))?;
-    client.send(request).await.map_err(|error| classify(&error))
+async fn send(client: &Client, request: http::request::Builder) -> Result<Response<Body>, String> {
+    let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+    client.send(request).await.map_err(|error| root_cause(&error))
 }
 
 /// An anonymous token. None if the registry gives none, or the PolicyServer may not ask for it.
-async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<String>, Failure> {
+async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<String>, String> {
     let Some((scheme, host, path)) = url
         .as_ref()
         .and_then(|url| Some((url.scheme_str()?, url.authority()?.as_str(), url.path_and_query()?)))
@@ -188,13 +165,14 @@ async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<S
         return Ok(None);
     };
     let Some(way) = sources.way_to(scheme, host) else { return Ok(None) };
-    let client = connect(host, &way).map_err(|failure| failure.at(host))?;
-    let response = send(&client, Request::get(path.as_str())).await.map_err(|failure| failure.at(host))?;
+    let failed = |why| format!("its tokens are on {host}: {why}");
+    let client = connect(host, &way).map_err(failed)?;
+    let response = send(&client, Request::get(path.as_str())).await.map_err(failed)?;
     if !response.status().is_success() {
         return Ok(None);
     }
     let body = Limited::new(response.into_body(), MAX_TOKEN).collect().await;
-    let body = body.map_err(|error| Failure::Other(error.to_string()).at(host))?.to_bytes();
+    let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let token = ["token", "access_token"].iter().find_map(|field| answer[*field].as_str());
     Ok(token.filter(|token| !token.is_empty()).map(str::to_owned))
@@ -217,30 +195,6 @@ fn token_url(challenge: &str, reference: &Reference) -> Option<Uri> {
     let url: Uri = url.append_pair("scope", &scope).finish().parse().ok()?;
     // Credentials in the URL are not sent.
     url.authority().is_some_and(|host| !host.as_str().contains('@')).then_some(url)
-}
-
-fn classify(error: &(dyn Error + 'static)) -> Failure {
-    match find_tls_error(error) {
-        // What a server that speaks HTTP answers is no TLS message.
-        Some(rustls::Error::InvalidMessage(_)) => Failure::NotTls,
-        Some(rustls::Error::InvalidCertificate(reason @ CertificateError::UnknownIssuer)) => {
-            Failure::UnknownAuthority(reason.to_string())
-        }
-        // Another authority in the PolicyServer's list changes nothing here.
-        Some(rustls::Error::InvalidCertificate(reason)) => Failure::Other(format!(
-            "its certificate is not valid: {reason}; renew it, or use a name for which it was issued"
-        )),
-        Some(other) => Failure::Other(other.to_string()),
-        None => Failure::Other(root_cause(error)),
-    }
-}
-
-/// Finds the error of the TLS handshake in a chain of errors. An `io::Error` does not report the error that it wraps as
-/// its source.
-fn find_tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let next = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source());
-    error.downcast_ref().or_else(|| find_tls_error(next?))
 }
 
 /// A module in a registry.

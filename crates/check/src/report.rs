@@ -5,7 +5,7 @@
 
 mod words;
 
-use std::{iter, mem};
+use std::mem;
 
 use serde::Serialize;
 use serde_json::json;
@@ -13,7 +13,6 @@ use serde_json::json;
 pub(crate) use self::words::{Words, words};
 use crate::facts::Facts;
 use crate::finding::{Diagnosis, Finding, Severity};
-use crate::rules::{Answer, Codes, Verdict, living_recorder, verdict};
 
 /// The width of a line of the table, where nobody knows that of the terminal.
 pub const WIDTH: usize = 110;
@@ -29,16 +28,11 @@ pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
     let is_unread = |one: &Finding| {
         matches!(one.diagnosis, Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_))
     };
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
-        1
-    } else if findings.iter().any(is_unread) {
-        2
-    } else {
-        0
-    }
+    let is_wrong = findings.iter().any(|finding| finding.severity == Severity::Error);
+    if is_wrong { 1 } else { 2 * u8::from(findings.iter().any(is_unread)) }
 }
 
-/// The findings as a table with lines of this width, and below what they come to. Without `--all`, those that are ok are
+/// The findings as a table with lines of this width, and how many there are. Without `--all`, those that are ok are
 /// only counted.
 pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
     let width = width.max(MIN_WIDTH);
@@ -56,40 +50,8 @@ pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String
             }),
         );
     }
-    let conclusion = verdict(facts, findings).map(|verdict| conclude(facts, &verdict)).unwrap_or_default();
-    let below = iter::once(summary(findings)).chain(conclusion);
-    lines.extend(below.flat_map(|one| wrap(&printable(&one), width)));
+    lines.extend(wrap(&summary(findings), width));
     lines.into_iter().flat_map(|line| [line, "\n".into()]).collect()
-}
-
-/// Whether states are recorded and injected, in words.
-fn conclude(facts: &Facts, Verdict { recorded, injected }: &Verdict) -> Vec<String> {
-    if facts.kubernetes.known().is_none() {
-        return vec!["Nothing could be read: whether states are recorded and injected is not known.".into()];
-    }
-    let list = |codes: &Codes| codes.iter().copied().collect::<Vec<_>>().join(", ");
-    let say = |answer: &Answer, what: &str, all: &str, because: &str| match answer {
-        Answer::Yes(codes) if codes.is_empty() => format!("States are {what}: {because}."),
-        Answer::Yes(codes) => format!("States are {what}, but not {all} ({}): {because}.", list(codes)),
-        Answer::No(codes) => format!("States are not {what}: see {}.", list(codes)),
-        Answer::Unknown(codes) if codes.is_empty() => {
-            format!("Whether states are {what} is not known: not everything could be read.")
-        }
-        Answer::Unknown(codes) => format!("Whether states are {what} is not known: see {}.", list(codes)),
-        Answer::NotChecked => format!("Whether states are {what} was not checked (--without-policies)."),
-    };
-    let who = match living_recorder(facts) {
-        Some(holder) => format!("{holder} renews its Lease"),
-        None => "the sidecar is available".to_owned(),
-    };
-    let objects = facts.objects.known().into_iter().flat_map(|objects| &objects.listed);
-    let last = objects.filter_map(|object| object.written.as_ref()).max();
-    let last = last.map(|time| format!(" A status was last written at {}.", time.0)).unwrap_or_default();
-    let why = "the policies are active, and their webhooks exist";
-    vec![
-        say(recorded, "recorded", "those of all workloads", &who) + &last,
-        say(injected, "injected into new Pods", "in all namespaces", why),
-    ]
 }
 
 /// An advice in lines. A command is not broken if a line has room for it: it may be copied.
@@ -258,20 +220,19 @@ mod tests {
     fn the_table_lists_what_is_not_ok_with_its_advice_and_counts_the_rest() {
         let findings = [
             finding(Severity::Ok, "PolicyServer a", Diagnosis::PolicyServerReady),
-            finding(Severity::Error, "CRD", Diagnosis::DefinitionWithoutStatus),
+            finding(Severity::Error, "CRD", Diagnosis::DefinitionVersionNotServed),
         ];
         let mut facts = Facts::default();
-        let expected = "ERROR     DefinitionWithoutStatus\n          CRD: has no subresource status, so nothing can be \
-                        recorded\n          -> apply our crd.yaml\n\
-                        1 error, 0 warnings, 0 unknown, 0 hints (INFO), 1 ok\n\
-                        Nothing could be read: whether states are recorded and injected is not known.\n";
+        let expected = "ERROR     DefinitionVersionNotServed\n          CRD: serves neither v1alpha1 nor v1beta1 with \
+                        the subresource status\n          -> apply our crd.yaml\n\
+                        1 error, 0 warnings, 0 unknown, 0 hints (INFO), 1 ok\n";
         assert_eq!(table(&facts, &findings, WIDTH), expected);
         facts.settings.all = true;
         assert!(table(&facts, &findings, WIDTH).starts_with("OK        PolicyServerReady\n"));
         let json: serde_json::Value = serde_json::from_str(&to_json(&facts, &findings)).unwrap();
         assert_eq!((&json["apiVersion"], &json["kind"]), (&API_VERSION.into(), &"CheckReport".into()));
         assert_eq!(json["exitCode"], 1);
-        assert_eq!(json["findings"][1]["code"], "DefinitionWithoutStatus");
+        assert_eq!(json["findings"][1]["code"], "DefinitionVersionNotServed");
         assert_eq!(json["findings"][1]["severity"], "error");
     }
 }

@@ -6,15 +6,12 @@ mod recorder;
 mod server;
 #[cfg(test)]
 mod tests;
-mod verdict;
 mod versions;
 
 use std::collections::BTreeSet;
 
 pub use self::policies::{INJECTION, is_own_webhook};
 pub(crate) use self::recorder::silent_recorder;
-pub(crate) use self::verdict::recorder as living_recorder;
-pub(crate) use self::verdict::{Answer, Codes, Verdict, verdict};
 pub(crate) use self::versions::{OLDEST, OWN_FIELD, VERSIONS, is_ours};
 use crate::facts::{Facts, Problem, Right};
 use crate::finding::{Diagnosis, Finding, Severity};

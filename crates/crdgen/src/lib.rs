@@ -1,20 +1,10 @@
 //! The `CustomResourceDefinition` of PersistentPodState, generated from the types of `pps-core`.
 //!
-//! schemars generates JSON Schemas for the Rust types of the spec and the status. [`definition`] adapts them to the API
-//! server and to `kubectl explain`:
+//! schemars generates JSON Schemas of the spec and the status. [`definition`] makes them *structural*, as the API server needs
+//! them, and their descriptions plain text for `kubectl explain`.
 //!
-//! - Schemas are *structural*: every field has a type, and there are no references.
-//! - An `Option` is an optional field that cannot be `null`.
-//! - An enum is a string with a list of values. The meaning of each value is part of the field's description.
-//! - Descriptions are plain text, without hard line breaks and rustdoc markup.
-//! - There are no defaults.
-//!
-//! # Why there are no defaults
-//!
-//! The API server writes a default into the stored object. The object would then not show whether a user chose a value,
-//! and a generated object would have fields that no annotation sets and no field manager owns. `OpenKruise`'s definition
-//! has no defaults, so the same object would differ between the two. The descriptions say what applies if a field is not
-//! set.
+//! There are no defaults: the API server would write them into the stored object, which would then not show whether a user
+//! chose a value, and `OpenKruise`'s definition has none.
 
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, LIST_KIND, PLURAL, Spec, Status, VERSION};
 use schemars::JsonSchema;

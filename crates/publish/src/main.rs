@@ -49,7 +49,7 @@ fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Policy { module, push } => {
             let provenance = provenance()?;
-            let build = build(&Subject::Policy { module: module.clone() }, &provenance)?;
+            let build = build_policy(module, &provenance)?;
             use_registry(push, RegistryOperation::Push, async |registry| {
                 let sbom = build.sbom_artifact(&args.source, &provenance)?;
                 registry.push(&build.artifact, Some(&sbom)).await
@@ -70,7 +70,11 @@ fn run(args: &Args) -> Result<()> {
         }
         Command::Sbom { subject, output } => {
             let provenance = provenance()?;
-            let sbom = build(subject, &provenance)?.create_sbom(&args.source, &provenance)?;
+            let build = match subject {
+                Subject::Policy { module } => build_policy(module, &provenance),
+                Subject::Image { binary } => build_image(binary, &provenance),
+            };
+            let sbom = build?.create_sbom(&args.source, &provenance)?;
             write(output, &sbom.json)?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
@@ -80,8 +84,8 @@ fn run(args: &Args) -> Result<()> {
 
 /// Pushes one executable as an image, or several as the images of an index.
 fn publish_image(args: &Args, binaries: &[PathBuf], push: &Push, provenance: &Provenance) -> Result<()> {
-    let builds = binaries.iter().map(|file| build(&Subject::Image { binary: file.clone() }, provenance));
-    let builds: Vec<Build> = builds.collect::<Result<_>>()?;
+    let builds: Vec<Build> =
+        binaries.iter().map(|file| build_image(file, provenance)).collect::<Result<_>>()?;
     if let [only] = builds.as_slice() {
         return use_registry(push, RegistryOperation::Push, async |registry| {
             let sbom = only.sbom_artifact(&args.source, provenance)?;
@@ -136,7 +140,7 @@ impl Build {
     fn create_sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
         let components = components::list(source, self.package, self.target)?;
         let platform = self.architecture.map(Architecture::platform);
-        sbom::create(self.name, &self.file, platform, &components, provenance)
+        Ok(sbom::create(self.name, &self.file, platform, &components, provenance))
     }
 
     fn sbom_artifact(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {
@@ -144,36 +148,19 @@ impl Build {
     }
 }
 
-fn build(subject: &Subject, provenance: &Provenance) -> Result<Build> {
-    match subject {
-        Subject::Policy { module } => {
-            let file = read(module)?;
-            let artifact =
-                policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
-            Ok(Build {
-                artifact,
-                file,
-                package: policy::PACKAGE,
-                target: policy::TARGET,
-                name: "policy",
-                architecture: None,
-            })
-        }
-        Subject::Image { binary } => {
-            let file = read(binary)?;
-            let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
-            let artifact = image::build_artifact(&file, architecture, provenance)?;
-            let target = architecture.target();
-            Ok(Build {
-                artifact,
-                file,
-                package: image::PACKAGE,
-                target,
-                name: image::PACKAGE,
-                architecture: Some(architecture),
-            })
-        }
-    }
+fn build_policy(module: &Path, provenance: &Provenance) -> Result<Build> {
+    let file = read(module)?;
+    let artifact = policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
+    let (package, target) = (policy::PACKAGE, policy::TARGET);
+    Ok(Build { artifact, file, package, target, name: "policy", architecture: None })
+}
+
+fn build_image(binary: &Path, provenance: &Provenance) -> Result<Build> {
+    let file = read(binary)?;
+    let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
+    let artifact = image::build_artifact(&file, architecture, provenance)?;
+    let (package, target) = (image::PACKAGE, architecture.target());
+    Ok(Build { artifact, file, package, target, name: package, architecture: Some(architecture) })
 }
 
 fn write(path: &Path, content: &[u8]) -> Result<()> {

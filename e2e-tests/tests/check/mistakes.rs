@@ -129,8 +129,7 @@ pub(super) async fn of_other_recorders(world: &World) {
         () = check => {}
     }
     // The Lease is left over: its holder does not renew it.
-    let report = world.check(&[]).await;
-    assert_eq!(report.exit_code, 0, "{report:#?}");
+    world.expect_no_error().await;
 
     let labels = json!({"app": "second", "app.kubernetes.io/component": "sidecar"});
     let second = json!({"apiVersion": "apps/v1", "kind": "Deployment",
@@ -200,8 +199,7 @@ pub(super) async fn of_the_definition(world: &World) {
     world.kubectl(&["delete", "crd", name]).await;
     manifests::apply_file(&world.cluster.client(), &repository_file("deploy/base/crd.yaml")).await.unwrap();
     world.installation.as_ref().unwrap().wait_available(&world.cluster).await.unwrap();
-    let report = world.check(&[]).await;
-    assert_eq!(report.exit_code, 0, "{report:#?}");
+    world.expect_no_error().await;
 }
 
 pub(super) async fn of_the_checks_own_rights(world: &World) {

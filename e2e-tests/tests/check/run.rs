@@ -77,6 +77,7 @@ pub(crate) async fn run_check_with(kubeconfig: &Path, args: &[&str]) -> Result<O
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(Duration::from_mins(2), output);
-    output.await.context("the check took more than two minutes")?.context("cannot run the check")
+    // The check itself ends after two minutes, and says what it could not read.
+    let output = tokio::time::timeout(Duration::from_mins(3), output);
+    output.await.context("the check took more than three minutes")?.context("cannot run the check")
 }

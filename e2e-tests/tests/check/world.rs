@@ -124,6 +124,16 @@ impl World {
         }
     }
 
+    /// Runs the check until it finds no error. Sidecars that have just noticed a change may not be ready for a moment.
+    pub(super) async fn expect_no_error(&self) {
+        wait_for("the check to find no error", Duration::from_mins(1), async || {
+            let report = self.check(&[]).await;
+            Ok(Progress::when(report.exit_code == 0, (), format!("{report:#?}")))
+        })
+        .await
+        .unwrap();
+    }
+
     /// Changes the spec of the PolicyServer, which is made unless it exists.
     pub(super) async fn policy_server(&self, spec: &Value) {
         let servers = api(&self.cluster.client(), "PolicyServer");

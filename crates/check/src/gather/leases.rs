@@ -92,13 +92,12 @@ pub(super) async fn silent_recorder_within(client: &Client, timing: &Timing) -> 
     let mut facts = Facts::default();
     read_sidecars(&reader, &mut facts).await;
     // It may be installed under another name.
-    let elsewhere = match (facts.own_sidecar(), facts.sidecars.items()) {
-        (None, Some([only])) => Some(only.metadata.clone()),
-        _ => None,
-    };
-    if let Some(metadata) = elsewhere {
-        facts.settings.namespace = metadata.namespace.unwrap_or_default();
-        facts.settings.sidecar = metadata.name.unwrap_or_default();
+    if facts.own_sidecar().is_none()
+        && let Some([only]) = facts.sidecars.items()
+    {
+        let (namespace, name) = (only.metadata.namespace.clone(), only.metadata.name.clone());
+        facts.settings.namespace = namespace.unwrap_or_default();
+        facts.settings.sidecar = name.unwrap_or_default();
     }
     facts.recording = Recording::of(&facts.settings, facts.own_sidecar());
     let first = Leases::read(&reader, &facts).await;

@@ -122,7 +122,7 @@ async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
             )
         }),
     );
-    let facts = gather(&client.await, before()).await;
+    let facts = gather(&client.await, before(), &TIMING).await;
     assert_eq!(facts.problems, []);
     let names: std::collections::BTreeSet<&str> =
         facts.objects.known().unwrap().listed.iter().map(|one| one.name.as_str()).collect();
@@ -147,7 +147,7 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
         None
     });
     let client = api_server(Duration::from_millis(300), answer).await;
-    let facts = gather_within(&client, before(), &timing(1000, 10, 10)).await;
+    let facts = gather(&client, before(), &timing(1000, 10, 10)).await;
     // Nothing is asked when no time is left.
     let asked = requests.load(Ordering::Relaxed);
     assert!(asked <= 4, "{asked}");
@@ -178,7 +178,7 @@ async fn many_rights_take_as_long_as_one() {
     });
     let delay = Duration::from_millis(300);
     let client = api_server(delay, answer).await;
-    let facts = gather_within(&client, before(), &timing(60_000, 10, 10)).await;
+    let facts = gather(&client, before(), &timing(60_000, 10, 10)).await;
     assert_eq!(facts.sidecar_lacks, []);
     let answered = answered.lock().unwrap();
     let took = *answered.last().unwrap() - answered[0];
@@ -208,7 +208,7 @@ async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
             }),
         );
         let settings = Settings { without_policies: true, ..Settings::default() };
-        let facts = gather_within(&client.await, settings, &timing).await;
+        let facts = gather(&client.await, settings, &timing).await;
         facts.lease.known().map(|reads| reads.living_holder().is_some())
     };
     assert_eq!(run(true, timing(20_000, 100, 2000)).await, Some(true));

@@ -1,15 +1,12 @@
 //! The words of each finding: what was seen, and what to do about it.
 
 use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer, Recorded};
-use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Unready};
+use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Replicas, Unready};
 use crate::rules::{INJECTION, OLDEST, OWN_FIELD, VERSIONS, is_ours};
 
 /// How many names a finding lists.
 const MAX_NAMES: usize = 5;
-/// Up to so many objects are named with the whole message of their condition.
-const MAX_EXPLAINED: usize = 2;
 const AGAIN: &str = "apply the policy of this version again";
-const OUR_DEFINITION: &str = "apply our crd.yaml";
 
 /// A finding in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,24 +42,22 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
     let (server, server_namespace) = (&facts.server_name, &facts.server_namespace);
     let account = facts.account_name();
     let version = facts.kubernetes.known().map_or("", |(_, _, version)| version.as_str());
-    let pods_of =
-        |server: &str| format!("kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}");
+    let pods_of_server =
+        format!("kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}");
     match &finding.diagnosis {
         D::KubernetesSupported => say(version, ""),
-        D::KubernetesTooOld => {
-            say(version, format!("update it to {}.{} or newer, the oldest that is supported", OLDEST.0, OLDEST.1))
-        }
+        D::KubernetesTooOld => say(
+            version,
+            format!("update it to {}.{} or newer, the oldest that is supported", OLDEST.0, OLDEST.1),
+        ),
         D::KubewardenInstalled => say("its definitions have all fields that the policies use", ""),
         D::KubewardenMissing(kinds) => say(
             format!("no definition of {}", kinds.join(" and ")),
             "install Kubewarden first: helm charts kubewarden-crds, kubewarden-controller, kubewarden-defaults",
         ),
-        D::KubewardenTooOld(fields) if fields.is_empty() => {
-            say("version v1 is not served", "update Kubewarden to 1.20 or newer")
-        }
-        D::KubewardenTooOld(fields) => say(
-            format!("its definition has no field {}", fields.join(", ")),
-            "update Kubewarden, first its chart kubewarden-crds",
+        D::KubewardenTooOld(lacks) => say(
+            format!("its definition does not have {}", lacks.join(", ")),
+            "update Kubewarden to 1.20 or newer, first its chart kubewarden-crds",
         ),
 
         D::DefinitionReady(served) => {
@@ -79,24 +74,18 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         ),
         D::DefinitionOfOpenKruise => say(
             format!("is OpenKruise's (its spec has no field {OWN_FIELD}), but the sidecar is to record"),
-            "apply our crd.yaml. Only if no object has states in status.packed (\"Back to OpenKruise\" in \
-             docs/operations.md) install the overlay openkruise instead (chart: crds.install=false, \
-             sidecar.recorder=openkruise)",
+            "apply our crd.yaml; to let OpenKruise record, follow \"Back to OpenKruise\" in docs/operations.md",
         ),
-        D::DefinitionNotEstablished { is_deleted: true } => say(
+        D::DefinitionNotEstablished(true) => say(
             "is being deleted, and all PersistentPodStates with it",
             "save them now (kubectl get pps -A -o yaml); wait until the definition is gone, then install it again",
         ),
-        D::DefinitionNotEstablished { is_deleted: false } => {
-            say("is not established", "usually another kind has its names")
-                .run("kubectl describe crd persistentpodstates.apps.kruise.io")
-        }
-        D::DefinitionVersionNotServed => {
-            say(format!("serves neither {}", VERSIONS.join(" nor ")), OUR_DEFINITION)
-        }
-        D::DefinitionWithoutStatus => {
-            say("has no subresource status, so nothing can be recorded", OUR_DEFINITION)
-        }
+        D::DefinitionNotEstablished(false) => say("is not established", "usually another kind has its names")
+            .run("kubectl describe crd persistentpodstates.apps.kruise.io"),
+        D::DefinitionVersionNotServed => say(
+            format!("serves neither {} with the subresource status", VERSIONS.join(" nor ")),
+            "apply our crd.yaml",
+        ),
         D::DefinitionWithoutCompactForm(hidden) => say(
             format!(
                 "has no field status.packed and hides the states that {} objects have there: {}. The next write of such \
@@ -120,15 +109,16 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "see whether Kubewarden's controller runs",
         ),
         // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its settings.
-        D::PolicyServerNotReady(Unready::Pods { ready, wanted, unavailable }) => say(
-            format!("{ready} of {wanted} Pods are ready, {unavailable} are unavailable"),
+        D::PolicyServerNotReady(Unready::Pods(Replicas { available, wanted }, unavailable)) => say(
+            format!("{available} of {wanted} Pods are ready, {unavailable} are unavailable"),
             "the log of a Pod that is not ready says why",
         )
-        .run(pods_of(server)),
-        D::ServiceAccountMissing => {
-            say(format!("PolicyServer {server} uses it, but it does not exist, so no Pod of it can be created"), "")
-                .run(format!("kubectl create serviceaccount -n {server_namespace} {account}"))
-        }
+        .run(pods_of_server),
+        D::ServiceAccountMissing => say(
+            format!("PolicyServer {server} uses it, but it does not exist, so no Pod of it can be created"),
+            "",
+        )
+        .run(format!("kubectl create serviceaccount -n {server_namespace} {account}")),
         D::ServiceAccountMismatch(bound_namespace, bound) => say(
             format!("uses {server_namespace}/{account}, but the role is bound to {bound_namespace}/{bound}"),
             "bind the role pps-policy to the PolicyServer's own account (chart: policy.policyServerServiceAccount)",
@@ -136,8 +126,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         D::LookupAllowed => say("may get persistentpodstates in all namespaces", ""),
         D::LookupForbidden => say(
             format!(
-                "PolicyServer {server} uses it, but it may not get persistentpodstates in all namespaces: Pods that are \
-                 looked up are refused"
+                "it may not get persistentpodstates in all namespaces, so PolicyServer {server} refuses Pods"
             ),
             "",
         )
@@ -146,35 +135,48 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
              --serviceaccount={server_namespace}:{account}"
         )),
 
-        D::PolicyActive { server, mode } => say(format!("active on PolicyServer {server}, mode {mode}"), ""),
-        D::PolicyMissing { is_validation } => say(
-            if *is_validation {
-                "does not exist: nobody checks PersistentPodStates that users write"
-            } else {
-                "does not exist: states are recorded, but no Pod gets its state back"
-            },
+        D::PolicyActive(mode) => say(format!("active, mode {mode}"), ""),
+        D::PolicyMissing => say(
+            "does not exist: no Pod gets its state back, or nobody checks PersistentPodStates that users write",
             "apply it (kubectl apply -k, or helm upgrade); to stop the product on purpose, see docs/break-glass.md",
         ),
-        D::PolicyNotActive { state, server, unmet } => {
+        D::PolicyNotActive(state, unmet) => {
             let reason = match unmet {
                 Some(one) => format!("{} is {}: {}", one.kind, one.status, one.message),
                 None => "Kubewarden's controller has not looked at it yet".to_owned(),
             };
             let advice = "the log of a Pod of the PolicyServer that is not ready says why";
-            say(format!("is {state} on PolicyServer {server}: {reason}"), advice).run(pods_of(server))
+            say(format!("is {state}: {reason}"), advice).run(pods_of_server)
         }
         D::PoliciesDiffer(field, values) => say(
-            format!("the policies differ in spec.{field}: {}", values.iter().cloned().collect::<Vec<_>>().join(", ")),
+            format!(
+                "the policies differ in spec.{field}: {}",
+                values.iter().cloned().collect::<Vec<_>>().join(", ")
+            ),
             "set it to the same value in all; \"Another PolicyServer\" in deploy/README.md describes a move",
         ),
-        D::PolicyServerImmutable { from, to } => say(
+        D::PolicyServerImmutable(from, to) => say(
             format!("runs on PolicyServer {from}, and would move to {to}, which Kubewarden refuses"),
             "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md describes",
         ),
-        D::PolicyMonitors => {
-            say("has the mode monitor: it only logs, and changes and refuses nothing", "set spec.mode to protect")
+        D::PolicyMonitors => say(
+            "has the mode monitor: it only logs, and changes and refuses nothing",
+            "set spec.mode to protect",
+        ),
+        D::PolicyDiffers(Difference::NotMutating) => {
+            say("spec.mutating is false: no Pod gets its state back", AGAIN)
         }
-        D::PolicyDiffers(difference) => of_difference(difference),
+        D::PolicyDiffers(Difference::NoNewPods) => say(
+            "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its state back",
+            AGAIN,
+        ),
+        D::PolicyDiffers(Difference::Selects(fields)) => say(
+            format!(
+                "is sent other Pods than with the {} of this version: Pods that it leaves out start without their states",
+                fields.join(", ")
+            ),
+            "apply the policy of this version again, if that is not meant (chart: policy.namespaceSelector,              policy.extraMatchConditions)",
+        ),
         D::LookupNotGranted => say(
             "spec.contextAwareResources does not name PersistentPodState: the PolicyServer refuses each lookup",
             AGAIN,
@@ -189,29 +191,27 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         | D::ModuleNotFound(pull)
         | D::RegistryNeedsCredentials(pull)
         | D::RegistryUnreachable(pull)
-        | D::RegistryUntrusted(pull)
         | D::RegistryAnswerUnclear(pull)
         | D::ModuleNotChecked(pull) => of_pull(facts, pull),
 
-        D::SidecarAvailable { available, wanted } => {
+        D::SidecarAvailable(Replicas { available, wanted }) => {
             say(format!("{available} of {wanted} sidecars are available"), "")
         }
-        D::SidecarNotAvailable { available, wanted } => {
+        D::SidecarNotAvailable(Replicas { available, wanted }) => {
             let so = if *available == 0 { ", so nothing is recorded" } else { "" };
-            say(format!("{available} of {wanted} sidecars are available{so}"), "/readyz of a Pod says what it waits for")
-                .run(format!("kubectl describe pods -n {namespace}"))
+            say(
+                format!("{available} of {wanted} sidecars are available{so}"),
+                "/readyz of a Pod says what it waits for",
+            )
+            .run(format!("kubectl describe pods -n {namespace}"))
         }
         D::SidecarMissing(None) => say(
             "does not exist, so nothing is recorded",
             "apply it (kubectl apply -k, or helm upgrade), or name its namespace with --namespace",
         ),
         D::SidecarMissing(Some(holder)) => say(
-            format!(
-                "does not exist, but {holder} renews its Lease: a sidecar outside the cluster, or under another name, \
-                 records"
-            ),
-            "name the sidecar's Deployment with --sidecar and --namespace, if it has one; otherwise make sure that the \
-             process outside the cluster is intended",
+            format!("does not exist, but {holder} renews its Lease and records"),
+            "name the sidecar's Deployment with --sidecar and --namespace, if the process is not outside the cluster",
         ),
         D::SidecarForbidden(rights) => say(
             format!("its ServiceAccount may not {}", some_of(rights)),
@@ -244,21 +244,16 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
 
         D::ObjectsRecorded(listed) => say(format!("{}, none reports a problem", count(*listed)), ""),
         D::ObjectsNotRecorded(failed, listed) => of_objects(failed, *listed),
-        D::NamespacesNotCovered(namespaces) if settings.is_before() => {
-            let words = say(
-                format!(
-                    "the installation would leave out namespaces whose Pods get their states back now: {}. At their next \
-                     restart these Pods start without them, on any node",
-                    some_of(namespaces)
-                ),
-                "remove them from the excluded namespaces (chart: policy.excludedNamespaces), if that is not meant",
-            );
-            match settings.scope.as_str() {
-                "OptIn" => Words { advice: "first label them".into(), ..words }
-                    .run(format!("kubectl label namespace NAME {INJECTION}=enabled --overwrite")),
-                _ => words,
-            }
-        }
+        D::NamespacesNotCovered(namespaces) if settings.is_before() => say(
+            format!(
+                "at their next restart, Pods would start without their states in {}",
+                some_of(namespaces)
+            ),
+            format!(
+                "if that is not meant, label these namespaces {INJECTION}=enabled (scope OptIn), or do not exclude them \
+                 (chart: policy.excludedNamespaces)"
+            ),
+        ),
         D::NamespacesNotCovered(namespaces) => say(
             format!("no policy covers the namespace, so no Pod gets its state back: {}", some_of(namespaces)),
             format!("if that is not meant, change the namespace's label {INJECTION}"),
@@ -282,84 +277,35 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
     }
 }
 
-fn of_difference(difference: &Difference) -> Words {
-    match difference {
-        Difference::NotMutating => say("spec.mutating is false: no Pod gets its state back", AGAIN),
-        Difference::NoNewPods => say(
-            "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its state back",
-            AGAIN,
-        ),
-        Difference::ObjectSelector => say(
-            "spec.objectSelector is not only `statefulset.kubernetes.io/pod-name Exists`: Pods that it leaves out start \
-             without their states",
-            AGAIN,
-        ),
-        Difference::NamespaceSelector(keys) => say(
-            format!(
-                "spec.namespaceSelector has further expressions, for {}: in namespaces that they leave out, Pods start \
-                 without their states",
-                some_of(keys)
-            ),
-            "remove them, if that is not meant (chart: policy.namespaceSelector)",
-        ),
-        Difference::MissingConditions(names) => say(
-            format!(
-                "spec.matchConditions lacks {}, or has it changed: more Pods wait for the PolicyServer",
-                some_of(names)
-            ),
-            AGAIN,
-        ),
-        Difference::FurtherConditions(names) => say(
-            format!(
-                "spec.matchConditions has further conditions: {}. Pods that they leave out start without their states",
-                some_of(names)
-            ),
-            "remove them, if that is not meant (chart: policy.extraMatchConditions)",
-        ),
-    }
-}
-
 fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &Pull) -> Words {
     let server = &facts.server_name;
-    let later = match (is_harmless_now, facts.settings.is_before()) {
-        (true, true) => {
-            " The installed policies name it already, so the installation changes nothing about that."
-        }
-        (true, false) => " The policy runs now, but not after the next start of the PolicyServer.",
-        (false, _) => "",
+    let later = if *is_harmless_now {
+        " The installed policies name it already: they run until the next start of the PolicyServer."
+    } else {
+        ""
     };
-    let secret = facts.server.known().map_or("", |server| server.spec.image_pull_secret.as_str());
     match answer {
         ModuleAnswer::Found => say(format!("{host} has it"), ""),
         ModuleAnswer::NotFound => say(
             format!("{host} does not have it.{later}"),
             "correct repository and tag of the module (chart: policy.module), or push it",
         ),
-        ModuleAnswer::NeedsCredentials(code) if secret.is_empty() => say(
-            format!("{host} requires a login ({code}), and the PolicyServer has no imagePullSecret"),
-            format!("set spec.imagePullSecret of PolicyServer {server}, if the repository exists"),
-        ),
         ModuleAnswer::NeedsCredentials(code) => say(
+            format!("{host} requires a login ({code}); the PolicyServer's Secret is not read here"),
             format!(
-                "{host} requires a login ({code}); the PolicyServer uses the Secret {secret}, which is not read here"
+                "see whether PolicyServer {server} has a spec.imagePullSecret, and becomes ready with it"
             ),
-            "check the Secret with `kwctl pull`, or by whether the PolicyServer becomes ready",
         ),
         ModuleAnswer::Unreachable(why) => {
             let context = if *may_differ { " from here; the PolicyServer may reach it" } else { "" };
             say(
                 format!("{host} cannot be reached{context}: {why}.{later}"),
-                "correct the registry's name, or let Kubewarden's namespace reach it",
+                format!(
+                    "correct the registry's name, or let Kubewarden's namespace reach it. PolicyServer {server} has \
+                     spec.sourceAuthorities for the certificate of an own authority, and spec.insecureSources"
+                ),
             )
         }
-        ModuleAnswer::PlainHttp => say(
-            format!("{host} does not speak HTTPS, and the PolicyServer does not list it as insecure.{later}"),
-            format!("add {host} to spec.insecureSources of PolicyServer {server}, if you trust the network"),
-        ),
-        ModuleAnswer::UnknownAuthority(why) => say(
-            format!("the certificate of {host} is not trusted: {why}.{later}"),
-            format!("add the authority's certificate to spec.sourceAuthorities of PolicyServer {server}"),
-        ),
         ModuleAnswer::Unclear(answer) => {
             say(format!("{host} answers {answer}"), "try again; ask who runs the registry")
         }
@@ -370,13 +316,8 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
 }
 
 fn of_objects(failed: &[Recorded], listed: Listed) -> Words {
-    let named = failed.iter().filter_map(|Recorded { namespace, name, recording, .. }| {
-        let condition = recording.as_ref()?;
-        // The messages of many would hide their names.
-        let message = Some(&condition.message).filter(|one| failed.len() <= MAX_EXPLAINED && !one.is_empty());
-        let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-        Some(format!("{namespace}/{name} ({}{message})", condition.reason))
-    });
+    let reason = |one: &Recorded| one.recording.as_ref().map(|one| one.reason.clone()).unwrap_or_default();
+    let named = failed.iter().map(|one| format!("{}/{} ({})", one.namespace, one.name, reason(one)));
     let named: Vec<String> = named.collect();
     let first =
         failed.first().map(|first| format!("{} -n {}", first.name, first.namespace)).unwrap_or_default();

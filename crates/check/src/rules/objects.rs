@@ -72,10 +72,9 @@ fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
     let is_skipped = namespace == facts.server_namespace
         || namespace == settings.namespace
         || settings.skipped_namespace.iter().any(|skipped| skipped == namespace);
-    let labels = facts.labels_of(namespace);
-    let label = labels.get(INJECTION).map(String::as_str);
-    !is_skipped
-        && if settings.scope == "OptIn" { label == Some("enabled") } else { label != Some("disabled") }
+    let label = facts.labels_of(namespace).remove(INJECTION);
+    let is_label = |value: &str| label.as_deref() == Some(value);
+    !is_skipped && if settings.scope == "OptIn" { is_label("enabled") } else { !is_label("disabled") }
 }
 
 fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {

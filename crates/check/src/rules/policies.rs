@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use k8s_openapi::api::admissionregistration::v1::{MatchCondition, RuleWithOperations};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
 use super::Findings;
@@ -37,16 +37,16 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 fn check_server_change(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     let Some(to) = &facts.settings.policy_server else { return };
     for policy in ours.iter().filter(|policy| policy.spec.policy_server != *to) {
-        let (from, to) = (policy.spec.policy_server.clone(), to.clone());
-        findings.error(subject(policy.name()), Diagnosis::PolicyServerImmutable { from, to });
+        let diagnosis = Diagnosis::PolicyServerImmutable(policy.spec.policy_server.clone(), to.clone());
+        findings.error(subject(policy.name()), diagnosis);
     }
 }
 
 fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
     let base = &facts.settings.policy;
-    for (name, is_validation) in [(base.clone(), false), (format!("{base}{VALIDATION}"), true)] {
+    for name in [base.clone(), format!("{base}{VALIDATION}")] {
         if ours.iter().all(|policy| policy.name() != name) {
-            findings.error(subject(&name), Diagnosis::PolicyMissing { is_validation });
+            findings.error(subject(&name), Diagnosis::PolicyMissing);
         }
     }
     for policy in ours {
@@ -75,13 +75,12 @@ fn subject(policy: &str) -> String {
 /// PolicyServer that cannot pull a module ends, so its new Pod never becomes ready, and the policy stays `pending`.
 fn check_one(policy: &Policy, findings: &mut Findings) {
     let (subject, spec) = (subject(policy.name()), &policy.spec);
-    let server = spec.policy_server.clone();
     // The mode in which it runs is that of the spec until the PolicyServer has it.
     let mode = [&policy.status.mode, &spec.mode].into_iter().find(|mode| !mode.is_empty());
     let mode = mode.map_or("protect", String::as_str);
     let is_deleted = policy.metadata.deletion_timestamp.is_some();
     if policy.is_active() && !is_deleted {
-        findings.ok(subject.as_str(), Diagnosis::PolicyActive { server, mode: mode.to_owned() });
+        findings.ok(subject.as_str(), Diagnosis::PolicyActive(mode.to_owned()));
     } else {
         let state = match policy.status.policy_status.as_str() {
             _ if is_deleted => "being deleted",
@@ -91,8 +90,7 @@ fn check_one(policy: &Policy, findings: &mut Findings) {
         let reachable = policy.condition("PolicyUniquelyReachable");
         let unmet =
             reachable.filter(|one| one.status != "True").or(policy.condition("PolicyActive")).cloned();
-        let diagnosis = Diagnosis::PolicyNotActive { state: state.to_owned(), server, unmet };
-        findings.error(subject.as_str(), diagnosis);
+        findings.error(subject.as_str(), Diagnosis::PolicyNotActive(state.to_owned(), unmet));
     }
     if mode == "monitor" {
         findings.warning(subject, Diagnosis::PolicyMonitors);
@@ -103,29 +101,17 @@ fn check_one(policy: &Policy, findings: &mut Findings) {
 fn check_what_is_sent(policy: &Policy, findings: &mut Findings) {
     let (subject, spec) = (subject(policy.name()), &policy.spec);
     let is_custom = policy.name().ends_with(CUSTOM_WORKLOADS);
-    // The last one depends on the kinds that are configured.
-    let shipped = if is_custom { &SHIPPED_CONDITIONS[..2] } else { &SHIPPED_CONDITIONS };
-    let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
-    let is_missing = |name: &str, expression: &str| {
-        !spec.match_conditions.iter().any(|one| one.name == name && is_same(&one.expression, expression))
-    };
-    let missing = shipped.iter().filter(|(name, expression)| is_missing(name, expression));
-    let missing: Vec<String> = missing.map(|(name, _)| (*name).to_owned()).collect();
-    let is_further = |name: &String| {
-        !(shipped.iter().any(|(one, _)| one == name) || is_custom && name == CUSTOM_CONDITION)
-    };
-    let names = spec.match_conditions.iter().map(|one| one.name.clone());
-    let further: Vec<String> = names.filter(is_further).collect();
-    let namespaces = further_expressions(&spec.namespace_selector);
-    // That for custom kinds depends on their Pods' labels.
-    let has_other_selector = !is_custom && is_other_selector(&spec.object_selector);
+    let fields = [
+        // That for custom kinds depends on their Pods' labels.
+        ("objectSelector", !is_custom && is_other_selector(&spec.object_selector)),
+        ("namespaceSelector", expressions(&spec.namespace_selector).any(is_further)),
+        ("matchConditions", has_other_conditions(&spec.match_conditions, is_custom)),
+    ];
+    let fields: Vec<_> = fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect();
     for (differs, severity, difference) in [
         (!spec.mutating, Severity::Error, Difference::NotMutating),
         (!spec.rules.iter().any(has_new_pods), Severity::Error, Difference::NoNewPods),
-        (has_other_selector, Severity::Warning, Difference::ObjectSelector),
-        (!namespaces.is_empty(), Severity::Warning, Difference::NamespaceSelector(namespaces)),
-        (!missing.is_empty(), Severity::Warning, Difference::MissingConditions(missing)),
-        (!further.is_empty(), Severity::Warning, Difference::FurtherConditions(further)),
+        (!fields.is_empty(), Severity::Warning, Difference::Selects(fields)),
     ] {
         if differs {
             findings.add(severity, subject.as_str(), Diagnosis::PolicyDiffers(difference));
@@ -137,6 +123,19 @@ fn check_what_is_sent(policy: &Policy, findings: &mut Findings) {
     if !spec.context_aware_resources.iter().any(is_ours) {
         findings.error(subject, Diagnosis::LookupNotGranted);
     }
+}
+
+/// Whether the match conditions are others than those that a policy for Pods is installed with.
+fn has_other_conditions(conditions: &[MatchCondition], is_custom: bool) -> bool {
+    // The last one depends on the kinds that are configured.
+    let (shipped, depends) =
+        if is_custom { (&SHIPPED_CONDITIONS[..2], CUSTOM_CONDITION) } else { (&SHIPPED_CONDITIONS[..], "") };
+    let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
+    let is_shipped = |one: &MatchCondition| {
+        shipped.iter().any(|(name, expression)| one.name == *name && is_same(&one.expression, expression))
+    };
+    let (same, other): (Vec<_>, Vec<_>) = conditions.iter().partition(|one| is_shipped(one));
+    same.len() != shipped.len() || other.iter().any(|one| one.name != depends)
 }
 
 /// Whether a rule has the creation of Pods.
@@ -156,18 +155,13 @@ fn is_other_selector(selector: &LabelSelector) -> bool {
         || expressions(selector).any(|one| one.key != POD_NAME || one.operator != "Exists")
 }
 
-/// The keys of the expressions that the policies are not installed with. Kubewarden ignores `matchLabels`.
-fn further_expressions(selector: &LabelSelector) -> Vec<String> {
-    let is_shipped = |one: &LabelSelectorRequirement| {
-        let values: Vec<&str> = one.values.iter().flatten().map(String::as_str).collect();
-        one.key == NAMESPACE_NAME && one.operator == "NotIn"
-            || one.key == INJECTION
-                && matches!(
-                    (one.operator.as_str(), values.as_slice()),
-                    ("NotIn", ["disabled"]) | ("In", ["enabled"])
-                )
-    };
-    expressions(selector).filter(|one| !is_shipped(one)).map(|one| one.key.clone()).collect()
+/// Whether the policies are installed without this expression. Kubewarden ignores `matchLabels`.
+fn is_further(one: &LabelSelectorRequirement) -> bool {
+    let values: Vec<&str> = one.values.iter().flatten().map(String::as_str).collect();
+    !matches!(
+        (one.key.as_str(), one.operator.as_str(), values.as_slice()),
+        (NAMESPACE_NAME, "NotIn", _) | (INJECTION, "NotIn", ["disabled"]) | (INJECTION, "In", ["enabled"])
+    )
 }
 
 fn expressions(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorRequirement> {
@@ -197,28 +191,27 @@ pub fn is_own_webhook(name: &str) -> bool {
     policy.is_some_and(|policy| is_policy_of(POLICY, policy))
 }
 
+/// A configuration without webhooks asks nobody.
 fn check_webhooks(facts: &Facts, findings: &mut Findings) {
+    let name = |metadata: &ObjectMeta, webhooks: usize| metadata.name.clone().filter(|_| webhooks > 0);
+    let mutating = facts.mutating.items().map(|all| {
+        let names = all.iter().map(|one| name(&one.metadata, one.webhooks.as_ref().map_or(0, Vec::len)));
+        names.flatten().collect::<Vec<_>>()
+    });
+    let validating = facts.validating.items().map(|all| {
+        let names = all.iter().map(|one| name(&one.metadata, one.webhooks.as_ref().map_or(0, Vec::len)));
+        names.flatten().collect::<Vec<_>>()
+    });
     for policy in facts.own_policies() {
-        let mutating = policy.spec.mutating;
-        let kind = if mutating { "Mutating" } else { "Validating" };
-        let subject = format!("{kind}WebhookConfiguration {WEBHOOK_PREFIX}{}", policy.name());
-        match has_webhook(facts, policy.name(), mutating) {
-            Some(true) => findings.ok(subject, Diagnosis::WebhookRegistered),
-            Some(false) => findings.error(subject, Diagnosis::WebhookMissing),
-            None => {}
+        let (kind, names) =
+            if policy.spec.mutating { ("Mutating", &mutating) } else { ("Validating", &validating) };
+        let Some(names) = names else { continue };
+        let name = format!("{WEBHOOK_PREFIX}{}", policy.name());
+        let subject = format!("{kind}WebhookConfiguration {name}");
+        if names.contains(&name) {
+            findings.ok(subject, Diagnosis::WebhookRegistered);
+        } else {
+            findings.error(subject, Diagnosis::WebhookMissing);
         }
-    }
-}
-
-/// Whether the API server asks a policy. None if it could not be read.
-pub(super) fn has_webhook(facts: &Facts, policy: &str, mutating: bool) -> Option<bool> {
-    let name = format!("{WEBHOOK_PREFIX}{policy}");
-    let is_it = |metadata: &ObjectMeta, is_empty: bool| metadata.name.as_ref() == Some(&name) && !is_empty;
-    if mutating {
-        let mut all = facts.mutating.items()?.iter();
-        Some(all.any(|one| is_it(&one.metadata, one.webhooks.as_ref().is_none_or(Vec::is_empty))))
-    } else {
-        let mut all = facts.validating.items()?.iter();
-        Some(all.any(|one| is_it(&one.metadata, one.webhooks.as_ref().is_none_or(Vec::is_empty))))
     }
 }

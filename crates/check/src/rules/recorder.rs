@@ -5,21 +5,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Findings;
 use crate::facts::{Facts, Read};
-use crate::finding::{Diagnosis, Finding, Leaderless, Severity};
+use crate::finding::{Diagnosis, Finding, Leaderless, Replicas, Severity};
 use crate::settings::Recorder;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let settings = &facts.settings;
     let subject = format!("Deployment {}/{}", settings.namespace, settings.sidecar);
     if !settings.is_before() && facts.sidecars.items().is_some() {
-        match facts.own_sidecar() {
-            Some(sidecar) => check_deployment(sidecar, &subject, findings),
-            None => check_missing(facts, &subject, findings),
+        if let Some(sidecar) = facts.own_sidecar() {
+            check_deployment(sidecar, &subject, findings);
+        } else {
+            // A sidecar may run under another name or outside the cluster: then its Lease is renewed all the same.
+            let reads = facts.lease.known().filter(|_| facts.recording.lease.is_some());
+            let holder = reads.and_then(|reads| reads.living_holder()).map(str::to_owned);
+            let severity = if holder.is_some() { Severity::Warning } else { Severity::Error };
+            findings.add(severity, subject.as_str(), Diagnosis::SidecarMissing(holder));
         }
     }
     // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an installation.
     let others = facts.sidecars.items().unwrap_or_default().iter();
     let others = others.filter(|one| !facts.is_own_sidecar(one) && replicas(one) > 0);
+    let full_name = |ObjectMeta { namespace, name, .. }: &ObjectMeta| {
+        format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+    };
     let others: Vec<String> = others.map(|one| full_name(&one.metadata)).collect();
     if !others.is_empty() {
         findings.warning(subject.as_str(), Diagnosis::SecondInstallation(others));
@@ -38,32 +46,17 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 fn check_deployment(sidecar: &Deployment, subject: &str, findings: &mut Findings) {
     let wanted = replicas(sidecar);
     let available = sidecar.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
-    if available >= wanted.max(1) {
-        findings.ok(subject, Diagnosis::SidecarAvailable { available, wanted });
-    } else {
-        let severity = if available == 0 { Severity::Error } else { Severity::Warning };
-        findings.add(severity, subject, Diagnosis::SidecarNotAvailable { available, wanted });
-    }
+    let replicas = Replicas { available, wanted };
+    let (severity, diagnosis) = match available {
+        0 => (Severity::Error, Diagnosis::SidecarNotAvailable(replicas)),
+        _ if available < wanted => (Severity::Warning, Diagnosis::SidecarNotAvailable(replicas)),
+        _ => (Severity::Ok, Diagnosis::SidecarAvailable(replicas)),
+    };
+    findings.add(severity, subject, diagnosis);
 }
 
 fn replicas(deployment: &Deployment) -> i32 {
     deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
-}
-
-fn full_name(metadata: &ObjectMeta) -> String {
-    [&metadata.namespace, &metadata.name].map(|part| part.as_deref().unwrap_or_default()).join("/")
-}
-
-/// A sidecar may run under another name or outside the cluster: then its Lease is renewed all the same.
-fn check_missing(facts: &Facts, subject: &str, findings: &mut Findings) {
-    let holder = facts.recording.lease.as_ref().and(living_holder(facts)).map(str::to_owned);
-    let severity = if holder.is_some() { Severity::Warning } else { Severity::Error };
-    findings.add(severity, subject, Diagnosis::SidecarMissing(holder));
-}
-
-/// Who holds the sidecar's Lease and renews it.
-pub(super) fn living_holder(facts: &Facts) -> Option<&str> {
-    facts.lease.known().and_then(|reads| reads.living_holder())
 }
 
 /// Why nothing is recorded, if that is because nobody renews the recorder's Lease.

@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::facts::{Facts, Module, ModuleAnswer, Policy, Read};
-use crate::finding::{Diagnosis, Pull, Severity, Unready};
+use crate::finding::{Diagnosis, Pull, Replicas, Severity, Unready};
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     if facts.server_definition.is_absent() {
@@ -40,7 +40,8 @@ fn unready(facts: &Facts, wanted: i32) -> Option<Unready> {
             let ready = status.ready_replicas.unwrap_or(0);
             let unavailable = status.unavailable_replicas.unwrap_or(0);
             // A Pod that cannot pull a module ends at its start, while those of the former ReplicaSet answer.
-            (ready < wanted || unavailable > 0).then_some(Unready::Pods { ready, wanted, unavailable })
+            let replicas = Replicas { available: ready, wanted };
+            (ready < wanted || unavailable > 0).then_some(Unready::Pods(replicas, unavailable))
         }
     }
 }
@@ -88,15 +89,9 @@ pub(super) fn check_module(facts: &Facts, Module { reference, answer }: &Module,
         ModuleAnswer::Found => (Severity::Ok, Diagnosis::ModuleFound(pull)),
         ModuleAnswer::NotFound => (failed, Diagnosis::ModuleNotFound(pull)),
         ModuleAnswer::NeedsCredentials(_) => (Severity::Unknown, Diagnosis::RegistryNeedsCredentials(pull)),
-        ModuleAnswer::Unreachable(_) if may_differ => {
-            (Severity::Unknown, Diagnosis::RegistryUnreachable(pull))
-        }
-        ModuleAnswer::Unreachable(_) => (failed, Diagnosis::RegistryUnreachable(pull)),
-        ModuleAnswer::UnknownAuthority(_) if is_given => {
-            (Severity::Unknown, Diagnosis::RegistryUntrusted(pull))
-        }
-        ModuleAnswer::UnknownAuthority(_) | ModuleAnswer::PlainHttp => {
-            (failed, Diagnosis::RegistryUntrusted(pull))
+        ModuleAnswer::Unreachable(_) => {
+            let severity = if may_differ || is_given { Severity::Unknown } else { failed };
+            (severity, Diagnosis::RegistryUnreachable(pull))
         }
         ModuleAnswer::Unclear(_) => (Severity::Unknown, Diagnosis::RegistryAnswerUnclear(pull)),
         ModuleAnswer::NotAsked => (Severity::Info, Diagnosis::ModuleNotChecked(pull)),

@@ -63,16 +63,15 @@ fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
     }
     let Read::Known(definition) = &facts.policy_definition else { return };
     let version = definition.spec.versions.iter().find(|version| version.name == "v1" && version.served);
-    let Some(version) = version else {
-        return findings.error("ClusterAdmissionPolicy", Diagnosis::KubewardenTooOld(Vec::new()));
-    };
-    let known = fields(version, "spec");
-    let is_unknown = |field: &&str| known.is_some_and(|known| !known.contains_key(*field));
-    let unknown: Vec<&str> = POLICY_FIELDS.into_iter().filter(is_unknown).collect();
-    if unknown.is_empty() {
+    let lacks = version.map_or(vec!["version v1"], |version| {
+        let known = fields(version, "spec");
+        let is_unknown = |field: &&str| known.is_some_and(|known| !known.contains_key(*field));
+        POLICY_FIELDS.into_iter().filter(is_unknown).collect()
+    });
+    if lacks.is_empty() {
         findings.ok("Kubewarden", Diagnosis::KubewardenInstalled);
     } else {
-        findings.error("ClusterAdmissionPolicy", Diagnosis::KubewardenTooOld(unknown));
+        findings.error("ClusterAdmissionPolicy", Diagnosis::KubewardenTooOld(lacks));
     }
 }
 
@@ -84,7 +83,7 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
     };
     let is_deleted = is_true("Terminating") || definition.metadata.deletion_timestamp.is_some();
     if is_deleted || !is_true("Established") {
-        findings.error(DEFINITION, Diagnosis::DefinitionNotEstablished { is_deleted });
+        findings.error(DEFINITION, Diagnosis::DefinitionNotEstablished(is_deleted));
     }
     let versions = &definition.spec.versions;
     if !is_ours(definition) && facts.recording.recorder == Recorder::Own {
@@ -105,17 +104,14 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
         let severity = if facts.settings.is_before() { Severity::Warning } else { Severity::Error };
         findings.add(severity, DEFINITION, Diagnosis::DefinitionWithoutCompactForm(hidden));
     }
-    let served = versions.iter().filter(|version| version.served);
-    let read = served.clone().filter(|version| VERSIONS.contains(&version.name.as_str()));
-    let read: Vec<String> = read.map(|version| version.name.clone()).collect();
+    let is_read = |version: &&CustomResourceDefinitionVersion| {
+        let subresources = version.subresources.as_ref();
+        let has_status = subresources.is_some_and(|subresources| subresources.status.is_some());
+        version.served && has_status && VERSIONS.contains(&version.name.as_str())
+    };
+    let read: Vec<String> = versions.iter().filter(is_read).map(|version| version.name.clone()).collect();
     if read.is_empty() {
         findings.error(DEFINITION, Diagnosis::DefinitionVersionNotServed);
-    }
-    let has_status = |version: &CustomResourceDefinitionVersion| {
-        version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some())
-    };
-    if !served.clone().all(has_status) {
-        findings.error(DEFINITION, Diagnosis::DefinitionWithoutStatus);
     }
     if findings.0.len() == before {
         findings.ok(DEFINITION, Diagnosis::DefinitionReady(read));

@@ -119,7 +119,7 @@ pub async fn nodes(client: &Client) -> Option<BTreeMap<String, Node>> {
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
     let right = Right::new("get", "", "namespaces").named(namespace);
-    if !reader.exists(right, &format!("/api/v1/namespaces/{namespace}")).await.is_absent() {
+    if !reader.get::<Value>(right, &format!("/api/v1/namespaces/{namespace}")).await.is_absent() {
         return Ok(());
     }
     let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
