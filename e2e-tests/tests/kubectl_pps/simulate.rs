@@ -204,7 +204,7 @@ async fn a_forecast_needs_no_more_rights_than_to_list(cluster: &Cluster) {
     wait_for_review(cluster, USER, &review("pods"), true).await;
     let blind = simulate_as(&pool, USER, &["--drain", &node]).await;
     assert_eq!(blind.exit_code, 2, "{blind:?}");
-    assert_eq!(blind.stderr, "error: a forecast needs the nodes: you have no permission to list nodes\n");
+    assert_eq!(blind.stderr, "error: you have no permission to list nodes\n");
 
     cluster.apply(NODES).await.unwrap();
     wait_for_review(cluster, USER, &json!({"verb": "list", "resource": "nodes"}), true).await;

@@ -40,30 +40,13 @@ pub struct Wanted {
     pub budgets: bool,
 }
 
-/// Reads a snapshot of a namespace that exists, or of all of them.
+/// Reads a snapshot of a namespace, or of all of them.
 ///
 /// # Errors
 ///
-/// Those of [`read_lists`]; or if there is no such namespace, as far as the user may know.
+/// If there is no such namespace, as far as the user may know, or if PersistentPodStates cannot be read at all: the API
+/// server cannot be reached, or there is no definition. A missing right is no error: [`Snapshot::unread`] has it.
 pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
-    let snapshot = Box::pin(read_lists(client, scope, wanted)).await?;
-    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing
-    // else needs, so it is tried only then.
-    let has_pods = || snapshot.pods.iter().any(|pod| scope.contains(pod.namespace()));
-    let is_empty = snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
-    if let Some(namespace) = scope.namespace().filter(|_| is_empty && !has_pods()) {
-        require_namespace(client, namespace).await?;
-    }
-    Ok(snapshot)
-}
-
-/// Reads a snapshot. A namespace that does not exist looks like an empty one.
-///
-/// # Errors
-///
-/// If PersistentPodStates cannot be read at all: the API server cannot be reached, or there is no definition. A missing
-/// right is no error: [`Snapshot::unread`] has it.
-pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
     let lists = Lists::new(client);
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
         lists.list(Resource::PersistentPodStates, scope, Pps::read),
@@ -104,14 +87,14 @@ pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Resul
         ..Snapshot::empty(scope.clone())
     };
     snapshot.sort();
+    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing
+    // else needs, so it is tried only then.
+    let has_pods = || snapshot.pods.iter().any(|pod| scope.contains(pod.namespace()));
+    let is_empty = snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
+    if let Some(namespace) = scope.namespace().filter(|_| is_empty && !has_pods()) {
+        require_namespace(client, namespace).await?;
+    }
     Ok(snapshot)
-}
-
-/// The nodes, by name; none if the user may not list them, or there are more than are read.
-pub async fn nodes(client: &Client) -> Option<BTreeMap<String, Node>> {
-    let lists = Lists::new(client);
-    let nodes = lists.list(Resource::Nodes, &Scope::All, Node::read).await;
-    by_name(nodes).filter(|_| lists.unread.into_inner().is_empty())
 }
 
 /// Fails if the API server says that there is no such namespace. Without the right to read it nothing is known, and
@@ -148,26 +131,6 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
             None => "it could not be read".to_owned(),
         })),
     }
-}
-
-/// Fails before anything is written if the user lacks one of these rights, each with what needs it. Where the API server
-/// does not say, the write itself will tell.
-///
-/// # Errors
-///
-/// If a right is missing. The text names each.
-pub async fn require(client: &Client, rights: &[(Right, &str)]) -> Result<(), Failure> {
-    let mut missing: Vec<String> = Vec::new();
-    for (right, action) in rights {
-        let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
-        if reader.may(None, right).await == Read::Known(false) {
-            missing.push(format!("you have no permission to {right}, which is needed to {action}\n"));
-        }
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::Unreadable(missing.concat() + "nothing was changed"))
 }
 
 async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
 use pps_scheduler::{Exclusion, ExclusionKind};
 use pps_simulation::{
-    Absence, Action, Limits, NodeVerdict, Phase, PodView, Problem, RunResult, Scenario, Severity, Source,
-    run_live,
+    Absence, Action, Limits, NodeVerdict, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity,
+    Source, run_live,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::move_pod::{WayOut, short};
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
 use crate::{Failure, Outcome};
 
 /// How many nodes a reason names.
@@ -187,18 +187,16 @@ impl Question {
 /// If the question names what does not exist, the cluster is too large, or what a forecast needs was not
 /// read.
 pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Failure> {
-    let Some(all) = &snapshot.nodes else {
-        let why =
-            snapshot.unread(Resource::Nodes).map_or_else(|| "they were not read".into(), ToString::to_string);
-        return Err(Failure::Unreadable(format!("a forecast needs the nodes: {why}")));
-    };
+    for resource in [Resource::Nodes, Resource::PersistentPodStates, Resource::Pods] {
+        snapshot.require(resource)?;
+    }
+    snapshot.require_workloads()?;
+    let none = BTreeMap::new();
+    let all = snapshot.nodes.as_ref().unwrap_or(&none);
     let (count, most) = (all.len(), Limits::CLUSTER.nodes);
     if count > most {
         return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
     }
-    snapshot.require(Resource::PersistentPodStates)?;
-    snapshot.require(Resource::Pods)?;
-    snapshot.require_workloads()?;
     let nodes = &question.nodes(all)?;
     let index = &Index::of(snapshot);
     // What happens anyway comes first.
@@ -231,7 +229,9 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
         });
     }
     forecast.add_others(snapshot, index, nodes);
-    forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
+    forecast.pods.sort_by(|one, other| {
+        (&one.namespace, name_order(&one.pod)).cmp(&(&other.namespace, name_order(&other.pod)))
+    });
     forecast.advice = advice(snapshot, index, question, &forecast.pods);
     Ok(forecast)
 }
@@ -323,31 +323,24 @@ impl Simulated<'_> {
             governing.and_then(|pps| pps.state(&view.name).ok()?).map(|state| state.node_name);
         let forgets = governing.and_then(|pps| pps.spec().ok()).map(|spec| spec.node_deletion())
             == Some(NodeDeletionPolicy::Forget);
-        let then = match view.phase {
-            _ if view.kept_by.is_some() => Then::NotEvicted,
-            Phase::Running => Then::Running,
-            Phase::Pending => Then::Pending,
-            Phase::Refused => Then::Refused,
-            Phase::NotCreated => Then::NotCreated,
+        let (then, why) = match (&view.kept_by, view.phase) {
+            (Some(kept_by), _) => (Then::NotEvicted, Why::Protected(kept_by.clone())),
+            (None, Phase::Running) => (Then::Running, why_there(view)),
+            (None, Phase::Pending) => match &view.pending {
+                Some(Pending::Excluded) => (Then::Pending, Why::Excluded),
+                why => (Then::Pending, Why::Waits(why.as_ref().map(ToString::to_string).unwrap_or_default())),
+            },
+            (None, Phase::Refused) => {
+                let message = view.refusal.as_ref().map(|refusal| refusal.message.clone());
+                (Then::Refused, Why::Refused(message.unwrap_or_default()))
+            }
+            (None, Phase::NotCreated) => (Then::NotCreated, Why::WaitsForOther),
         };
         let is_pending = then == Then::Pending;
-        let only_its_state = view.scheduler.iter().filter(|verdict| {
-            let mut exclusions = verdict.excluded_by.iter();
-            is_pending && !verdict.fits && exclusions.all(Exclusion::from_pps)
-        });
-        let excluded_by = if is_pending { reasons(&view.scheduler) } else { Vec::new() };
-        let why = match then {
-            Then::Running => why_there(view),
-            Then::Pending if excluded_by.is_empty() => {
-                Why::Waits(view.pending.as_ref().map(ToString::to_string).unwrap_or_default())
-            }
-            Then::Pending => Why::Excluded,
-            Then::NotEvicted => Why::Protected(view.kept_by.clone().unwrap_or_default()),
-            Then::Refused => {
-                Why::Refused(view.refusal.as_ref().map(|refusal| refusal.message.clone()).unwrap_or_default())
-            }
-            Then::NotCreated => Why::WaitsForOther,
-        };
+        let verdicts: &[NodeVerdict] = if is_pending { &view.scheduler } else { &[] };
+        let is_kept =
+            |verdict: &&NodeVerdict| !verdict.fits && verdict.excluded_by.iter().all(Exclusion::from_pps);
+        let without_its_state = verdicts.iter().filter(is_kept);
         Some(PodForecast {
             namespace: self.namespace.to_owned(),
             workload: view.workload.clone(),
@@ -363,8 +356,8 @@ impl Simulated<'_> {
             recorded_node,
             as_recorded: view.came_home.filter(|_| then == Then::Running),
             why,
-            excluded_by,
-            without_its_state: only_its_state.map(|verdict| verdict.node.clone()).collect(),
+            excluded_by: reasons(verdicts),
+            without_its_state: without_its_state.map(|verdict| verdict.node.clone()).collect(),
             caveats: view.caveats.iter().map(ToString::to_string).collect(),
         })
     }
@@ -449,11 +442,6 @@ impl Forecast {
         }
         self.incomplete |= self.pods.is_empty() && !self.other_namespaces.is_empty();
     }
-}
-
-fn order(pod: &PodForecast) -> (&str, &str, u64, &str) {
-    let ordinal = pps_recorder::workload::ordinal(&pod.workload, &pod.pod).unwrap_or(u64::MAX);
-    (&pod.namespace, &pod.workload, ordinal, &pod.pod)
 }
 
 /// What lets Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while

@@ -141,6 +141,9 @@ fn details(forecast: &Forecast) -> Vec<(String, Vec<String>)> {
             Why::Waits(text) | Why::Refused(text) | Why::Protected(text) => text.clone(),
             _ => continue,
         };
+        if detail.is_empty() {
+            continue;
+        }
         let detail = format!("{}.", detail.trim_end_matches('.'));
         match groups.iter_mut().find(|(own, _)| *own == detail) {
             Some((_, pods)) => pods.push(pod.pod.clone()),

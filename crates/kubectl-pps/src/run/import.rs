@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::states::{Address, TRIES, publish};
 use crate::args::{Connection, Import};
 use crate::cluster::connect;
-use crate::cluster::read::{Wanted, get, read_lists, require};
+use crate::cluster::read::{self, Wanted, get};
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::import::{
     Action, Options, Plan, absent_values, compact_status, has_no_states, next_write, plan, read,
@@ -29,8 +29,6 @@ use crate::{Failure, Outcome};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: usize = 64 << 20;
-/// How many rights are asked for: with more, the writes themselves tell.
-const MAX_RIGHTS: usize = 60;
 /// How many objects are written at a time.
 const WRITERS: usize = 8;
 
@@ -56,7 +54,7 @@ pub(super) async fn run(
         _ => Scope::All,
     };
     let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
-    let snapshot = Box::pin(read_lists(client, &scope, wanted)).await?;
+    let snapshot = Box::pin(read::read(client, &scope, wanted)).await?;
     snapshot.require(Resource::PersistentPodStates)?;
     // Without the Pods, the state of a Ready one could be overwritten.
     snapshot.require(Resource::Pods)?;
@@ -80,7 +78,6 @@ pub(super) async fn run(
         terminal.say("nothing to do");
         return Ok(outcome);
     }
-    require(client, &needed(&writes)).await?;
     if args.consent.dry_run {
         terminal.say("dry run: nothing was changed");
         return Ok(outcome);
@@ -148,23 +145,6 @@ async fn served_version(client: &Client) -> Result<&'static str, Failure> {
         }
     }
     Err(Failure::NoDefinition)
-}
-
-fn needed(plans: &[&Plan]) -> Vec<(Right, &'static str)> {
-    let mut rights = BTreeSet::new();
-    for plan in plans {
-        let mut need = |verb, resource: &str, action| {
-            rights.insert((Right::new(verb, GROUP, resource).within(&plan.namespace), action));
-        };
-        if let Action::Create(_) = plan.action {
-            need("create", PLURAL, "create PersistentPodStates");
-        }
-        if !plan.changes.is_empty() {
-            need("get", PLURAL, "read an object again before it is written");
-            need("patch", &format!("{PLURAL}/status"), "write recorded states");
-        }
-    }
-    rights.into_iter().take(MAX_RIGHTS).collect()
 }
 
 /// Carries out what the user has agreed to, one object at a time.

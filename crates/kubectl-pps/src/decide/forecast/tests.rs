@@ -168,7 +168,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
     blind.nodes = None;
     blind.unread = vec![forbidden("list nodes")];
     let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1")) else { panic!() };
-    assert_eq!(text, "a forecast needs the nodes: you have no permission to list nodes");
+    assert_eq!(text, "you have no permission to list nodes");
 }
 
 #[test]
