@@ -12,9 +12,9 @@ use pps_core::annotations::AnnotationRules;
 use pps_core::protect::{refuse_deletion, warn_of_label};
 use pps_core::validate;
 use pps_core::{PersistentPodState, PodState, Reason, Status};
-use pps_recorder::generate;
-use pps_recorder::record::{self, RunningPod};
+use pps_recorder::facts::{NodeFact, PodFact};
 use pps_recorder::recording::{Recording, with_recording};
+use pps_recorder::{generate, record};
 use serde_json::{Value, json};
 
 use crate::injected::list;
@@ -93,16 +93,14 @@ fn written(object: &PersistentPodState) {
 /// keeps the recorded ones.
 fn recorded(object: &PersistentPodState, state: &PodState) {
     let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
-    let annotation = |key: &str| state.annotations.get(key).map(String::as_str);
-    let pod_ips = ["10.0.0.7".to_owned(), "fd00::7".to_owned()];
-    let running = RunningPod {
-        is_node_new: false,
-        node_name: &state.node_name,
-        node_label: &label,
-        annotation: &annotation,
-        pod_ips: &pod_ips,
+    let pairs = |map: &BTreeMap<String, String>| {
+        map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
     };
-    let first = record::record(&object.spec, &running, None);
+    let ips = vec!["10.0.0.7".to_owned(), "fd00::7".to_owned()];
+    let pod = PodFact { annotations: pairs(&state.annotations), ips, ..PodFact::default() };
+    let node = NodeFact { labels: pairs(&state.node_topology_labels) };
+    let place = (state.node_name.as_str(), &node, false);
+    let first = record::record(&object.spec, &pod, place, None);
     let spec = serde_json::to_value(&object.spec).unwrap();
     let named = named_topology_keys(&spec);
     let expected: BTreeMap<String, String> = state
@@ -112,9 +110,9 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     assert_eq!((&first.node_name, &first.node_topology_labels), (&state.node_name, &expected), "{spec}");
-    let blank = |_: &str| Some("");
-    let torn_down = RunningPod { annotation: &blank, pod_ips: &[], ..running };
-    assert_eq!(record::record(&object.spec, &torn_down, Some(&first)), first);
+    let blank = state.annotations.keys().map(|key| (key.as_str().into(), "".into()));
+    let torn_down = PodFact { annotations: blank.collect(), ..PodFact::default() };
+    assert_eq!(record::record(&object.spec, &torn_down, place, Some(&first)), first);
     let missing: Vec<&str> = named.into_iter().filter(|key| !expected.contains_key(*key)).collect();
     assert_eq!(record::missing_keys(&object.spec, |key| label(key).is_some()), missing, "{spec}");
 }

@@ -7,26 +7,23 @@
 //! | `pods`, `nodes`, `workloads`, `pps_objects`, `tracked_pps` | what the watches have reported, indexed |
 //! | `status`, `generated_pps`, `alias`, `pod_eviction`, `placement` | the decisions: pure functions over read-only views |
 //! | `capacity`, `changed_states` | how large an object is, and which changes fit |
-//! | `notices`, [`refusals`], [`event_budget`] | what users were told, what was refused, how many Events may follow |
-//! | `deadlines`, `schedule`, `missing_nodes`, `new_nodes`, `unschedulable`, `conflicts` | when a write, a lookup, an eviction or a read is due |
+//! | `notices`, [`event_budget`] | what users were told, how many Events may follow |
+//! | [`deadlines`], [`schedule`], [`missing_nodes`], [`unschedulable`] | when a write, a lookup or an eviction is due |
 
 mod alias;
 mod capacity;
 mod changed_states;
-pub mod conflicts;
-mod deadlines;
+pub mod deadlines;
 pub mod event_budget;
 mod generated_pps;
 pub mod index;
 pub mod missing_nodes;
-pub mod new_nodes;
 mod nodes;
 mod notices;
 mod placement;
 mod pod_eviction;
 mod pods;
 mod pps_objects;
-pub mod refusals;
 pub mod schedule;
 mod status;
 mod tracked_pps;

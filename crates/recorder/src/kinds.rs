@@ -1,6 +1,5 @@
 //! Which of the listed kinds of workloads the cluster serves, and how to watch them.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::demand::{Naming, ReplicasPath};
@@ -18,6 +17,7 @@ pub struct Definition {
     pub established: bool,
     /// Whether the definition is being deleted, and all objects of the kind with it.
     pub terminating: bool,
+    /// The served versions, the stored one first: the API server need not convert its objects.
     pub versions: Vec<Version>,
     /// `metadata.generation`, which changes with the definition's spec.
     pub generation: i64,
@@ -26,7 +26,6 @@ pub struct Definition {
     pub keeps_packed: bool,
 }
 
-/// A served version of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     pub name: String,
@@ -87,7 +86,7 @@ fn resource(entry: &Entry, definition: &Definition) -> Option<Resource> {
         .versions
         .iter()
         .find(|version| asked == Some(version.name.as_str()))
-        .or_else(|| definition.versions.iter().max_by_key(|version| preference(&version.name)))?;
+        .or_else(|| definition.versions.first())?;
     let openkruise = Entry::openkruise_stateful_set();
     let naming = if (&entry.group, &entry.kind) == (&openkruise.group, &openkruise.kind) {
         Naming::StatefulSet
@@ -101,29 +100,6 @@ fn resource(entry: &Entry, definition: &Definition) -> Option<Resource> {
         plural: definition.plural.clone(),
         naming,
     })
-}
-
-/// Sorts the versions of a custom kind as the API server does: it prefers stable to beta to alpha versions,
-/// then newer ones. Other names come last, in alphabetical order.
-fn preference(version: &str) -> (u8, u64, u64, Reverse<&str>) {
-    let (stability, major, minor) = parse_version(version).unwrap_or_default();
-    (stability, major, minor, Reverse(version))
-}
-
-/// The stability, major and minor number of a version: `v2beta3` is (2, 2, 3), where 3 is stable, 2 beta and
-/// 1 alpha.
-fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
-    let rest = version.strip_prefix('v')?;
-    let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
-    let (major, rest) = rest.split_at(end);
-    let major = major.parse().ok()?;
-    if rest.is_empty() {
-        return Some((3, major, 0));
-    }
-    if let Some(minor) = rest.strip_prefix("beta") {
-        return Some((2, major, minor.parse().ok()?));
-    }
-    Some((1, major, rest.strip_prefix("alpha")?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -159,10 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn watches_the_listed_version_or_else_the_preferred_one() {
-        assert_eq!(version_of(None, &["v1", "v2alpha1", "v10", "v2", "v11beta2"]), "v10");
-        assert_eq!(version_of(None, &["v1alpha1", "v1beta1", "v1beta2", "foo"]), "v1beta2");
-        assert_eq!(version_of(None, &["foo10", "foo1"]), "foo1");
+    fn watches_the_listed_version_or_else_the_first_one() {
+        assert_eq!(version_of(None, &["v1", "v2alpha1"]), "v1");
         assert_eq!(version_of(Some("v1alpha1"), &["v1", "v1alpha1"]), "v1alpha1");
         assert_eq!(version_of(Some("v9"), &["v1", "v1alpha1"]), "v1");
         assert_eq!(version_of(Some("v1"), &[]), "", "nothing is served");
@@ -199,7 +173,7 @@ mod tests {
     fn names_pods_of_openkruises_stateful_set_by_ordinals() {
         let built_in = Entry::openkruise_stateful_set();
         let mut definition =
-            definition("StatefulSet", &[("v1alpha1", None), ("v1beta1", Some(".spec.replicas"))]);
+            definition("StatefulSet", &[("v1beta1", Some(".spec.replicas")), ("v1alpha1", None)]);
         definition.group = "apps.kruise.io".into();
         let watchable = watchable([&built_in], [&definition]);
         let resource = watchable.resources.values().next().unwrap();

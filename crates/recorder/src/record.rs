@@ -4,51 +4,35 @@ use pps_core::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 
 use crate::facts::{NodeFact, PodFact};
 
-/// A Pod that is Ready, scheduled and not terminating, with its node.
-pub struct RunningPod<'a> {
-    pub node_name: &'a str,
-    /// Whether the node has only just appeared: what labels it with its zone may not have run yet.
-    pub is_node_new: bool,
-    pub node_label: &'a dyn Fn(&str) -> Option<&'a str>,
-    pub annotation: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// The addresses in the Pod's `status.podIPs`.
-    pub pod_ips: &'a [String],
-}
+/// A node of this name, and whether it has only just appeared: the controller that labels it with its zone may
+/// not have run yet.
+pub type Place<'a> = (&'a str, &'a NodeFact, bool);
 
-/// The state to record for a running Pod. `before` is the state that was recorded for a Pod of that name
-/// earlier.
+/// The state to record for a Pod that is Ready on this node and not terminating. `before` is the state that
+/// was recorded for a Pod of that name earlier.
 ///
 /// Labels are read from the node each time; only those that a new node of the recorded name does not have yet
 /// are kept. An empty or missing annotation never replaces a recorded value: a network plugin writes it only
 /// after the Pod has started, and blanks it when it tears the Pod down.
-pub fn record(spec: &Spec, pod: &RunningPod<'_>, before: Option<&PodState>) -> PodState {
-    let awaited = before.filter(|before| pod.is_node_new && before.node_name == pod.node_name);
+pub fn record(
+    spec: &Spec,
+    pod: &PodFact,
+    (node_name, node, is_node_new): Place<'_>,
+    before: Option<&PodState>,
+) -> PodState {
+    let awaited = before.filter(|before| is_node_new && before.node_name == node_name);
     let awaited_label = |key: &str| awaited?.node_topology_labels.get(key).map(String::as_str);
-    let label = |key: &str| {
-        let value = (pod.node_label)(key).or_else(|| awaited_label(key))?;
-        Some((key.to_owned(), value.to_owned()))
-    };
+    let label =
+        |key: &str| Some((key.to_owned(), node.label(key).or_else(|| awaited_label(key))?.to_owned()));
     let annotation = |wanted: &PodAnnotation| {
         let known = || before?.annotations.get(&wanted.key).cloned();
         Some((wanted.key.clone(), current_value(wanted, pod).or_else(known)?))
     };
     PodState {
-        node_name: pod.node_name.to_owned(),
+        node_name: node_name.to_owned(),
         node_topology_labels: spec.topology_keys().filter_map(label).collect(),
         annotations: spec.persistent_pod_annotations.iter().filter_map(annotation).collect(),
     }
-}
-
-/// The state to record for a Pod that runs on this node.
-pub(crate) fn record_facts(
-    spec: &Spec,
-    pod: &PodFact,
-    (node_name, node, is_node_new): (&str, &NodeFact, bool),
-    before: Option<&PodState>,
-) -> PodState {
-    let (node_label, annotation) = (|key: &str| node.label(key), |key: &str| pod.annotation(key));
-    let (node_label, annotation) = (&node_label, &annotation);
-    record(spec, &RunningPod { node_name, is_node_new, node_label, annotation, pod_ips: &pod.ips }, before)
 }
 
 /// The topology keys of the spec that a node has no label for, sorted and without repeats.
@@ -59,13 +43,13 @@ pub fn missing_keys(spec: &Spec, has_label: impl Fn(&str) -> bool) -> Vec<&str> 
     missing
 }
 
-fn current_value(wanted: &PodAnnotation, pod: &RunningPod<'_>) -> Option<String> {
-    if let Some(value) = (pod.annotation)(&wanted.key).filter(|value| !value.is_empty()) {
+fn current_value(wanted: &PodAnnotation, pod: &PodFact) -> Option<String> {
+    if let Some(value) = pod.annotation(&wanted.key).filter(|value| !value.is_empty()) {
         return Some(value.to_owned());
     }
-    match wanted.value_from.filter(|_| !pod.pod_ips.is_empty())? {
-        ValueFrom::PodIpsJson => serde_json::to_string(pod.pod_ips).ok(),
-        ValueFrom::PodIpsCsv => Some(pod.pod_ips.join(",")),
+    match wanted.value_from.filter(|_| !pod.ips.is_empty())? {
+        ValueFrom::PodIpsJson => serde_json::to_string(&pod.ips).ok(),
+        ValueFrom::PodIpsCsv => Some(pod.ips.join(",")),
     }
 }
 
@@ -94,18 +78,16 @@ mod tests {
         ips: &[&str],
         before: Option<&PodState>,
     ) -> PodState {
-        let annotation =
-            |key: &str| annotations.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
-        let label = |key: &str| (key == "zone").then_some("a");
-        let pod_ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
-        let pod = RunningPod {
-            node_name: "node-1",
-            is_node_new: false,
-            node_label: &label,
-            annotation: &annotation,
-            pod_ips: &pod_ips,
+        let pairs = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
         };
-        record(&spec(), &pod, before)
+        let pod = PodFact {
+            annotations: pairs(annotations),
+            ips: ips.iter().map(ToString::to_string).collect(),
+            ..PodFact::default()
+        };
+        let node = NodeFact { labels: pairs(&[("zone", "a")]) };
+        record(&spec(), &pod, ("node-1", &node, false), before)
     }
 
     #[test]
@@ -118,20 +100,14 @@ mod tests {
                 .collect(),
             ..PodState::default()
         };
-        let recorded = |node_name, is_node_new, has: &'static [(&str, &str)]| {
-            let node_label = |key: &str| has.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
-            let pod = RunningPod {
-                node_name,
-                is_node_new,
-                node_label: &node_label,
-                annotation: &|_| None,
-                pod_ips: &[],
-            };
-            record(&spec(), &pod, Some(&on("a", &[("zone", "z"), ("host", "a"), ("unnamed", "x")])))
+        let recorded = |node_name, is_node_new, (key, value): (&str, &str)| {
+            let node = NodeFact { labels: vec![(key.into(), value.into())] };
+            let before = on("a", &[("zone", "z"), ("host", "a"), ("unnamed", "x")]);
+            record(&spec(), &PodFact::default(), (node_name, &node, is_node_new), Some(&before))
         };
-        assert_eq!(recorded("a", true, &[("host", "b")]), on("a", &[("zone", "z"), ("host", "b")]));
-        assert_eq!(recorded("a", false, &[("host", "b")]), on("a", &[("host", "b")]));
-        assert_eq!(recorded("b", true, &[("host", "b")]), on("b", &[("host", "b")]), "another node");
+        assert_eq!(recorded("a", true, ("host", "b")), on("a", &[("zone", "z"), ("host", "b")]));
+        assert_eq!(recorded("a", false, ("host", "b")), on("a", &[("host", "b")]));
+        assert_eq!(recorded("b", true, ("host", "b")), on("b", &[("host", "b")]), "another node");
     }
 
     #[test]

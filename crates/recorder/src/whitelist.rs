@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value};
-
 use pps_core::owner::has_stable_names;
-use pps_core::to_text;
+use pps_core::pps::null_as_default;
+use serde::Deserialize;
+use serde_json::{Map, Value, from_str, from_value};
 
 pub const CONFIG_MAP: &str = "kruise-configuration";
 pub const KEY: &str = "PPS_Watch_Custom_Workload_WhiteList";
 /// A valid list, for error messages.
 const EXAMPLE: &str = r#"{"workloads":[{"group":"example.io","kind":"Database"}]}"#;
-/// How many characters of an invalid value an error message repeats.
-const MAX_VALUE: usize = 100;
+/// How many characters of an error a message repeats: the error may repeat a whole value.
+const MAX_ERROR: usize = 200;
 /// How many kinds a list may have: each is a watch.
 const MAX_KINDS: usize = 256;
 
 /// A listed kind of workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Entry {
+    #[serde(default, deserialize_with = "null_as_default")]
     pub group: String,
-    /// The version to watch. If it is not set or not served, the sidecar watches the API server's preferred
-    /// version.
+    /// The version to watch. If it is not set or not served, the sidecar watches the stored version.
     pub version: Option<String>,
     pub kind: String,
 }
@@ -30,11 +30,6 @@ impl Entry {
     /// OpenKruise's StatefulSet, which is part of every list.
     pub fn openkruise_stateful_set() -> Self {
         Self { group: "apps.kruise.io".into(), version: None, kind: "StatefulSet".into() }
-    }
-
-    /// Whether this is the StatefulSet of Kubernetes, which is always watched.
-    fn is_built_in(&self) -> bool {
-        self.group == "apps" && self.kind == "StatefulSet"
     }
 }
 
@@ -46,123 +41,75 @@ pub struct Whitelist {
     pub refusals: Vec<String>,
 }
 
-/// Why a list is rejected as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Malformed {
-    Json(String),
-    Field {
-        /// The field, such as `workloads[1].kind`.
-        path: String,
-        /// Its value as JSON, if it is not missing.
-        value: Option<String>,
-        /// What to do about it.
-        remedy: &'static str,
-    },
-}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(error) => write!(f, "{KEY} is not valid JSON: {error}")?,
-            Self::Field { path, value: Some(value), remedy } => {
-                write!(f, "{KEY}: {path} is {value}: {remedy}")?;
-            }
-            Self::Field { path, value: None, remedy } => write!(f, "{KEY}: {path} is missing: {remedy}")?,
-        }
-        write!(f, "; example: {EXAMPLE}")
-    }
-}
-
-impl std::error::Error for Malformed {}
-
-/// Reads a list. An empty text is an empty list. Field names match in any letter case, as in Go, and unknown
-/// fields are skipped.
-pub fn parse(text: &str) -> Result<Whitelist, Malformed> {
+/// Reads a list; the error says why it is rejected as a whole. An empty text is an empty list. Field names
+/// match in any letter case, as in Go, and unknown fields are skipped.
+pub fn parse(text: &str) -> Result<Whitelist, String> {
     if text.trim().is_empty() {
         return Ok(Whitelist::default());
     }
-    let list: Value = serde_json::from_str(text).map_err(|error| Malformed::Json(error.to_string()))?;
-    let Value::Object(fields) = &list else {
-        return Err(wrong("the list", &list, "it must be an object with the field workloads"));
+    let mut fields = from_str(text).map(in_lower_case).map_err(|error| malformed("the list", &error))?;
+    let workloads = match fields.remove("workloads") {
+        Some(workloads) => {
+            from_value::<Option<Vec<Value>>>(workloads).map_err(|error| malformed("workloads", &error))?
+        }
+        None if fields.values().all(Value::is_null) => None,
+        None => return Err(malformed("workloads", &"the field is missing")),
     };
-    let workloads = match field(fields, "", "workloads")? {
-        Some(Value::Array(workloads)) => workloads.as_slice(),
-        Some(other) => return Err(wrong("workloads", other, "it must be a list")),
-        None if fields.is_empty() || fields.values().all(Value::is_null) => &[],
-        None => return Err(missing("workloads".into(), "list the kinds in it")),
-    };
+    let workloads = workloads.unwrap_or_default();
     if workloads.len() > MAX_KINDS {
-        let path = format!("workloads, with {} kinds,", workloads.len());
-        return Err(wrong(&path, &Value::Array(workloads[..1].into()), "list at most 256 kinds"));
+        let count = workloads.len();
+        return Err(malformed("workloads", &format!("{count} kinds; list at most {MAX_KINDS}")));
     }
     let mut whitelist = Whitelist::default();
-    for (index, workload) in workloads.iter().enumerate() {
+    for (index, workload) in workloads.into_iter().enumerate() {
         let path = format!("workloads[{index}]");
-        let Value::Object(fields) = workload else {
-            return Err(wrong(&path, workload, "it must be an object with the fields group and kind"));
-        };
+        let entry =
+            from_value(workload).and_then(|fields| Entry::deserialize(Value::Object(in_lower_case(fields))));
+        let Entry { group, version, kind } = entry.map_err(|error| malformed(&path, &error))?;
         let entry = Entry {
-            group: text_of(fields, &path, "group")?.unwrap_or_default(),
-            version: text_of(fields, &path, "version")?,
-            kind: text_of(fields, &path, "kind")?
-                .ok_or_else(|| missing(format!("{path}.kind"), "name the kind, such as Database"))?,
+            group: group.trim().to_owned(),
+            version: version.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty()),
+            kind: kind.trim().to_owned(),
         };
-        if entry.group.contains('/') {
-            let remedy = "write the group alone; the version belongs in the field version";
-            return Err(wrong(&format!("{path}.group"), &Value::from(entry.group), remedy));
+        if entry.kind.is_empty() {
+            return Err(malformed(&path, &"the kind is empty"));
         }
-        add(&mut whitelist, entry, &path);
+        if entry.group.contains('/') {
+            return Err(malformed(&path, &"the version belongs in the field version, not in group"));
+        }
+        whitelist.add(entry, &path);
     }
     Ok(whitelist)
 }
 
-/// Adds an entry, unless its kind cannot be watched or is listed already.
-fn add(whitelist: &mut Whitelist, entry: Entry, path: &str) {
-    let Entry { group, kind, .. } = &entry;
-    if group.is_empty() {
-        whitelist.refusals.push(format!(
-            "{KEY}: {path} names {kind} without a group; name its group or remove it: no kind of the core group gives its Pods stable names"
-        ));
-    } else if !has_stable_names(&format!("{group}/v1"), kind) {
-        whitelist.refusals.push(format!(
-            "{KEY}: {path} names {kind} of {group}; remove it: its Pods get new names each time, so their states cannot be recorded"
-        ));
-    } else if !entry.is_built_in()
-        && !whitelist.entries.iter().any(|known| known.group == *group && known.kind == *kind)
-    {
-        whitelist.entries.push(entry);
+impl Whitelist {
+    /// Adds an entry, unless its kind cannot be watched or is listed already.
+    fn add(&mut self, entry: Entry, path: &str) {
+        let Entry { group, kind, .. } = &entry;
+        let is_same = |known: &Entry| known.group == *group && known.kind == *kind;
+        if group.is_empty() {
+            self.refusals.push(format!(
+                "{KEY}: {path} names {kind} without a group; name its group or remove it: no kind of the core group gives its Pods stable names"
+            ));
+        } else if !has_stable_names(&format!("{group}/v1"), kind) {
+            self.refusals.push(format!(
+                "{KEY}: {path} names {kind} of {group}; remove it: its Pods get new names each time, so their states cannot be recorded"
+            ));
+        } else if (group.as_str(), kind.as_str()) != ("apps", "StatefulSet")
+            && !self.entries.iter().any(is_same)
+        {
+            self.entries.push(entry);
+        }
     }
 }
 
-/// Finds a field by its name in any letter case. A null counts as missing.
-fn field<'a>(fields: &'a Map<String, Value>, path: &str, name: &str) -> Result<Option<&'a Value>, Malformed> {
-    let mut found = fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-    let first = found.next().map(|(_, value)| value);
-    if let Some((field, value)) = found.next() {
-        let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
-        return Err(wrong(&path, value, "the field is set twice, in two letter cases; remove one"));
-    }
-    Ok(first.filter(|value| !value.is_null()))
+fn in_lower_case(fields: Map<String, Value>) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
 }
 
-fn text_of(fields: &Map<String, Value>, path: &str, name: &str) -> Result<Option<String>, Malformed> {
-    match field(fields, path, name)? {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-        Some(other) => Err(wrong(&format!("{path}.{name}"), other, "it must be a string")),
-    }
-}
-
-fn wrong(path: &str, value: &Value, remedy: &'static str) -> Malformed {
-    let mut text = to_text(value);
-    if text.chars().count() > MAX_VALUE {
-        text = text.chars().take(MAX_VALUE).chain(['…']).collect();
-    }
-    Malformed::Field { path: path.into(), value: Some(text), remedy }
-}
-
-fn missing(path: String, remedy: &'static str) -> Malformed {
-    Malformed::Field { path, value: None, remedy }
+fn malformed(path: &str, error: &dyn fmt::Display) -> String {
+    let error: String = error.to_string().chars().take(MAX_ERROR).collect();
+    format!("{KEY}: {path}: {error}; example: {EXAMPLE}")
 }
 
 #[cfg(test)]
@@ -193,25 +140,27 @@ mod tests {
     }
 
     #[test]
-    fn names_a_malformed_field_its_value_and_the_remedy() {
+    fn names_what_is_malformed_with_an_example() {
         for (list, words) in [
-            ("{", "is not valid JSON: EOF"),
-            ("[]", "the list is []"),
-            (r#"{"workload":[]}"#, "workloads is missing"),
-            (r#"{"workloads":{"group":"g"}}"#, r#"workloads is {"group":"g"}: it must be a list"#),
-            (r#"{"workloads":["a"]}"#, r#"workloads[0] is "a""#),
-            (r#"{"workloads":[{"group":"g","kind":"K"},{"group":"g"}]}"#, "workloads[1].kind is missing"),
-            (r#"{"workloads":[{"group":"g","kind":""}]}"#, "workloads[0].kind is missing"),
-            (r#"{"workloads":[{"group":5,"kind":"K"}]}"#, "workloads[0].group is 5: it must be a string"),
+            ("{", "the list: EOF"),
+            ("[]", "the list: invalid type: sequence"),
+            (r#"{"workload":[]}"#, "workloads: the field is missing"),
+            (r#"{"workloads":{"group":"g"}}"#, "workloads: invalid type: map, expected a sequence"),
+            (r#"{"workloads":["a"]}"#, r#"workloads[0]: invalid type: string "a""#),
+            (
+                r#"{"workloads":[{"group":"g","kind":"K"},{"group":"g"}]}"#,
+                "workloads[1]: missing field `kind`",
+            ),
+            (r#"{"workloads":[{"group":"g","kind":""}]}"#, "workloads[0]: the kind is empty"),
+            (r#"{"workloads":[{"group":5,"kind":"K"}]}"#, "workloads[0]: invalid type: integer `5`"),
             (r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#, "the version belongs in the field version"),
-            (r#"{"workloads":[{"group":"g","Group":"h","kind":"K"}]}"#, "the field is set twice"),
         ] {
-            let message = parse(list).unwrap_err().to_string();
+            let message = parse(list).unwrap_err();
             assert!(message.contains(words), "{message}");
             assert!(message.contains(KEY) && message.ends_with(EXAMPLE), "{message}");
         }
         let long = format!(r#"{{"workloads":"{}"}}"#, "x".repeat(5000));
-        assert!(parse(&long).unwrap_err().to_string().len() < 400);
+        assert!(parse(&long).unwrap_err().len() < 400);
     }
 
     #[test]
@@ -222,8 +171,8 @@ mod tests {
             parse(&format!(r#"{{"workloads":[{}]}}"#, kinds.join(",")))
         };
         assert_eq!(list(MAX_KINDS).unwrap().entries.len(), MAX_KINDS);
-        let error = list(50_000).unwrap_err().to_string();
-        assert!(error.contains("workloads, with 50000 kinds,") && error.contains("at most 256"), "{error}");
+        let error = list(50_000).unwrap_err();
+        assert!(error.contains("50000 kinds; list at most 256"), "{error}");
     }
 
     #[test]
@@ -262,7 +211,7 @@ mod tests {
         #[test]
         fn reads_any_text_without_a_panic(text in prop_oneof![".{0,60}", anything().prop_map(|value| value.to_string())]) {
             if let Err(malformed) = parse(&text) {
-                prop_assert!(malformed.to_string().len() < 2000);
+                prop_assert!(malformed.len() < 2000);
             }
         }
 
@@ -290,7 +239,7 @@ mod tests {
         ) {
             let mut list = vec![json!({"group": "a.io", "kind": "A"}); before];
             list.push(bad);
-            let message = parse(&json!({"workloads": list}).to_string()).unwrap_err().to_string();
+            let message = parse(&json!({"workloads": list}).to_string()).unwrap_err();
             let path = format!("workloads[{before}]");
             prop_assert!(message.contains(&path), "{}", message);
         }

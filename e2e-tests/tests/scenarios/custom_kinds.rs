@@ -295,7 +295,7 @@ pub(crate) async fn keeps_the_last_good_whitelist(cluster: &Cluster) {
 
     write_whitelist(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
     let message = config_event(cluster, "MalformedWhitelist").await;
-    for words in ["workloads[0].kind is missing", "the last valid list stays in force"] {
+    for words in ["workloads[0]: missing field `kind`", "the last valid list stays in force"] {
         assert!(message.contains(words), "{words} in {message}");
     }
     apply(&pool, &database(), "db", true, &json!({"shape": {"size": 2}})).await;

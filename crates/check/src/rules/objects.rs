@@ -82,7 +82,7 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     let subject = format!("ConfigMap {}/{}", facts.recording.config_namespace, whitelist::CONFIG_MAP);
     let listed = match whitelist::parse(text) {
         Ok(listed) => listed,
-        Err(error) => return findings.warning(subject, Diagnosis::WhitelistMalformed(error.to_string())),
+        Err(error) => return findings.warning(subject, Diagnosis::WhitelistMalformed(error)),
     };
     let settings = &facts.settings;
     if settings.is_before() || settings.without_policies || facts.policies.items().is_none() {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
-use pps_scheduler::{Exclusion, ExclusionKind};
+use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
     Absence, Action, Limits, NodeVerdict, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity,
     Source, run_live,
@@ -22,9 +22,6 @@ use serde_json::{Value, json};
 use super::move_pod::{WayOut, short};
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
 use crate::{Failure, Outcome};
-
-/// How many nodes a reason names.
-const NAMED: usize = 4;
 
 /// What happens to nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +81,9 @@ pub struct PodForecast {
     /// Whether it would have its recorded state. None if it would not run, or nothing was recorded.
     pub as_recorded: Option<bool>,
     pub why: Why,
-    /// Why it could not run on other nodes, most frequent first. Empty unless it would be Pending.
-    pub excluded_by: Vec<Reason>,
+    /// The nodes that cannot take it. Empty unless it would be Pending.
+    #[serde(skip)]
+    pub excluded: Vec<Verdict>,
     /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
     pub without_its_state: Vec<String>,
     /// Whether `nodeDeletionPolicy: Forget` drops its recorded state after the grace period for nodes.
@@ -120,7 +118,7 @@ pub enum Why {
         because: Option<String>,
     },
     NotRecorded,
-    /// All nodes are excluded: `excluded_by` says by what.
+    /// All nodes are excluded.
     Excluded,
     /// What the simulation says of a Pod without a node.
     Waits(String),
@@ -129,21 +127,6 @@ pub enum Why {
     /// What keeps it from being evicted.
     Protected(String),
     WaitsForOther,
-}
-
-/// A reason that excludes some nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Reason {
-    /// In the scheduler's words, without the name of a node.
-    pub text: String,
-    pub what: ExclusionKind,
-    pub from_pps: bool,
-    /// How many nodes are excluded by it first.
-    pub nodes: usize,
-    /// Some of them.
-    pub names: Vec<String>,
 }
 
 impl Forecast {
@@ -337,10 +320,14 @@ impl Simulated<'_> {
             (None, Phase::NotCreated) => (Then::NotCreated, Why::WaitsForOther),
         };
         let is_pending = then == Then::Pending;
-        let verdicts: &[NodeVerdict] = if is_pending { &view.scheduler } else { &[] };
-        let is_kept =
-            |verdict: &&NodeVerdict| !verdict.fits && verdict.excluded_by.iter().all(Exclusion::from_pps);
-        let without_its_state = verdicts.iter().filter(is_kept);
+        let excluded = view.scheduler.iter().filter(|verdict| is_pending && !verdict.fits);
+        let is_kept = |verdict: &&NodeVerdict| verdict.excluded_by.iter().all(Exclusion::from_pps);
+        let without_its_state = excluded.clone().filter(is_kept).map(|verdict| verdict.node.clone());
+        let excluded = excluded.map(|verdict| Verdict {
+            node: verdict.node.clone(),
+            score: verdict.score,
+            exclusions: verdict.excluded_by.clone(),
+        });
         Some(PodForecast {
             namespace: self.namespace.to_owned(),
             workload: view.workload.clone(),
@@ -356,8 +343,8 @@ impl Simulated<'_> {
             recorded_node,
             as_recorded: view.came_home.filter(|_| then == Then::Running),
             why,
-            excluded_by: reasons(verdicts),
-            without_its_state: without_its_state.map(|verdict| verdict.node.clone()).collect(),
+            excluded: excluded.collect(),
+            without_its_state: without_its_state.collect(),
             caveats: view.caveats.iter().map(ToString::to_string).collect(),
         })
     }
@@ -403,24 +390,6 @@ fn why_there(view: &PodView) -> Why {
         _ => None,
     };
     Why::NotAsRecorded { node: state.node_name.clone(), because }
-}
-
-/// Groups the first reason of each node, the most frequent one first.
-fn reasons(verdicts: &[NodeVerdict]) -> Vec<Reason> {
-    let mut groups: BTreeMap<(String, bool), Reason> = BTreeMap::new();
-    for verdict in verdicts {
-        let Some(first) = verdict.excluded_by.first() else { continue };
-        let (text, what, from_pps) = (first.in_general(), first.kind(), first.from_pps());
-        let key = (text.clone(), from_pps);
-        let group = groups.entry(key).or_insert(Reason { text, what, from_pps, nodes: 0, names: Vec::new() });
-        group.nodes += 1;
-        if group.names.len() < NAMED {
-            group.names.push(verdict.node.clone());
-        }
-    }
-    let mut groups: Vec<Reason> = groups.into_values().collect();
-    groups.sort_by_key(|group| std::cmp::Reverse(group.nodes));
-    groups
 }
 
 impl Forecast {

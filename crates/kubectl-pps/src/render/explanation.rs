@@ -129,7 +129,7 @@ impl Document {
 
 /// Groups nodes by their reasons, so that a thousand nodes are a few lines: first those whose labels are right, then the
 /// largest groups.
-fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
+pub(super) fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
     let is_far = |verdict: &NodeVerdict| verdict.exclusions.iter().any(is_about_labels);
     let is_exact = verdicts.iter().filter(|verdict| !is_far(verdict)).count() <= ALL;
     let mut groups: BTreeMap<(bool, bool, Vec<String>), Vec<String>> = BTreeMap::new();

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use pps_scheduler::ExclusionKind;
-
+use super::explanation::{Excluded, groups};
 use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::{CommandLine, portions};
-use crate::decide::forecast::{Advice, Forecast, PodForecast, Question, Reason, Then, Why};
+use crate::decide::forecast::{Advice, Forecast, PodForecast, Question, Then, Why};
 use crate::decide::names::{count, list};
 
-/// How many reasons a sentence has.
-const REASONS: usize = 3;
 /// How many lines of one kind are printed at most.
 const LINES: usize = 20;
 
@@ -153,29 +150,15 @@ fn details(forecast: &Forecast) -> Vec<(String, Vec<String>)> {
     groups
 }
 
-/// All reasons that exclude nodes.
+/// Why the nodes cannot take a Pod.
 fn excluded(pod: &PodForecast) -> String {
-    let mut reasons: Vec<String> = pod.excluded_by.iter().take(REASONS).map(reason).collect();
-    let more: usize = pod.excluded_by.iter().skip(REASONS).map(|reason| reason.nodes).sum();
-    if more > 0 {
-        reasons.push(format!("other reasons (exclude {})", count(more, "node")));
+    let group = |group: &Excluded| format!("{}: {}", list(&group.nodes, "and"), group.reasons.join(", "));
+    let groups: Vec<String> = groups(&pod.excluded).iter().map(group).collect();
+    if pod.without_its_state.is_empty() {
+        return groups.join("; ");
     }
-    if !pod.without_its_state.is_empty() {
-        let nodes = list(&pod.without_its_state, "and");
-        return format!("{}. Without its recorded state, {nodes} could take it", reasons.join("; "));
-    }
-    reasons.join("; ")
-}
-
-/// `node-3 and node-5 are cordoned`, or `the Pod's recorded state requires zone a (excludes 998 nodes)`.
-fn reason(reason: &Reason) -> String {
-    let is_named = reason.nodes <= reason.names.len();
-    let nodes = if is_named { list(&reason.names, "and") } else { count(reason.nodes, "node") };
-    match (reason.what, reason.nodes) {
-        (ExclusionKind::Cordon, 1) => format!("{nodes} is cordoned"),
-        (ExclusionKind::Cordon, _) => format!("{nodes} are cordoned"),
-        _ => format!("{} (excludes {nodes})", reason.text),
-    }
+    let nodes = list(&pod.without_its_state, "and");
+    format!("{}. Without its recorded state, {nodes} could take it", groups.join("; "))
 }
 
 /// How many Pods would be how: the numbers add up to the rows of the table.
@@ -191,15 +174,9 @@ fn summary(text: &mut Text, forecast: &Forecast) {
     let number = |then: Then| forecast.pods.iter().filter(|pod| pod.then == then).count();
     let parts = parts.into_iter().map(|(then, what, role)| (number(then), what, role));
     let parts: Vec<_> = parts.filter(|(number, ..)| *number > 0).collect();
-    let sentence = match parts.as_slice() {
-        [(number, what, _)] => format!("{} {what}.", count(*number, "Pod")),
-        parts => {
-            let parts: Vec<String> =
-                parts.iter().map(|(number, what, _)| format!("{number} {what}")).collect();
-            format!("{}: {}.", count(forecast.pods.len(), "Pod"), parts.join(", "))
-        }
-    };
-    text.sentence("", parts.first().map(|(.., role)| *role), &sentence);
+    let texts: Vec<String> = parts.iter().map(|(number, what, _)| format!("{number} {what}")).collect();
+    let role = parts.first().map(|(.., role)| *role);
+    text.sentence("", role, &format!("Of {}: {}.", count(forecast.pods.len(), "Pod"), texts.join(", ")));
 }
 
 fn add_advice(text: &mut Text, advice: &Advice, commands: &CommandLine) {
@@ -246,6 +223,8 @@ fn notes(forecast: &Forecast) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use pps_scheduler::{Exclusion, RequiredBy, Verdict};
+
     use super::*;
 
     fn pod(name: &str, then: Then, why: Why) -> PodForecast {
@@ -261,7 +240,7 @@ mod tests {
             recorded_node: None,
             as_recorded: None,
             why,
-            excluded_by: Vec::new(),
+            excluded: Vec::new(),
             without_its_state: Vec::new(),
             forgotten: false,
             caveats: Vec::new(),
@@ -271,12 +250,16 @@ mod tests {
     #[test]
     fn a_reason_is_printed_once_for_all_its_pods_and_fits_the_terminal() {
         let names = vec!["n2".to_owned(), "n3".to_owned()];
-        let text = "the Pod's recorded state requires topology.kubernetes.io/zone a".to_owned();
-        let what = ExclusionKind::RequiredAffinity;
-        let reason = Reason { text, what, from_pps: true, nodes: 2, names: names.clone() };
+        let wanted = vec!["a".to_owned()];
+        let (key, operator) = ("topology.kubernetes.io/zone".to_owned(), "In".to_owned());
+        let by = RequiredBy::RecordedState;
+        let exclusions = vec![Exclusion::Label { by, key, operator, wanted, found: Some("b".into()) }];
+        let excluded =
+            names.iter().map(|node| Verdict { node: node.clone(), score: 0, exclusions: exclusions.clone() });
+        let excluded: Vec<Verdict> = excluded.collect();
         let mut pods: Vec<PodForecast> = (0..3)
             .map(|ordinal| PodForecast {
-                excluded_by: vec![reason.clone()],
+                excluded: excluded.clone(),
                 without_its_state: names.clone(),
                 ..pod(&format!("db-{ordinal}"), Then::Pending, Why::Excluded)
             })
@@ -289,7 +272,7 @@ mod tests {
         let style = Style { has_color: false, width: Some(60) };
         let text = super::forecast(&question, &forecast, style, false, &CommandLine::default());
         assert!(text.starts_with("If n1 is drained:\n"), "{text}");
-        assert!(text.contains("4 Pods: 3 would be Pending, 1 could not be evicted."), "{text}");
+        assert!(text.contains("Of 4 Pods: 3 would be Pending, 1 could not be evicted."), "{text}");
         assert_eq!(text.matches("recorded state requires").count(), 1, "{text}");
         assert!(text.contains("\n  kubectl pps move db-0 --anywhere -n shop\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::time::Instant;
 
 #[derive(Debug)]
-pub(crate) struct Deadlines<K> {
+pub struct Deadlines<K> {
     queue: BTreeSet<(Instant, K)>,
     by_key: HashMap<K, Instant>,
 }
@@ -18,13 +18,13 @@ impl<K> Default for Deadlines<K> {
 
 impl<K: Clone + Ord + Hash> Deadlines<K> {
     /// Sets the deadline of a key in place of the one that it had.
-    pub(crate) fn set(&mut self, key: &K, deadline: Instant) {
+    pub fn set(&mut self, key: &K, deadline: Instant) {
         self.cancel(key);
         self.by_key.insert(key.clone(), deadline);
         self.queue.insert((deadline, key.clone()));
     }
 
-    pub(crate) fn cancel(&mut self, key: &K) {
+    pub fn cancel(&mut self, key: &K) {
         if let Some(deadline) = self.by_key.remove(key) {
             self.queue.remove(&(deadline, key.clone()));
         }
@@ -34,16 +34,16 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
         self.queue.len()
     }
 
-    pub(crate) fn contains(&self, key: &K) -> bool {
+    pub fn contains(&self, key: &K) -> bool {
         self.by_key.contains_key(key)
     }
 
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(deadline, _)| *deadline)
     }
 
     /// Takes one key whose deadline has passed.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<K> {
+    pub fn take_due(&mut self, now: Instant) -> Option<K> {
         if self.next()? > now {
             return None;
         }
@@ -53,7 +53,7 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
     }
 
     /// Takes all keys, the next ones first.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = K> + use<K> {
+    pub fn take_all(&mut self) -> impl Iterator<Item = K> + use<K> {
         std::mem::take(self).queue.into_iter().map(|(_, key)| key)
     }
 }

@@ -43,18 +43,15 @@ impl GeneratedPps {
         }
     }
 
-    /// Whether two writes want the same, apart from the version of the object that they were made from.
-    pub fn is_same_wish(&self, other: &Self) -> bool {
-        let wish = |patch: &Value| (patch["spec"].clone(), patch["metadata"]["ownerReferences"].clone());
-        match (self, other) {
-            (Self::Update { key, patch }, Self::Update { key: other, patch: other_patch }) => {
-                key == other && wish(patch) == wish(other_patch)
-            }
-            (Self::Delete { key, uid, .. }, Self::Delete { key: other, uid: other_uid, .. }) => {
-                key == other && uid == other_uid
-            }
-            _ => self == other,
+    /// The write apart from the version of the object that it was made from.
+    #[must_use]
+    pub fn without_version(mut self) -> Self {
+        match &mut self {
+            Self::Create { .. } => {}
+            Self::Update { patch, .. } => drop(patch["metadata"]["resourceVersion"].take()),
+            Self::Delete { resource_version, .. } => resource_version.clear(),
         }
+        self
     }
 }
 

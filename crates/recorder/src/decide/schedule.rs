@@ -27,9 +27,6 @@ const PAUSE_PART: u32 = 4;
 /// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// A write in flight for longer no longer counts for the age of its change. Only checks of many objects that
-/// the API server is slow to answer take so long: each request is given up before.
-const LONGEST_WRITE: Duration = Duration::from_mins(1);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
 
@@ -72,21 +69,15 @@ pub struct Batch<K> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
-    /// When the oldest change since the last taken one was marked.
+    /// When the oldest change was marked that has not been written.
     marked_at: Option<Instant>,
-    /// What was taken last. It counts as marked again if its write fails.
-    taken: Option<Taken>,
     not_before: Option<Instant>,
     /// The end of the window that the last write began.
     window_end: Option<Instant>,
     window: Duration,
     failures: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    marked_at: Instant,
-    taken_at: Instant,
+    /// How many writes in a row met another writer's.
+    conflicts: u32,
 }
 
 impl<K> Default for Batch<K> {
@@ -98,6 +89,7 @@ impl<K> Default for Batch<K> {
 impl<K: Clone + Ord + Hash> Batch<K> {
     /// Schedules a write of this key after a change.
     pub fn mark(&mut self, key: &K, now: Instant) {
+        let is_marked = self.is_marked(key);
         let timing = self.keys.entry(key.clone()).or_default();
         let mut due = match timing.window_end {
             Some(end) if end > now => end.min(now + timing.window / PAUSE_PART),
@@ -106,10 +98,16 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         if let Some(not_before) = timing.not_before {
             due = due.max(not_before);
         }
-        timing.marked_at.get_or_insert(now);
         let is_failing = timing.failures > 0;
+        if !is_marked && !is_failing {
+            timing.marked_at = Some(now);
+        }
         self.unmark(key);
         if is_failing { &mut self.failing } else { &mut self.due }.set(key, due);
+    }
+
+    fn is_marked(&self, key: &K) -> bool {
+        self.due.contains(key) || self.failing.contains(key)
     }
 
     /// Removes a key from both queues: its last write may have failed or succeeded since it was marked.
@@ -129,9 +127,13 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     /// When the oldest change that still waits for a write was marked; failed writes do not reset it. Looks
     /// at all keys, so call it now and then, not for each event.
     pub fn oldest(&self) -> Option<Instant> {
-        let is_marked = |key: &K| self.due.contains(key) || self.failing.contains(key);
-        let marked = self.keys.iter().filter(|(key, _)| is_marked(key));
+        let marked = self.keys.iter().filter(|(key, _)| self.is_marked(key));
         marked.filter_map(|(_, timing)| timing.marked_at).min()
+    }
+
+    /// How many keys have met at least so many conflicts in a row.
+    pub fn conflicting(&self, at_least: u32) -> usize {
+        self.keys.values().filter(|timing| timing.conflicts >= at_least).count()
     }
 
     pub fn next(&self, candidates: Candidates) -> Option<Instant> {
@@ -144,14 +146,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let next = self.next(candidates)?;
         let queue = if self.due.next() == Some(next) { &mut self.due } else { &mut self.failing };
         let key = queue.take_due(now)?;
-        let mut is_retry = false;
-        if let Some(timing) = self.keys.get_mut(&key) {
-            // A write of an earlier change may still be in flight.
-            let earlier = timing.taken.filter(|taken| taken.is_in_flight(now)).map(|taken| taken.marked_at);
-            let marked_at = earlier.into_iter().chain(timing.marked_at.take()).min();
-            timing.taken = marked_at.map(|marked_at| Taken { marked_at, taken_at: now });
-            is_retry = timing.failures > 0;
-        }
+        let is_retry = self.failures(&key) > 0;
         Some((key, is_retry))
     }
 
@@ -165,8 +160,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.window = window(entries);
         timing.window_end = Some(now + timing.window);
-        timing.taken = None;
         timing.failures = 0;
+        timing.conflicts = 0;
         timing.not_before = None;
     }
 
@@ -177,31 +172,36 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let wait = backoff(timing.failures);
         timing.failures += 1;
         timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
-        if let Some(Taken { marked_at, .. }) = timing.taken.take() {
-            timing.marked_at = Some(timing.marked_at.map_or(marked_at, |later| later.min(marked_at)));
-        }
     }
 
     pub fn failures(&self, key: &K) -> u32 {
         self.keys.get(key).map_or(0, |timing| timing.failures)
     }
 
-    /// A write of this key met another writer's. The API server is healthy, so the wait stays short. A longer
-    /// one would lose to a frequent writer each time.
-    pub fn conflicted(&mut self, key: &K, now: Instant) {
+    /// A write of this key met another writer's. Returns how many have in a row.
+    pub fn conflicted(&mut self, key: &K, now: Instant) -> u32 {
+        self.retry_soon(key, now);
         let timing = self.keys.entry(key.clone()).or_default();
-        timing.failures = timing.failures.min(MAX_CONFLICT_FAILURES);
-        self.failed(key, None, now);
+        timing.conflicts = timing.conflicts.saturating_add(1);
+        timing.conflicts
     }
 
     /// A write of this key was not sent, because it rests on what has changed since. Like a failing key it
     /// gives way to others, but it waits only from the second time in a row on, as after a conflict.
     pub fn not_sent(&mut self, key: &K, now: Instant) {
         let is_first = self.failures(key) == 0;
-        self.conflicted(key, now);
+        self.retry_soon(key, now);
         if let Some(timing) = self.keys.get_mut(key).filter(|_| is_first) {
             timing.not_before = None;
         }
+    }
+
+    /// The API server is healthy, so the wait stays short. A longer one would lose to a frequent writer each
+    /// time.
+    fn retry_soon(&mut self, key: &K, now: Instant) {
+        let timing = self.keys.entry(key.clone()).or_default();
+        timing.failures = timing.failures.min(MAX_CONFLICT_FAILURES);
+        self.failed(key, None, now);
     }
 
     pub fn forget(&mut self, key: &K) {
@@ -215,18 +215,10 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let (due, failing) = (&self.due, &self.failing);
         self.keys.retain(|key, timing| {
             let is_marked = due.contains(key) || failing.contains(key);
-            let is_in_flight = timing.taken.is_some_and(|taken| taken.is_in_flight(now));
             let is_backing_off = timing.not_before.is_some_and(|time| time + LAST_RETRY > now);
             let is_in_window = timing.window_end.is_some_and(|end| end > now);
-            is_marked || is_in_flight || is_backing_off || is_in_window
+            is_marked || is_backing_off || is_in_window
         });
-    }
-}
-
-impl Taken {
-    /// Whether a write may still be in flight. None follows if nothing had to change after all.
-    fn is_in_flight(self, now: Instant) -> bool {
-        self.taken_at + LONGEST_WRITE > now
     }
 }
 
@@ -380,23 +372,22 @@ mod tests {
         assert_eq!(take(&mut batch, at(2)), Some("a"));
         assert_eq!(batch.oldest(), None, "both writes are in flight");
 
-        // Another change comes while the write is in flight. One that takes long survives a sweep.
-        batch.mark(&"a", at(20));
-        batch.sweep(at(20));
         batch.failed(&"a", None, at(30));
         batch.mark(&"a", at(30));
-        batch.failed(&"b", None, at(30));
         assert_eq!(batch.oldest(), Some(at(0)));
-        batch.mark(&"b", at(30));
         assert_eq!(take(&mut batch, at(31)), Some("a"));
-        assert_eq!(batch.oldest(), Some(at(1)));
         batch.written(&"a", 0, at(31));
         batch.mark(&"a", at(32));
-        assert_eq!(take(&mut batch, at(33)), Some("b"));
-        batch.written(&"b", 0, at(33));
         assert_eq!(batch.oldest(), Some(at(32)));
-        assert_eq!(take(&mut batch, at(33)), Some("a"));
-        batch.sweep(at(200));
-        assert!(batch.keys.is_empty(), "no write followed");
+    }
+
+    #[test]
+    fn counts_conflicts_in_a_row() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        assert_eq!([batch.conflicted(&"a", now), batch.conflicted(&"a", now)], [1, 2]);
+        batch.failed(&"a", None, now);
+        assert_eq!((batch.conflicting(2), batch.conflicting(3)), (1, 0));
+        batch.written(&"a", 0, now);
+        assert_eq!(batch.conflicted(&"a", now), 1);
     }
 }

@@ -94,47 +94,15 @@ fn owned_fields(entries: &[ManagedFields]) -> Option<OwnedFields> {
     })
 }
 
-/// The same for Kubernetes' own metadata type, which clients need.
+/// An object with Kubernetes' own metadata type, which clients need.
 #[cfg(feature = "k8s")]
-mod k8s {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+pub type PpsObject =
+    PersistentPodState<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta, PpsStatus>;
 
-    use super::{
-        IgnoredAny, ManagedFields, Owner, PersistentPodState, PpsFact, PpsMetadata, PpsStatus, pps_fact,
-    };
-
-    pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
-
-    pub fn object_fact(object: PpsObject) -> PpsFact {
-        let metadata = object.metadata;
-        let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| Owner {
-            api_version: owner.api_version,
-            kind: owner.kind,
-            name: owner.name,
-            uid: owner.uid,
-            controller: owner.controller,
-            block_owner_deletion: owner.block_owner_deletion,
-        });
-        let managed = metadata.managed_fields.unwrap_or_default().into_iter().map(|entry| ManagedFields {
-            manager: entry.manager.unwrap_or_default(),
-            fields: entry.fields_v1.map(|fields| fields.0).unwrap_or_default(),
-        });
-        let metadata = PpsMetadata {
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            generation: metadata.generation,
-            creation_timestamp: metadata
-                .creation_timestamp
-                .map(|time| time.0.to_string())
-                .unwrap_or_default(),
-            deletion_timestamp: metadata.deletion_timestamp.map(|_| IgnoredAny),
-            labels: metadata.labels.unwrap_or_default(),
-            owner_references: owners.collect(),
-            managed_fields: managed.collect(),
-        };
-        pps_fact(PersistentPodState { metadata, spec: object.spec, status: object.status })
-    }
+#[cfg(feature = "k8s")]
+pub fn object_fact(object: PpsObject) -> PpsFact {
+    let PersistentPodState { metadata, spec, status } = object;
+    // Both types have the same fields in JSON.
+    let metadata = serde_json::to_value(metadata).and_then(serde_json::from_value).unwrap_or_default();
+    pps_fact(PersistentPodState { metadata, spec, status })
 }
-
-#[cfg(feature = "k8s")]
-pub use self::k8s::{PpsObject, object_fact};

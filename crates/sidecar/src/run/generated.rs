@@ -1,6 +1,6 @@
 //! Writes of generated objects and aliases: begins them, and handles what comes of them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pps_core::Reason;
 use tracing::{debug, warn};
@@ -14,13 +14,19 @@ use pps_recorder::facts::WorkloadKey;
 /// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in
 /// which a watch would have shown it.
 const UNREADABLE_AFTER: u32 = 6;
+/// When a refused write is tried again.
+const REFUSED_RETRY_INTERVAL: Duration = Duration::from_mins(5);
 
 impl Worker {
     pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
         let Some(generated) = self.index.generated_pps(&workload) else {
-            return self.writes.refusals.forget(&workload);
+            return drop(self.writes.refused.remove(&workload));
         };
-        if self.writes.refusals.holds_back(&workload, &generated, Instant::now()) {
+        if let Some((refused, retry_at)) = self.writes.refused.get(&workload)
+            && *retry_at > Instant::now()
+            && *refused == generated.clone().without_version()
+        {
+            self.writes.generated.mark(&workload, *retry_at);
             return self.index.on_generated_pps_written(&workload, true);
         }
         let writer = self.term.writer.clone();
@@ -48,9 +54,9 @@ impl Worker {
                 self.writes.generated.written(workload, 0, now);
                 self.report_generated_pps(workload, &generated, applied);
                 if applied == ApplyResult::WithoutSources {
-                    self.writes.refusals.refused(workload, generated, now);
+                    self.hold_back(workload, generated, now);
                 } else {
-                    self.writes.refusals.forget(workload);
+                    self.writes.refused.remove(workload);
                 }
                 true
             }
@@ -62,7 +68,7 @@ impl Worker {
                     self.index.on_alias_refused(key, workload, refusal.clone());
                 }
                 self.index.report(workload, Reason::WriteRefused, refusal);
-                self.writes.refusals.refused(workload, generated, now);
+                self.hold_back(workload, generated, now);
                 true
             }
             Err(failure) => {
@@ -75,6 +81,13 @@ impl Worker {
             }
         };
         self.index.on_generated_pps_written(workload, is_settled);
+    }
+
+    /// The same write would be refused again, so it waits long.
+    fn hold_back(&mut self, workload: &WorkloadKey, generated: GeneratedPps, now: Instant) {
+        let retry_at = now + REFUSED_RETRY_INTERVAL;
+        self.writes.refused.insert(workload.clone(), (generated.without_version(), retry_at));
+        self.writes.generated.mark(workload, retry_at);
     }
 
     /// The API server says again and again that an object exists, and no watch shows it: the sidecar cannot

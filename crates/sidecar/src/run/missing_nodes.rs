@@ -11,19 +11,24 @@ use super::worker::Worker;
 use crate::args::Args;
 use crate::telemetry::metrics::PODS;
 use crate::write::Failure;
-use pps_recorder::decide::{
-    PodEviction, index::DropCheck, missing_nodes::MissingNodes, new_nodes::NewNodes, schedule::Candidates,
-    unschedulable::UnschedulablePods,
-};
+use pps_recorder::decide::PodEviction;
+use pps_recorder::decide::deadlines::Deadlines;
+use pps_recorder::decide::index::DropCheck;
+use pps_recorder::decide::missing_nodes::MissingNodes;
+use pps_recorder::decide::schedule::Candidates;
+use pps_recorder::decide::unschedulable::UnschedulablePods;
 use pps_recorder::facts::NamespacedName;
 
-/// How long a new node may lack a label, unless the grace period of missing nodes is shorter.
+/// How long a new node may lack a label, unless the grace period of missing nodes is shorter. A kubelet
+/// registers its Node, and starts Pods on it, before the cloud provider's controller has labelled it with its
+/// zone.
 const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
 
 /// How long nodes have been missing or new, and Pods unschedulable.
 pub(super) struct Absences {
     pub(super) missing: MissingNodes,
-    pub(super) new_nodes: NewNodes,
+    /// When each new node is new no longer.
+    pub(super) new_nodes: Deadlines<Arc<str>>,
     pub(super) unschedulable: UnschedulablePods,
     pub(super) evicts_pending_pods: bool,
 }
@@ -33,14 +38,15 @@ impl Absences {
         let period = args.node_grace_period;
         Self {
             missing: MissingNodes::new(period),
-            new_nodes: NewNodes::new(period.min(LABEL_GRACE_PERIOD)),
+            new_nodes: Deadlines::default(),
             unschedulable: UnschedulablePods::new(period),
             evicts_pending_pods: args.evict_pending_pods,
         }
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        [self.unschedulable.next_deadline(), self.missing.next_deadline()].into_iter().flatten().min()
+    /// A node has appeared, perhaps again.
+    pub(super) fn settle_later(&mut self, node: &Arc<str>, now: Instant) {
+        self.new_nodes.set(node, now + self.missing.period().min(LABEL_GRACE_PERIOD));
     }
 
     /// Takes one node to look up. A lookup that failed before is a retry, like a write.
@@ -65,9 +71,6 @@ impl Worker {
     /// Reports nodes whose grace period has ended to the index. Returns whether there are any. Call it after
     /// all of the index's work was taken, because a node may have been back for a moment.
     pub(super) fn apply_overdue(&mut self, now: Instant) -> bool {
-        while let Some(pod) = self.absences.unschedulable.take_overdue(now) {
-            self.writes.evictions.mark(&pod, now);
-        }
         let mut is_any = false;
         while let Some(node) = self.absences.missing.take_overdue(now) {
             self.index.on_node_overdue(&node);
@@ -122,8 +125,9 @@ impl Worker {
             self.index.on_eviction_needless(pod);
             return self.absences.unschedulable.cancel(pod);
         };
-        if !self.absences.unschedulable.observe(pod, &eviction.uid, now) {
-            return;
+        let evictable_from = self.absences.unschedulable.observe(pod, &eviction.uid, now);
+        if evictable_from > now {
+            return self.writes.evictions.mark(pod, evictable_from);
         }
         if !self.absences.evicts_pending_pods {
             return self.report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");

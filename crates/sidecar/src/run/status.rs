@@ -10,21 +10,21 @@ use tracing::{debug, info, warn};
 use super::worker::Worker;
 use crate::telemetry::metrics::STATUS;
 use crate::write::{Failure, Unconfirmed, WriteResult};
-use pps_recorder::decide::{conflicts::AfterConflict, index::StatusWrite};
+use pps_recorder::decide::index::StatusWrite;
 use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm};
 
 const MAX_LISTED: usize = 5;
+/// After so many conflicts in a row, what is known of the object may be wrong, and no event of a watch may
+/// correct it.
+const READ_AFTER: u32 = 3;
+/// After so many, reading again has not helped, and users must know.
+pub(super) const REPORT_AFTER: u32 = 9;
 
 impl Worker {
     pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
         let now = wall_clock();
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let Some(write) = self.index.status_write(key, &time) else {
-            if !self.index.is_status_write_in_flight(key) {
-                self.writes.conflicts.forget(key);
-            }
-            return;
-        };
+        let Some(write) = self.index.status_write(key, &time) else { return };
         let (writer, metrics) = (self.term.writer.clone(), self.metrics.clone());
         let resource = self.watching.resource_of(&write.workload.kind);
         self.writes.begin(is_retry, async move {
@@ -51,7 +51,6 @@ impl Worker {
         }
         self.metrics.count_write(STATUS, "success");
         self.writes.statuses.written(&write.key, write.cost, Instant::now());
-        self.writes.conflicts.forget(&write.key);
         self.index.on_status_written(&write.key, &write.uid, resource_version);
         self.report_dropped_states(write);
     }
@@ -77,12 +76,12 @@ impl Worker {
     pub(super) fn on_status_failed(&mut self, write: &StatusWrite, failure: &Failure) {
         let (now, key) = (Instant::now(), &write.key);
         self.metrics.count_write(STATUS, failure.result());
-        let is_conflict = matches!(failure, Failure::Conflict | Failure::NotFound);
-        if is_conflict {
-            self.writes.statuses.conflicted(key, now);
+        let conflicts = if matches!(failure, Failure::Conflict | Failure::NotFound) {
+            self.writes.statuses.conflicted(key, now)
         } else {
             self.writes.statuses.failed(key, failure.retry_after(), now);
-        }
+            0
+        };
         if let Failure::TooLarge(error) = failure {
             warn!(object = %key, error, "the API server refuses a status as too large; writing what fits");
             return self.index.on_status_too_large(key, &write.uid);
@@ -91,20 +90,16 @@ impl Worker {
             warn!(object = %key, error = %failure, "cannot write a status; retrying");
         }
         self.index.on_status_not_written(key, &write.uid);
-        if is_conflict {
-            self.on_conflict(write, failure);
+        if conflicts > 0 && conflicts.is_multiple_of(READ_AFTER) {
+            self.on_conflicts(write, failure, conflicts);
         }
     }
 
     /// Reads an object again whose writes keep conflicting, or do not find it, and reports it if that does
     /// not help. An object may be gone without an event, for example because it is not in the backup that
     /// etcd was restored from.
-    fn on_conflict(&mut self, write: &StatusWrite, failure: &Failure) {
-        let next = self.writes.conflicts.on_conflict(&write.key);
-        if next == AfterConflict::Wait {
-            return;
-        }
-        if next == AfterConflict::Report {
+    fn on_conflicts(&mut self, write: &StatusWrite, failure: &Failure, conflicts: u32) {
+        if conflicts == REPORT_AFTER {
             let name = &write.key.name;
             let message = if matches!(failure, Failure::NotFound) {
                 format!(
@@ -135,7 +130,7 @@ impl Worker {
                 self.index.on_object_read(key, known_version, fact);
                 // An object of this name may have been created since.
                 if self.index.resource_version(key).is_none() {
-                    self.writes.forget_status(key);
+                    self.writes.statuses.forget(key);
                 }
             }
             Err(error) => warn!(object = %key, %error, "cannot read an object again after conflicts"),

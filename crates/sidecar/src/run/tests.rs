@@ -23,6 +23,7 @@ use crate::observe::discovery::WatchId;
 use crate::observe::watch::{Observation, Watches};
 use crate::observe::wire::{Encoded, read_stateful_set};
 use crate::telemetry::health::Health;
+use pps_recorder::decide::schedule::Candidates;
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey, store::Update,
 };
@@ -280,14 +281,14 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
         assert_eq!(write_generated_pps(&mut worker).await, []);
     }
     assert_eq!(requests.lock().unwrap().len(), 1);
-    assert!(worker.writes.refusals.next_deadline().is_some(), "it is tried again later");
+    assert!(worker.writes.generated.next(Candidates::All).is_some(), "it is tried again later");
 
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
     assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
     assert_eq!(requests.lock().unwrap().len(), 2);
     report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
     assert_eq!(write_generated_pps(&mut worker).await, []);
-    assert_eq!(worker.writes.refusals.next_deadline(), None);
+    assert!(worker.writes.refused.is_empty());
 }
 
 #[tokio::test]
@@ -338,13 +339,16 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     write_generated_pps(&mut worker).await;
     let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
     worker.absences.unschedulable.skip_grace_period(&pod, "uid-1", now);
-    assert!(worker.writes.refusals.next_deadline().is_some());
+    assert!(!worker.writes.refused.is_empty());
 
     leadership.begin_another_term();
     worker.follow_leadership();
     assert!(worker.term.is_leader());
-    assert!(!worker.absences.unschedulable.observe(&pod, "uid-1", now), "nobody knows how it was meanwhile");
-    assert_eq!(worker.writes.refusals.next_deadline(), None);
+    assert!(
+        worker.absences.unschedulable.observe(&pod, "uid-1", now) > now,
+        "nobody knows how it was meanwhile"
+    );
+    assert!(worker.writes.refused.is_empty());
 }
 
 /// A worker with a workload that forgets nodes.
@@ -533,54 +537,6 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
     assert_eq!(moves_to(&[]), (None, None), "nobody knows whether the manager runs");
     assert_eq!(moves_to(&[held("a"), held("b")]), (None, None));
     assert_eq!(moves_to(&[LeaseCheck::NotHeld]), (Some(Compact), Some(Plain)));
-}
-
-/// Nine conflicts in a row with this object.
-async fn conflict_persistently(worker: &mut Worker) {
-    for _ in 0..9 {
-        worker.write_status(&NamespacedName::new("n", "w"), false);
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        worker.on_write_done(done);
-        while let Some(read) = worker.writes.next_result().await {
-            drop(read);
-        }
-    }
-    assert_eq!(worker.writes.conflicts.persistent(), 1);
-}
-
-#[tokio::test]
-async fn an_object_that_a_list_no_longer_has_does_not_count_as_conflicting() {
-    let (client, _) = api_server(|_| refusal(409, "Conflict", "modified"));
-    let mut worker = worker(client, [pps("6")]);
-    conflict_persistently(&mut worker).await;
-    for update in [Update::Begin(0), Update::Done] {
-        worker.apply(Observation::PersistentPodStates(update));
-    }
-    worker.sweep();
-    assert_eq!(worker.writes.conflicts.persistent(), 0);
-}
-
-#[tokio::test]
-async fn an_object_that_needs_no_write_any_more_does_not_count_as_conflicting() {
-    let (client, _) = api_server(|_| refusal(409, "Conflict", "modified"));
-    let mut worker = worker(client, [pps("6")]);
-    let key = NamespacedName::new("n", "w");
-    let patch = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().patch;
-    worker.index.on_status_not_written(&key, "uid-1");
-    conflict_persistently(&mut worker).await;
-    // Another client has written the same.
-    let object = json!({
-        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "7", "generation": 1},
-        "spec": {
-            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
-            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
-        },
-        "status": patch["status"],
-    });
-    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
-    worker.apply(Observation::PersistentPodStates(Update::Apply(key.clone(), Box::new(fact))));
-    worker.write_status(&key, false);
-    assert_eq!((worker.writes.in_flight(), worker.writes.conflicts.persistent()), (0, 0));
 }
 
 #[tokio::test]

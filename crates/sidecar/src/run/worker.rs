@@ -9,7 +9,7 @@ use tokio::time::sleep_until;
 use tracing::{info, warn};
 
 use super::missing_nodes::Absences;
-use super::status::{time_since, wall_clock};
+use super::status::{REPORT_AFTER, time_since, wall_clock};
 use super::term::CurrentTerm;
 use super::watching::Watching;
 use super::writes::Writes;
@@ -89,7 +89,7 @@ impl Worker {
             }
             Observation::PersistentPodStates(update) => {
                 if let Update::Delete(key) = &update {
-                    self.writes.forget_status(key);
+                    self.writes.statuses.forget(key);
                 }
                 self.index.apply_objects(update);
             }
@@ -129,12 +129,14 @@ impl Worker {
             return None;
         }
         let (writes, candidates) = (&self.writes, self.writes.candidates());
-        let mut due = vec![writes.statuses.next(candidates), writes.evictions.next(candidates)];
-        due.push(self.absences.next_deadline());
-        if !self.discovery.is_pps_definition_terminating() {
-            due.extend([writes.generated.next(candidates), writes.refusals.next_deadline()]);
-        }
-        due.into_iter().flatten().min()
+        let may_generate = !self.discovery.is_pps_definition_terminating();
+        let times = [
+            writes.generated.next(candidates).filter(|_| may_generate),
+            writes.statuses.next(candidates),
+            writes.evictions.next(candidates),
+            self.absences.missing.next_deadline(),
+        ];
+        times.into_iter().flatten().min()
     }
 
     pub(super) fn take_turn(&mut self) {
@@ -149,9 +151,6 @@ impl Worker {
         }
         let now = Instant::now();
         self.queue_work(now);
-        while let Some(workload) = self.writes.refusals.take_due(now) {
-            self.writes.generated.mark(&workload, now);
-        }
         if self.term.is_leader() && self.apply_overdue(now) {
             self.queue_work(now);
         }
@@ -220,7 +219,7 @@ impl Worker {
             }
         }
         for node in &work.new_nodes {
-            self.absences.new_nodes.observe(node, now);
+            self.absences.settle_later(node, now);
         }
         for node in &work.absences {
             self.on_node_absence(node, now);
@@ -235,12 +234,11 @@ impl Worker {
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
         self.writes.sweep(now);
-        self.writes.conflicts.retain(|key| self.index.resource_version(key).is_some());
         self.metrics.follow_index(&self.index, |since| time_since(since, wall_clock()));
         let (pending, oldest_age) = self.writes.pending(now);
         self.metrics.set_pending_writes(pending, oldest_age);
-        self.metrics.set_conflicting_objects(self.writes.conflicts.persistent());
-        while let Some(node) = self.absences.new_nodes.take_settled(now) {
+        self.metrics.set_conflicting_objects(self.writes.statuses.conflicting(REPORT_AFTER));
+        while let Some(node) = self.absences.new_nodes.take_due(now) {
             self.index.on_node_settled(&node);
         }
         self.sweeps = self.sweeps.wrapping_add(1);

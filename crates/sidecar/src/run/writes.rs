@@ -1,13 +1,14 @@
 //! The writes in flight, and the schedules of the writes to come. The reads before a write, and lookups of
 //! nodes, count as writes.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinError, JoinSet};
 
 use crate::write::WriteResult;
+use pps_recorder::decide::GeneratedPps;
 use pps_recorder::decide::schedule::{Batch, Candidates};
-use pps_recorder::decide::{conflicts::Conflicts, refusals::Refusals};
 use pps_recorder::facts::{NamespacedName, WorkloadKey};
 
 const MAX_IN_FLIGHT: usize = 16;
@@ -15,9 +16,10 @@ const MAX_IN_FLIGHT: usize = 16;
 pub(super) struct Writes {
     pub(super) statuses: Batch<NamespacedName>,
     pub(super) generated: Batch<WorkloadKey>,
-    pub(super) refusals: Refusals,
+    /// Writes of generated objects that the API server or a policy has refused, each with the time of the next
+    /// try. Another write, which a change of the workload asks for, is made at once.
+    pub(super) refused: HashMap<WorkloadKey, (GeneratedPps, Instant)>,
     pub(super) evictions: Batch<NamespacedName>,
-    pub(super) conflicts: Conflicts,
     /// Each with whether it is a retry.
     in_flight: JoinSet<(bool, WriteResult)>,
     retries: usize,
@@ -29,9 +31,8 @@ impl Default for Writes {
         Self {
             statuses: Batch::default(),
             generated: Batch::default(),
-            refusals: Refusals::default(),
+            refused: HashMap::new(),
             evictions: Batch::default(),
-            conflicts: Conflicts::default(),
             in_flight: JoinSet::new(),
             retries: 0,
             most: MAX_IN_FLIGHT,
@@ -82,13 +83,7 @@ impl Writes {
         self.statuses.take_all();
         self.generated.take_all();
         self.evictions.take_all();
-        self.refusals.clear();
-        self.conflicts = Conflicts::default();
-    }
-
-    pub(super) fn forget_status(&mut self, key: &NamespacedName) {
-        self.statuses.forget(key);
-        self.conflicts.forget(key);
+        self.refused.clear();
     }
 
     pub(super) fn sweep(&mut self, now: Instant) {
@@ -99,8 +94,8 @@ impl Writes {
 
     /// How many objects wait for a write, and for how long the first of them has waited.
     pub(super) fn pending(&self, now: Instant) -> (usize, Duration) {
-        let oldest = [self.statuses.oldest(), self.generated.oldest(), self.evictions.oldest()];
+        let oldest = [self.statuses.oldest(), self.generated.oldest()];
         let age = oldest.into_iter().flatten().min().map(|oldest| now.saturating_duration_since(oldest));
-        (self.statuses.len() + self.generated.len() + self.evictions.len(), age.unwrap_or_default())
+        (self.statuses.len() + self.generated.len(), age.unwrap_or_default())
     }
 }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests may panic")]
 
 use pps_core::INJECTED_ANNOTATION;
-use pps_scheduler::ExclusionKind;
+use pps_scheduler::{Exclusion, ExclusionKind};
 use serde_json::{Value, json};
 
 use super::{Advice, Forecast, PodForecast, Question, Then, Why, forecast};
@@ -93,6 +93,11 @@ fn cordon<const N: usize>(nodes: [&str; N]) -> Advice {
     Advice::Cordon { nodes: names(nodes) }
 }
 
+/// The first reason that excludes each node.
+fn excluded(pod: &PodForecast) -> Vec<(&str, ExclusionKind)> {
+    pod.excluded.iter().map(|verdict| (verdict.node.as_str(), verdict.exclusions[0].kind())).collect()
+}
+
 fn drain(node: &str) -> Question {
     Question::Drain([node.to_owned()].into())
 }
@@ -124,12 +129,12 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.then, pod.node_then.as_deref()), (Then::Pending, None));
     assert_eq!(pod.without_its_state, ["n2", "n3"]);
-    let first = &pod.excluded_by[0];
-    assert_eq!((first.nodes, first.from_pps, first.what), (2, true, ExclusionKind::RequiredAffinity));
-    assert_eq!(
-        (first.names.as_slice(), pod.excluded_by[1].what),
-        (&names(["n2", "n3"])[..], ExclusionKind::Cordon)
-    );
+    let expected = [
+        ("n1", ExclusionKind::Cordon),
+        ("n2", ExclusionKind::RequiredAffinity),
+        ("n3", ExclusionKind::RequiredAffinity),
+    ];
+    assert_eq!(excluded(pod), expected);
     assert_eq!(pod.why, Why::Excluded);
     assert_eq!(answer.outcome(), Outcome::NotWell);
 }
@@ -148,8 +153,6 @@ fn a_lost_zone_takes_all_its_nodes_away() {
     let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Then::Pending));
-    let [reason] = pod.excluded_by.as_slice() else { panic!("{pod:#?}") };
-    assert_eq!((reason.from_pps, reason.names.as_slice()), (true, &names(["n1", "n2"])[..]));
     assert_eq!(pod.without_its_state, ["n1", "n2"]);
 }
 
@@ -193,8 +196,7 @@ fn pods_of_other_namespaces_take_room_and_the_namespaces_are_simulated_one_after
     full.pods.push(pod("other", "db-0", "n2"));
     let answer = ask(&full, drain("n1"));
     assert_eq!(answer.pods[0].then, Then::Pending);
-    let full = answer.pods[0].excluded_by.iter().find(|reason| reason.what == ExclusionKind::Resources);
-    assert_eq!(full.map(|reason| reason.names.clone()), Some(names(["n2"])));
+    assert!(excluded(&answer.pods[0]).contains(&("n2", ExclusionKind::Resources)), "{answer:#?}");
 }
 
 #[test]
@@ -516,7 +518,7 @@ fn a_pod_of_which_nothing_is_recorded_is_not_said_to_be_kept_by_it() {
     assert_eq!((waiting.then, waiting.already), (Then::Pending, true));
     assert_eq!(waiting.why, Why::Excluded);
     assert_eq!((waiting.without_its_state.len(), answer.advice.len()), (0, 0));
-    assert!(waiting.excluded_by.iter().all(|reason| !reason.from_pps));
+    assert!(waiting.excluded.iter().all(|verdict| !verdict.exclusions.iter().any(Exclusion::from_pps)));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::{PodState, Spec};
-use pps_recorder::record::{RunningPod, record};
+use pps_recorder::facts::{NodeFact, PodFact};
+use pps_recorder::record::record;
 
 use super::{HOSTNAME, Refusal, Request};
 use crate::snapshot::{Index, Node, Resource, Snapshot};
@@ -69,14 +70,11 @@ impl NewState {
             let rest = PodState { node_name: String::new(), ..kept };
             return (self.is_bound || rest != PodState::default()).then_some(rest);
         };
-        let running = RunningPod {
-            node_name: node.name(),
-            is_node_new: false,
-            node_label: &|key| node.label(key),
-            annotation: &|_| None,
-            pod_ips: &[],
-        };
-        Some(record(&self.spec, &running, Some(&kept)))
+        let label = |key: &str| Some((key.into(), node.label(key)?.into()));
+        let mut labels: Vec<_> = self.spec.topology_keys().filter_map(label).collect();
+        labels.sort_unstable();
+        let place = (node.name(), &NodeFact { labels }, false);
+        Some(record(&self.spec, &PodFact::default(), place, Some(&kept)))
     }
 
     /// Whether this has to be written at all. An entry is not made only to be empty.

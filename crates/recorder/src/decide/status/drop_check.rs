@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::record::record_facts;
+use crate::record::record;
 use crate::workload::{WorkloadPresence, retains_state};
 use pps_core::Spec;
 use pps_core::pps::PodState;
@@ -188,7 +188,7 @@ impl DropCheck {
             let name = &*replaced.after.node_name;
             let (Some(pod), Some(node)) = (pods.get(&replaced.pod), nodes.get(name)) else { return true };
             let place = (name, node, replaced.is_node_new);
-            let state = record_facts(&self.spec, pod, place, Some(&replaced.before));
+            let state = record(&self.spec, pod, place, Some(&replaced.before));
             pod.terminating
                 || !pod.ready
                 || pod.exempt

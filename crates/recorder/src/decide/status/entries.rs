@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::demand::Wanted;
-use crate::record::record_facts;
+use crate::record::record;
 use crate::workload::{PodOwnership, WorkloadPresence, retains_state};
 use pps_core::Spec;
 use pps_core::pps::{PodState, RetentionPolicy};
@@ -235,7 +235,7 @@ fn decide_one(
         // Until the node is known, so are none of its labels.
         let Some(node) = view.nodes.get(node_name) else { return EntryDecision::Keep };
         let place = (&**node_name, node, view.nodes.is_new(node_name));
-        return EntryDecision::Record(record_facts(&view.pps.fact.spec, pod, place, before));
+        return EntryDecision::Record(record(&view.pps.fact.spec, pod, place, before));
     }
     if before.is_none() {
         return EntryDecision::Keep;

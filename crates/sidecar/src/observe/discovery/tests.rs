@@ -85,8 +85,8 @@ fn watches_a_kind_while_it_is_both_listed_and_defined() {
     assert_eq!(world.actions(), ["start A.a.io v1"]);
     world.define("A", &["v1"]);
     assert_eq!(world.actions(), Vec::<String>::new());
-    world.define("A", &["v1", "v2"]);
-    assert_eq!(world.actions(), ["start A.a.io v2"], "the preferred version changed");
+    world.define("A", &["v2", "v1"]);
+    assert_eq!(world.actions(), ["start A.a.io v2"], "the stored version changed");
     world.config(&list(&["C", "A"]));
     assert_eq!(world.actions(), ["start C.a.io v1"]);
     world.config(&list(&["C"]));

@@ -37,6 +37,7 @@ struct DefinitionSpec {
 struct Version {
     name: String,
     served: bool,
+    storage: bool,
     subresources: Value,
     #[serde(deserialize_with = "null_as_default")]
     schema: VersionSchema,
@@ -87,6 +88,9 @@ impl CustomResourceDefinition {
             name: version.name,
             replicas: version.subresources["scale"]["specReplicasPath"].as_str().map(str::to_owned),
         };
+        let mut versions = spec.versions;
+        versions.retain(|version| version.served);
+        versions.sort_by_key(|version| !version.storage);
         kinds::Definition {
             group: spec.group,
             kind: text(&spec.names["kind"]),
@@ -94,7 +98,7 @@ impl CustomResourceDefinition {
             namespaced: spec.scope == "Namespaced",
             established: conditions.any(|one| one["type"] == "Established" && one["status"] == "True"),
             terminating: metadata.deletion_timestamp.is_some(),
-            versions: spec.versions.into_iter().filter(|version| version.served).map(version).collect(),
+            versions: versions.into_iter().map(version).collect(),
             generation: metadata.generation.unwrap_or_default(),
             keeps_packed,
         }
@@ -147,9 +151,9 @@ mod tests {
             "spec": {
                 "group": "a.io", "names": {"kind": "Database", "plural": "databases"}, "scope": "Namespaced",
                 "versions": [
+                    {"name": "v1beta1", "served": true, "storage": false},
                     {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {}},
                         "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}}},
-                    {"name": "v1beta1", "served": true, "storage": false},
                     {"name": "v1alpha1", "served": false, "storage": false},
                 ],
             },
