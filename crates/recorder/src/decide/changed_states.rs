@@ -44,6 +44,10 @@ impl<'a> ChangedStates<'a> {
         self.changes.keys().copied()
     }
 
+    pub(crate) fn has_changed(&self, pod: &str) -> bool {
+        self.changes.contains_key(&Bucket::of(pod))
+    }
+
     pub(crate) fn text(&self, bucket: Bucket) -> Option<String> {
         #[cfg(test)]
         RENDERED.set(RENDERED.get() + 1);

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
-use self::form::{Extent, FormDecision};
+use self::form::FormDecision;
 pub(super) use self::view::View;
 use super::capacity::FittedChanges;
 use super::tracked_pps::InFlight;
@@ -38,8 +38,8 @@ pub(super) struct Decision {
     pub capacity: Option<Recording>,
     /// Whether all states are written, because they get another form.
     pub moves_states: bool,
-    /// With these states the compact form would make the object no smaller.
-    pub compact_saves_nothing: Option<Extent>,
+    /// The compact form would make the object no smaller.
+    pub refuses_compact_form: bool,
 }
 
 pub(super) fn is_blocked(view: &View<'_>) -> bool {
@@ -69,10 +69,8 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     }
 
     let recorded = header::recorded_after(pps, &fitted.changes);
-    let (stays_compact, compact_saves_nothing) = match form {
-        FormDecision::Stay { is_too_large, saves_nothing } => (is_too_large, saves_nothing),
-        _ => (false, None),
-    };
+    let stays_compact = matches!(form, FormDecision::StayTooLarge);
+    let refuses_compact_form = matches!(form, FormDecision::StayPlain);
     let capacity = condition::capacity(pps, &fitted, recorded, stays_compact, size_limit);
     let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
     let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
@@ -91,6 +89,6 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
         entries: EntryDecisions { deferred: fitted.deferred, ..entries },
         capacity,
         moves_states,
-        compact_saves_nothing,
+        refuses_compact_form,
     })
 }

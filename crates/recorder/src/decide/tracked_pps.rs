@@ -9,7 +9,7 @@ use pps_core::pps::{Condition, RetentionPolicy};
 use super::capacity::{Capacity, Sizes, overlay_size};
 use super::changed_states::EntryChange;
 use super::status::entries::{EntryDecisions, Renewals};
-use super::status::form::{Compaction, Extent};
+use super::status::form::RefusedForms;
 use crate::facts::interner::Interner;
 use crate::facts::{Form, PpsFact, PpsStatus, WorkloadKey};
 
@@ -27,7 +27,7 @@ pub(crate) struct TrackedPps {
     /// whether it wants them.
     pub surplus: BTreeSet<Arc<str>>,
     pub capacity: Capacity,
-    pub compaction: Compaction,
+    pub refused_forms: RefusedForms,
     /// What to do so that the policy finds the object, if it does not.
     pub hidden: Option<String>,
     /// Pods that wait for a node that does not exist and are not evicted, each with its UID and with what to
@@ -130,7 +130,7 @@ impl TrackedPps {
             missing_labels: BTreeSet::new(),
             surplus: BTreeSet::new(),
             capacity,
-            compaction: Compaction::default(),
+            refused_forms: RefusedForms::default(),
             hidden: None,
             not_evicted: BTreeMap::new(),
             held_drops: BTreeSet::new(),
@@ -245,7 +245,7 @@ impl TrackedPps {
         Some(std::mem::replace(&mut self.fact, fact))
     }
 
-    pub(crate) fn follow_decision(&mut self, entries: EntryDecisions, compact_saves_nothing: Option<Extent>) {
+    pub(crate) fn follow_decision(&mut self, entries: EntryDecisions, refuses_compact_form: bool) {
         self.dirty = Dirty { entries: entries.postponed.into_iter().collect(), ..Dirty::default() };
         self.missing_labels = entries.missing_labels;
         self.surplus = entries.surplus;
@@ -254,15 +254,13 @@ impl TrackedPps {
             self.renewals.follow(renewal);
         }
         // Whether or not there is something to write: the next decision must not examine all states again.
-        if compact_saves_nothing.is_some() {
-            self.compaction.saved_nothing_at = compact_saves_nothing;
-        }
+        self.refused_forms.compact |= refuses_compact_form;
     }
 
     /// The API server may accept by now what it has refused as too large, or has not stored. Returns whether
     /// there is such.
     pub(crate) fn retry_exceeded(&mut self) -> bool {
-        let is_refused = self.compaction.is_refused();
+        let is_refused = self.refused_forms.plain || self.refused_forms.compact;
         if is_refused {
             self.reconsider_form();
         }
@@ -327,14 +325,14 @@ impl TrackedPps {
     }
 
     /// The API server has refused the write in flight as too large.
-    pub(crate) fn on_too_large(&mut self, limit: usize) {
+    pub(crate) fn on_too_large(&mut self) {
         let Some(write) = &self.in_flight else { return };
         match (&self.fact.status.form, &write.form) {
             (Form::Plain, Form::Plain) | (Form::Compact(_), Form::Compact(_)) => {
-                self.capacity.on_refused(write.sizes.stored, limit);
+                self.capacity.on_refused(write.sizes.stored);
             }
-            (_, Form::Plain) => self.compaction.refused_plain_size = Some(write.sizes.plain),
-            _ => self.compaction.is_held = true,
+            (_, Form::Plain) => self.refused_forms.plain = true,
+            _ => self.refused_forms.compact = true,
         }
     }
 
@@ -346,7 +344,7 @@ impl TrackedPps {
         resource_version: Option<&str>,
         interner: &mut Interner,
     ) -> Option<Vec<MovedEntry>> {
-        self.compaction.is_held = true;
+        self.refused_forms.compact = true;
         let Some(resource_version) = resource_version else {
             self.abandon_write();
             return None;
@@ -359,7 +357,7 @@ impl TrackedPps {
 
     /// The form of the object may have to change: it is decided again, whatever spoke against it.
     pub(crate) fn reconsider_form(&mut self) {
-        self.compaction = Compaction::default();
+        self.refused_forms = RefusedForms::default();
         self.dirty.mark_header();
     }
 }

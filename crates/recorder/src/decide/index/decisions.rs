@@ -66,7 +66,7 @@ impl Index {
         }
         self.report_capacity(key, decision.capacity.take());
         let object = self.objects.get_mut(key)?;
-        object.follow_decision(decision.entries, decision.compact_saves_nothing);
+        object.follow_decision(decision.entries, decision.refuses_compact_form);
         if decision.status.is_empty() {
             return None;
         }

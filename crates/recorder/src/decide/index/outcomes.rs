@@ -52,9 +52,8 @@ impl Index {
     }
 
     pub fn on_status_too_large(&mut self, key: &NamespacedName, uid: &str) {
-        let limit = self.object_limit();
         if let Some((object, _)) = self.written_object(key, uid) {
-            object.on_too_large(limit);
+            object.on_too_large();
         }
         self.on_status_not_written(key, uid);
     }

@@ -38,46 +38,20 @@ impl CompactForm {
     }
 }
 
-/// What speaks against another form of an object than it has.
+/// Forms that the object does not get, whatever else speaks for them, until all is tried again: the API server
+/// has refused them, or they would make the object no smaller.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Compaction {
-    /// The API server has not stored the compact form, although the definition seems to have it.
-    pub is_held: bool,
-    /// The API server has refused `podStates` of this size as too large.
-    pub refused_plain_size: Option<usize>,
-    /// With these states the compact form was no smaller.
-    pub saved_nothing_at: Option<Extent>,
-}
-
-/// How many states an object has, and their size in `podStates`, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub states: usize,
-    pub plain_size: usize,
-}
-
-impl Compaction {
-    /// Whether the API server has refused to store another form than the object has.
-    pub(crate) fn is_refused(self) -> bool {
-        self.is_held || self.refused_plain_size.is_some()
-    }
-
-    /// Whether the compact form of these states is known to be no smaller. To examine that costs time for
-    /// each state. So it is done again when there are twice as many, or when all are `examined` and their
-    /// size has changed: most events of an object change no state.
-    pub(crate) fn saves_nothing(self, now: Extent, examined: bool) -> bool {
-        self.saved_nothing_at
-            .is_some_and(|before| now == before || (!examined && now.states < 2 * before.states))
-    }
+pub(crate) struct RefusedForms {
+    pub plain: bool,
+    pub compact: bool,
 }
 
 pub(super) enum FormDecision {
-    Stay {
-        /// It would have `podStates`, if they fitted.
-        is_too_large: bool,
-        /// The compact form of these states would be no smaller.
-        saves_nothing: Option<Extent>,
-    },
+    Stay,
+    /// The object would have `podStates`, if they fitted.
+    StayTooLarge,
+    /// The compact form of these states would make the object no smaller.
+    StayPlain,
     /// All states move into these buckets.
     ToCompact(Vec<(Bucket, String)>),
     /// All states move into `podStates`.
@@ -89,92 +63,54 @@ pub(super) enum FormDecision {
 /// Decides the form of an object that gets these changes.
 pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize) -> FormDecision {
     let (pps, rules) = (view.pps, view.compact_form);
-    let status = &pps.fact.status;
+    let (status, sizes) = (&pps.fact.status, pps.capacity.sizes);
     let recorded = recorded_after(pps, changes);
-    let plain_size = pps.capacity.plain_size_after(&status.pod_states, changes);
-    let fits = || {
-        plain_size + OBJECT_OVERHEAD <= size_limit
-            && pps.compaction.refused_plain_size.is_none_or(|refused| plain_size < refused)
-    };
-    let can_be_compact = rules.is_kept == Some(true) && !pps.compaction.is_held;
-    let may_become_compact = can_be_compact && !rules.is_off;
-    let stay = FormDecision::Stay { is_too_large: false, saves_nothing: None };
+    let plain_size = sizes.plain_after(&status.pod_states, changes);
+    let fits = !pps.refused_forms.plain && plain_size + OBJECT_OVERHEAD <= size_limit;
+    let can_be_compact = rules.is_kept == Some(true) && !pps.refused_forms.compact;
+    let states = ChangedStates::new(&status.pod_states, changes);
     match &status.form {
         Form::Plain => {
-            let extent = Extent { states: recorded, plain_size };
-            if !may_become_compact
-                || !rules.suits(recorded, false)
-                || plain_size > MAX_UNPACKED_LENGTH
-                || pps.compaction.saves_nothing(extent, pps.dirty.all)
-            {
-                return stay;
+            let may_move = can_be_compact && !rules.is_off && rules.suits(recorded, false);
+            if !may_move || plain_size > MAX_UNPACKED_LENGTH {
+                return FormDecision::Stay;
             }
-            let texts: Vec<_> = ChangedStates::new(&status.pod_states, changes).texts().collect();
+            let texts: Vec<_> = states.texts().collect();
+            let is_writable = texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH);
             // A move has to be worth its cost. It is, unless the states have few keys and values in common.
             if size_of(&texts) + OBJECT_OVERHEAD > size_limit {
                 // As many states as fit in `podStates` are moved first.
-                stay
-            } else if is_writable(&texts) && size_of(&texts) <= plain_size / 4 * 3 {
+                FormDecision::Stay
+            } else if is_writable && size_of(&texts) <= plain_size / 4 * 3 {
                 FormDecision::ToCompact(texts)
             } else {
-                FormDecision::Stay { is_too_large: false, saves_nothing: Some(extent) }
+                FormDecision::StayPlain
             }
         }
-        Form::Compact(overlaid) => {
-            let Sizes { stored, plain } = pps.capacity.sizes;
-            let compact = stored.saturating_sub(overlay_size(status));
-            let is_unwritable = || {
-                let states = ChangedStates::new(&status.pod_states, changes);
-                let is_too_long =
-                    |bucket| states.text(bucket).is_some_and(|text| text.len() > MAX_BUCKET_LENGTH);
-                // The texts of a smaller object are short.
-                compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long)
-            };
+        Form::Compact(_) => {
+            let compact = sizes.stored.saturating_sub(overlay_size(status));
+            let is_too_long = |bucket| states.text(bucket).is_some_and(|text| text.len() > MAX_BUCKET_LENGTH);
             let should_move = rules.is_off
                 || rules.is_kept == Some(false)
                 || !rules.suits(recorded, true)
-                || compact > plain
-                || is_unwritable();
-            // Other writers put states only into podStates, where so many cost as much as in a plain object.
-            let should_fold = may_become_compact
-                && !overlaid.is_empty()
-                && rules.suits(overlaid.len(), true)
-                && plain_size <= MAX_UNPACKED_LENGTH
-                && pps.capacity.may_take(compact);
-            if !should_move && should_fold {
-                let texts: Vec<_> = ChangedStates::new(&status.pod_states, changes).texts().collect();
-                // A merge patch with all buckets removes none.
-                let keeps_buckets = status
-                    .pod_states
-                    .buckets()
-                    .all(|bucket| texts.binary_search_by_key(&bucket, |(bucket, _)| *bucket).is_ok());
-                let fits_compact =
-                    pps.capacity.may_take(size_of(&texts)) && size_of(&texts) + OBJECT_OVERHEAD <= size_limit;
-                if keeps_buckets && is_writable(&texts) && fits_compact {
-                    FormDecision::ToCompact(texts)
-                } else {
-                    stay
-                }
-            } else if !should_move {
-                stay
-            } else if fits() {
+                || compact > sizes.plain
+                // The texts of a smaller object are short.
+                || (compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long));
+            if !should_move {
+                FormDecision::Stay
+            } else if fits {
                 FormDecision::ToPlain
             } else if rules.is_kept == Some(false) {
                 FormDecision::Wait
             } else {
-                FormDecision::Stay { is_too_large: true, saves_nothing: None }
+                FormDecision::StayTooLarge
             }
         }
-        Form::Pruned(_) => {
-            if can_be_compact && ((!rules.is_off && rules.suits(recorded, true)) || !fits()) {
-                let states = ChangedStates::new(&status.pod_states, changes);
-                FormDecision::ToCompact(states.texts().collect())
-            } else if fits() {
-                FormDecision::ToPlain
-            } else {
-                FormDecision::Wait
-            }
+        Form::Pruned(_) if can_be_compact && (!fits || (!rules.is_off && rules.suits(recorded, true))) => {
+            FormDecision::ToCompact(states.texts().collect())
         }
+        Form::Pruned(_) if fits => FormDecision::ToPlain,
+        Form::Pruned(_) => FormDecision::Wait,
     }
 }
 
@@ -182,18 +118,14 @@ fn size_of(texts: &[(Bucket, String)]) -> usize {
     texts.iter().map(|(bucket, text)| size_of_bucket(*bucket, text)).sum()
 }
 
-fn is_writable(texts: &[(Bucket, String)]) -> bool {
-    texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
-}
-
 impl FormDecision {
     /// The sizes of all states after these changes, if they change the form.
     pub(super) fn sizes(&self, view: &View<'_>, changes: &[EntryChange]) -> Option<Sizes> {
-        let plain = view.pps.capacity.plain_size_after(&view.pps.fact.status.pod_states, changes);
+        let plain = view.pps.capacity.sizes.plain_after(&view.pps.fact.status.pod_states, changes);
         match self {
-            Self::Stay { .. } | Self::Wait => None,
             Self::ToCompact(texts) => Some(Sizes { stored: size_of(texts), plain }),
             Self::ToPlain => Some(Sizes { stored: plain, plain }),
+            _ => None,
         }
     }
 

@@ -143,7 +143,7 @@ fn lists_the_objects_again_when_their_definition_changes() {
 fn watches_openkruises_stateful_set_without_a_list_entry() {
     let mut world = World::new();
     let definition =
-        Definition { group: "apps.kruise.io".into(), ..definition("StatefulSet", &["v1alpha1", "v1beta1"]) };
+        Definition { group: "apps.kruise.io".into(), ..definition("StatefulSet", &["v1beta1", "v1alpha1"]) };
     world.0.apply_definitions(Update::Apply("statefulsets".into(), definition));
     assert_eq!(world.actions(), ["start StatefulSet.apps.kruise.io v1beta1"]);
     world.config(r#"{"workloads":[{"group":"apps.kruise.io","version":"v1alpha1","kind":"StatefulSet"}]}"#);

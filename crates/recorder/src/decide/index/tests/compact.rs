@@ -273,8 +273,7 @@ fn states_that_the_compact_form_makes_no_smaller_stay_plain() {
         server.world.pod(&format!("w-{pod}"), PodFact { annotations, ..ready_on("node-1") });
     }
     assert_eq!(moves(&server.settle()), [None]);
-    let saved_nothing_at = server.world.index.objects.tracked[&key("p")].compaction.saved_nothing_at;
-    assert_eq!(saved_nothing_at.map(|extent| extent.states), Some(60));
+    assert!(server.world.index.objects.tracked[&key("p")].refused_forms.compact);
     server.ready(60..119);
     assert_eq!(moves(&server.settle()), [None]);
     // One that has it loses it.
