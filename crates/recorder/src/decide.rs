@@ -7,7 +7,7 @@
 //! | `pods`, `nodes`, `workloads`, `pps_objects`, `tracked_pps` | what the watches have reported, indexed |
 //! | `status`, `generated_pps`, `alias`, `pod_eviction`, `placement` | the decisions: pure functions over read-only views |
 //! | `capacity`, `changed_states` | how large an object is, and which changes fit |
-//! | `notices`, [`event_budget`] | what users were told, how many Events may follow |
+//! | [`event_budget`] | how many Events may be published |
 //! | [`deadlines`], [`schedule`], [`missing_nodes`], [`unschedulable`] | when a write, a lookup or an eviction is due |
 
 mod alias;
@@ -19,7 +19,6 @@ mod generated_pps;
 pub mod index;
 pub mod missing_nodes;
 mod nodes;
-mod notices;
 mod placement;
 mod pod_eviction;
 mod pods;

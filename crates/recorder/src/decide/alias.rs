@@ -8,75 +8,27 @@ use pps_core::{Reason, alias};
 
 use serde_json::json;
 
-use super::generated_pps::{Decision, GeneratedPps, body};
+use super::generated_pps::{Decision, GeneratedPps, body, delete};
 use crate::facts::{NamespacedName, Owner, PpsFact, WorkloadKey};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Alias {
-    pps: String,
-    uid: String,
-    resource_version: String,
-    terminating: bool,
-    pub generated: bool,
-    owner_uids: Vec<String>,
-}
-
-impl Alias {
-    pub(super) fn of(fact: &PpsFact) -> Option<Self> {
-        Some(Self {
-            pps: alias::aliased(&fact.spec.target_ref)?.to_owned(),
-            uid: fact.uid.clone(),
-            resource_version: fact.resource_version.clone(),
-            terminating: fact.terminating,
-            generated: fact.generated,
-            owner_uids: fact.owners.iter().map(|owner| owner.uid.clone()).collect(),
-        })
-    }
-}
 
 /// The aliases that exist, the workloads that need one, and the workloads for which an object is being made.
 #[derive(Debug, Default)]
 pub(super) struct Aliases {
-    objects: BTreeMap<NamespacedName, Alias>,
+    pub objects: BTreeMap<NamespacedName, PpsFact>,
     /// Why the API server or a policy has refused these.
-    refused: BTreeMap<NamespacedName, String>,
-    /// By the name of the alias: the workloads that need one, or needed one when they were last examined.
-    waiting: BTreeMap<NamespacedName, WorkloadKey>,
+    pub refused: BTreeMap<NamespacedName, String>,
+    /// By the name of the alias: the workloads that need one, or needed one when they were last examined. They
+    /// are examined when the object of this name changes.
+    pub waiting: BTreeMap<NamespacedName, WorkloadKey>,
     /// Workloads whose generated PPS or alias is being written, and whether another write was asked for
     /// meanwhile.
-    in_flight: HashMap<WorkloadKey, bool>,
+    pub in_flight: HashMap<WorkloadKey, bool>,
 }
 
 impl Aliases {
-    pub(super) fn insert(&mut self, key: &NamespacedName, alias: Alias) {
+    pub(super) fn insert(&mut self, key: &NamespacedName, alias: PpsFact) {
         self.refused.remove(key);
         self.objects.insert(key.clone(), alias);
-    }
-
-    /// Returns whether there was one of this name.
-    pub(super) fn remove(&mut self, key: &NamespacedName) -> bool {
-        self.objects.remove(key).is_some()
-    }
-
-    pub(super) fn get(&self, key: &NamespacedName) -> Option<&Alias> {
-        self.objects.get(key)
-    }
-
-    pub(super) fn note_refusal(&mut self, key: &NamespacedName, refusal: String) {
-        self.refused.insert(key.clone(), refusal);
-    }
-
-    pub(super) fn refusal(&self, key: &NamespacedName) -> Option<&String> {
-        self.refused.get(key)
-    }
-
-    /// The workload to examine when the object of this name changes.
-    pub(super) fn waiting_for(&self, key: &NamespacedName) -> Option<&WorkloadKey> {
-        self.waiting.get(key)
-    }
-
-    pub(super) fn workloads(&self) -> impl Iterator<Item = &WorkloadKey> {
-        self.waiting.values()
     }
 
     /// Notes whether a workload has to be examined when the object of its second name changes.
@@ -89,10 +41,6 @@ impl Aliases {
         } else {
             self.waiting.remove(&name);
         }
-    }
-
-    pub(super) fn begin_write(&mut self, workload: &WorkloadKey) {
-        self.in_flight.insert(workload.clone(), false);
     }
 
     /// Whether an object of this workload is being written. If so, another write is asked for after it.
@@ -110,7 +58,7 @@ pub(super) struct View<'a> {
     pub name: &'a NamespacedName,
     pub workload: &'a WorkloadKey,
     pub governing: Option<(&'a NamespacedName, &'a PpsFact)>,
-    pub existing: Option<&'a Alias>,
+    pub existing: Option<&'a PpsFact>,
     /// Whether a PPS, which is no alias, has the name of the alias.
     pub is_taken: bool,
 }
@@ -123,21 +71,17 @@ impl View<'_> {
 }
 
 pub(super) fn decide(view: &View<'_>) -> Decision {
-    let delete = |existing: &Alias| {
-        let write = existing.generated.then(|| GeneratedPps::Delete {
-            key: view.name.clone(),
-            uid: existing.uid.clone(),
-            resource_version: existing.resource_version.clone(),
-            is_alias: true,
-        });
+    let delete = |existing: &PpsFact| {
+        let write = existing.generated.then(|| delete(view.name, existing, true));
         Decision { write, warning: None }
     };
     match (view.hidden(), view.existing) {
         (_, Some(existing)) if existing.terminating => Decision::default(),
         (None, Some(existing)) => delete(existing),
         (Some((key, pps)), Some(existing)) => {
-            let points_to = existing.pps == *key.name;
-            if points_to && (!existing.generated || existing.owner_uids.contains(&pps.uid)) {
+            let points_to = alias::aliased(&existing.spec.target_ref) == Some(&key.name);
+            if points_to && (!existing.generated || existing.owners.iter().any(|owner| owner.uid == pps.uid))
+            {
                 Decision::default()
             } else if existing.generated {
                 delete(existing)

@@ -2,8 +2,6 @@
 //! server with them. The log has every notice.
 
 use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::facts::Subject;
@@ -13,7 +11,8 @@ const PER_OBJECT: Rate = Rate { burst: 25, pause: Duration::from_mins(5) };
 /// Events about the objects of one namespace, so that its users leave enough for the others.
 const PER_NAMESPACE: Rate = Rate { burst: 50, pause: Duration::from_secs(2) };
 const TOTAL: Rate = Rate { burst: 200, pause: Duration::from_millis(200) };
-/// How many objects and how many namespaces are tracked. Those without a recent Event are forgotten first.
+/// How many objects and namespaces are tracked. Each new one has spent of the total budget, so that it takes
+/// long until all are forgotten.
 const MAX_TRACKED: usize = 4096;
 
 #[derive(Debug)]
@@ -22,12 +21,9 @@ struct Rate {
     pause: Duration,
 }
 
+/// By object, by namespace, and the total under an empty name.
 #[derive(Debug, Default)]
-pub struct EventBudget {
-    total: Spent,
-    by_namespace: HashMap<Arc<str>, Spent>,
-    by_object: HashMap<(String, String), Spent>,
-}
+pub struct EventBudget(HashMap<String, Spent>);
 
 /// What is spent of a budget, and since when it grows again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,35 +36,25 @@ impl EventBudget {
     /// Spends one Event about this object. Returns whether it may be published. Those that tell of no problem
     /// leave half of each budget to others: a workload may be scaled every minute.
     pub fn spend(&mut self, subject: &Subject, is_warning: bool, now: Instant) -> bool {
-        let reserved = |rate: &Rate| if is_warning { 0 } else { rate.burst.div_ceil(2) };
-        let (namespace, object) =
-            (&subject.object.namespace, (subject.kind.clone(), subject.object.to_string()));
-        let Some(of_object) = tracked(&mut self.by_object, object, &PER_OBJECT, now) else { return false };
-        let Some(of_namespace) = tracked(&mut self.by_namespace, namespace.clone(), &PER_NAMESPACE, now)
-        else {
-            return false;
-        };
-        let mut spent = [(&mut self.total, &TOTAL), (of_namespace, &PER_NAMESPACE), (of_object, &PER_OBJECT)];
-        let is_left = spent.iter_mut().all(|(spent, rate)| spent.left(rate, now) > reserved(rate));
-        for (spent, _) in spent {
-            spent.events += u32::from(is_left);
+        if self.0.len() >= MAX_TRACKED {
+            self.0.clear();
+        }
+        let budgets = [
+            (String::new(), TOTAL),
+            (subject.object.namespace.to_string(), PER_NAMESPACE),
+            (subject.to_string(), PER_OBJECT),
+        ];
+        let is_left = budgets.iter().all(|(name, rate)| {
+            let reserved = if is_warning { 0 } else { rate.burst.div_ceil(2) };
+            self.0.entry(name.clone()).or_default().left(rate, now) > reserved
+        });
+        if is_left {
+            for (name, _) in budgets {
+                self.0.entry(name).or_default().events += 1;
+            }
         }
         is_left
     }
-}
-
-/// What is spent by this one; `None` if too many others are tracked.
-fn tracked<'a, K: Eq + Hash>(
-    all: &'a mut HashMap<K, Spent>,
-    key: K,
-    rate: &Rate,
-    now: Instant,
-) -> Option<&'a mut Spent> {
-    if all.len() >= MAX_TRACKED {
-        all.retain(|_, spent| spent.left(rate, now) < rate.burst);
-    }
-    let is_tracked = all.contains_key(&key) || all.len() < MAX_TRACKED;
-    is_tracked.then(|| all.entry(key).or_default())
 }
 
 impl Spent {
@@ -146,6 +132,6 @@ mod tests {
             now += Duration::from_millis(200);
             budget.spend(&subject_in(&n.to_string(), "w"), true, now);
         }
-        assert!(budget.by_object.len() <= MAX_TRACKED && budget.by_namespace.len() <= MAX_TRACKED);
+        assert!(budget.0.len() < MAX_TRACKED + 3);
     }
 }

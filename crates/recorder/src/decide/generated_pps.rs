@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::alias::Aliases;
 use super::tracked_pps::TrackedPps;
-use crate::facts::{NamespacedName, Owner, WorkloadFact, WorkloadKey};
+use crate::facts::{NamespacedName, Owner, PpsFact, WorkloadFact, WorkloadKey};
 
 /// What has to be done about an object that the sidecar makes for a workload: its generated PPS, or an alias.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +93,7 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
         (None, None) => (None, None),
         // Its spec and its owners are unknown. An Event reports that it cannot be read.
         (_, Some((_, pps))) if pps.fact.unreadable.is_some() => (None, None),
-        (None, Some((key, pps))) => (Some(delete(key, pps)), None),
+        (None, Some((key, pps))) => (Some(delete(key, &pps.fact, false)), None),
         (Some(request), Some((key, pps))) => (view.update(key, pps, &request), None),
         (Some(request), None) => match view.free_name() {
             Ok(key) => (key.map(|key| view.create(key, &request)), None),
@@ -109,13 +109,9 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
     Decision { write, warning: conflict.or(unusable) }
 }
 
-fn delete(key: &NamespacedName, pps: &TrackedPps) -> GeneratedPps {
-    GeneratedPps::Delete {
-        key: key.clone(),
-        uid: pps.fact.uid.clone(),
-        resource_version: pps.fact.resource_version.clone(),
-        is_alias: false,
-    }
+pub(super) fn delete(key: &NamespacedName, fact: &PpsFact, is_alias: bool) -> GeneratedPps {
+    let (uid, resource_version) = (fact.uid.clone(), fact.resource_version.clone());
+    GeneratedPps::Delete { key: key.clone(), uid, resource_version, is_alias }
 }
 
 impl<'a> View<'a> {
@@ -172,7 +168,7 @@ impl<'a> View<'a> {
         }
         let first = &self.key.object;
         let is_free = match self.all.get(first) {
-            None => self.aliases.get(first).is_none(),
+            None => self.aliases.objects.get(first).is_none(),
             Some(holder) if holder.fact.terminating => return Ok(None),
             Some(holder) if !holder.fact.generated || holder.fact.unreadable.is_some() => {
                 return Err(first.clone());
@@ -184,7 +180,7 @@ impl<'a> View<'a> {
             return Ok(Some(first.clone()));
         }
         let second = self.key.second_name();
-        match self.aliases.get(&second) {
+        match self.aliases.objects.get(&second) {
             // No PPS targets the workload, so its alias is about to be deleted.
             Some(alias) if alias.generated => Ok(None),
             None if !self.all.contains_key(&second) => Ok(Some(second)),

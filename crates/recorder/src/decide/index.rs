@@ -12,7 +12,7 @@ mod outcomes;
 mod tests;
 mod totals;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pps_core::Reason;
@@ -21,7 +21,6 @@ pub use self::decisions::StatusWrite;
 pub use self::totals::Totals;
 use super::alias::Aliases;
 use super::nodes::Nodes;
-use super::notices::Notices;
 pub use super::placement::Placement;
 use super::pods::Pods;
 use super::pps_objects::PpsObjects;
@@ -32,6 +31,9 @@ use super::workloads::Workloads;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::{GroupKind, NamespacedName, Notice, Subject, WorkloadFact, WorkloadKey};
+
+/// How many different notices are remembered of a workload. Several problems at once are each reported once.
+const MAX_REMEMBERED: usize = 8;
 
 /// Work that has come up since it was last taken.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,7 +67,8 @@ pub struct Index {
     workloads: Workloads,
     objects: PpsObjects,
     aliases: Aliases,
-    reported: Notices,
+    /// What was reported to users, so that nothing is reported twice.
+    reported: HashMap<WorkloadKey, BTreeSet<(Reason, String)>>,
     /// The size below which an object is kept, in bytes.
     size_limit: usize,
     compact_form: CompactForm,
@@ -83,7 +86,7 @@ impl Index {
             workloads: Workloads::new(GroupKind::stateful_set()),
             objects: PpsObjects::default(),
             aliases: Aliases::default(),
-            reported: Notices::default(),
+            reported: HashMap::new(),
             size_limit: pps_core::size::DEFAULT_LIMIT,
             compact_form: CompactForm::default(),
             work: Work::default(),
@@ -168,7 +171,9 @@ impl Index {
     /// added. Before that nothing is decided, because an object that is not listed yet looks like one that is
     /// gone. Nor is anything decided about a PPS before the kind of its workload is listed.
     pub fn is_complete(&self) -> bool {
-        self.pods.complete().is_some() && self.nodes.complete().is_some() && self.is_interest_known()
+        self.pods.facts.complete().is_some()
+            && self.nodes.facts.complete().is_some()
+            && self.is_interest_known()
     }
 
     /// Whether the PPS objects and the StatefulSets are known, and with them what is of interest in Pods and
@@ -183,7 +188,7 @@ impl Index {
 
     /// Takes the nodes that the API server has to confirm as gone before their states are dropped.
     pub fn take_unconfirmed_nodes(&mut self) -> BTreeSet<Arc<str>> {
-        self.nodes.take_unconfirmed()
+        std::mem::take(&mut self.nodes.unconfirmed)
     }
 
     /// Whether a recorded state that can be forgotten names this node, and the node does not exist.
@@ -209,7 +214,7 @@ impl Index {
     }
 
     pub fn pending_uid(&self, pod: &NamespacedName) -> Option<&str> {
-        self.pods.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
+        self.pods.facts.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
     }
 
     // ---- Retries ---------------------------------------------------------------------------------
@@ -220,9 +225,8 @@ impl Index {
         if self.is_complete() {
             let dirty = self.objects.tracked.iter().filter(|(_, object)| !object.dirty.is_clean());
             self.work.statuses.extend(dirty.map(|(key, _)| key.clone()));
-            let workloads =
-                self.workloads.keys().chain(self.objects.targets()).chain(self.aliases.workloads());
-            self.work.generated.extend(workloads.cloned());
+            let (targets, aliased) = (self.objects.by_target.keys(), self.aliases.waiting.values());
+            self.work.generated.extend(self.workloads.keys().chain(targets).chain(aliased).cloned());
             self.retry_evictions();
         }
     }
@@ -261,11 +265,21 @@ impl Index {
 
     // ---- Reports ---------------------------------------------------------------------------------
 
-    /// Reports to users, once until the workload's annotations change.
+    /// Reports to users, once until the workload's annotations change. What the sidecar has done again is
+    /// reported again.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
+        use Reason::{Deleted, Generated, PodEvicted, StatesDropped, StatesForgotten};
         let Some(fact) = self.workloads.get(workload) else { return };
-        if !self.reported.is_news(workload, reason, &message) {
-            return;
+        if !matches!(reason, Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten) {
+            let reported = self.reported.entry(workload.clone()).or_default();
+            let news = (reason, message.clone());
+            if reported.contains(&news) {
+                return;
+            }
+            if reported.len() == MAX_REMEMBERED {
+                reported.clear();
+            }
+            reported.insert(news);
         }
         let subject = Subject {
             api_version: fact.api_version.clone(),
@@ -352,20 +366,21 @@ impl Index {
     fn mark_node(&mut self, node: &Arc<str>) {
         let pods: Vec<NamespacedName> = self.pods.on_node(node).cloned().collect();
         for pod in pods {
-            let owner = self.pods.get(&pod).and_then(|fact| fact.owner.clone());
+            let owner = self.pods.facts.get(&pod).and_then(|fact| fact.owner.clone());
             self.mark_pod(&pod, &[owner]);
         }
     }
 
     fn mark_target(&mut self, workload: &WorkloadKey) {
-        let claims: Vec<NamespacedName> = self.objects.claims(workload).cloned().collect();
-        for object in claims {
-            self.mark(&object, TrackedPps::note_all);
-        }
+        self.mark_all(self.objects.claims(workload).cloned().collect());
     }
 
     fn mark_kind(&mut self, kind: &GroupKind) {
-        for object in self.objects.claims_of_kind(kind) {
+        self.mark_all(self.objects.claims_of_kind(kind));
+    }
+
+    fn mark_all(&mut self, objects: Vec<NamespacedName>) {
+        for object in objects {
             self.mark(&object, TrackedPps::note_all);
         }
     }

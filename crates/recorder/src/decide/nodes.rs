@@ -13,15 +13,16 @@ use crate::facts::{NamespacedName, NodeFact, PpsFact};
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    facts: Store<Arc<str>, NodeFact>,
+    /// Read-only outside, apart from the begin of a list.
+    pub(super) facts: Store<Arc<str>, NodeFact>,
     /// Nodes that may not have all their labels yet, and whether a state has a label that the node may get
     /// back.
     new: HashMap<Arc<str>, bool>,
     /// The entries that would be dropped with their node, each as PPS and Pod name, by node.
-    entries: HashMap<Arc<str>, BTreeSet<(NamespacedName, Arc<str>)>>,
-    missing: HashMap<Arc<str>, Absence>,
+    pub(super) entries: HashMap<Arc<str>, BTreeSet<(NamespacedName, Arc<str>)>>,
+    pub(super) missing: HashMap<Arc<str>, Absence>,
     /// Nodes about which the API server has to be asked.
-    unconfirmed: BTreeSet<Arc<str>>,
+    pub(super) unconfirmed: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,27 +36,6 @@ pub(crate) enum Absence {
 }
 
 impl Nodes {
-    pub(crate) fn get(&self, name: &str) -> Option<&NodeFact> {
-        self.facts.get(name)
-    }
-
-    pub(crate) fn values(&self) -> impl Iterator<Item = &NodeFact> {
-        self.facts.values()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.facts.count()
-    }
-
-    /// The revision of the interest with which the newest complete list was read.
-    pub(crate) fn complete(&self) -> Option<u64> {
-        self.facts.complete()
-    }
-
-    pub(crate) fn begin_list(&mut self, revision: u64) {
-        self.facts.begin(revision);
-    }
-
     /// Ends a list; returns the nodes that it did not contain, which are no longer here.
     pub(crate) fn end_list(&mut self) -> Vec<Arc<str>> {
         let gone = self.facts.done();
@@ -95,10 +75,6 @@ impl Nodes {
         self.new.remove(name) == Some(true)
     }
 
-    pub(crate) fn missing_count(&self) -> usize {
-        self.missing.len()
-    }
-
     pub(crate) fn absence(&self, node: &str) -> Option<Absence> {
         self.missing.get(node).copied()
     }
@@ -117,7 +93,7 @@ impl Nodes {
     /// Follows whether a node that entries name exists. Returns whether it went missing, or is missing no
     /// longer.
     pub(crate) fn follow(&mut self, node: &Arc<str>) -> bool {
-        let exists = self.complete().is_none() || self.facts.get(node).is_some();
+        let exists = self.facts.complete().is_none() || self.facts.get(node).is_some();
         let missing = !exists && self.entries.contains_key(node);
         if missing == self.missing.contains_key(node) {
             return false;
@@ -128,18 +104,6 @@ impl Nodes {
             self.missing.remove(node);
         }
         true
-    }
-
-    pub(crate) fn named(&self) -> Vec<Arc<str>> {
-        self.entries.keys().cloned().collect()
-    }
-
-    pub(crate) fn request_confirmation(&mut self, nodes: impl IntoIterator<Item = String>) {
-        self.unconfirmed.extend(nodes.into_iter().map(Arc::from));
-    }
-
-    pub(crate) fn take_unconfirmed(&mut self) -> BTreeSet<Arc<str>> {
-        std::mem::take(&mut self.unconfirmed)
     }
 
     /// Replaces the entries of a PPS. Returns the nodes that they name or named.

@@ -43,7 +43,7 @@ pub(super) fn decide(view: &View<'_>) -> Option<PodEviction> {
     }
     let keys: Vec<&str> = pps.spec.required_keys().collect();
     let excludes = |node: &NodeFact| pending.required_affinity.exclude(&keys, |key| node.label(key));
-    view.nodes.values().all(excludes).then(|| PodEviction {
+    view.nodes.facts.values().all(excludes).then(|| PodEviction {
         pod: view.key.clone(),
         uid: pending.uid.clone(),
         resource_version: pending.resource_version.clone(),

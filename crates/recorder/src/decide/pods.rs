@@ -9,7 +9,8 @@ use crate::facts::{NamespacedName, PodFact};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    facts: Store<NamespacedName, PodFact>,
+    /// Read-only outside, apart from the begin and the end of a list.
+    pub(super) facts: Store<NamespacedName, PodFact>,
     /// By namespace and UID of the owner: anybody can write the UID of a workload of another namespace into a
     /// Pod.
     by_owner: HashMap<(Arc<str>, Arc<str>), OwnedPods>,
@@ -27,28 +28,6 @@ struct OwnedPods {
 }
 
 impl Pods {
-    pub(crate) fn get(&self, key: &NamespacedName) -> Option<&PodFact> {
-        self.facts.get(key)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.facts.count()
-    }
-
-    /// The revision of the interest with which the newest complete list was read.
-    pub(crate) fn complete(&self) -> Option<u64> {
-        self.facts.complete()
-    }
-
-    pub(crate) fn begin_list(&mut self, revision: u64) {
-        self.facts.begin(revision);
-    }
-
-    /// Ends a list; returns the Pods that it did not contain, which are still here.
-    pub(crate) fn end_list(&mut self) -> Vec<NamespacedName> {
-        self.facts.done()
-    }
-
     pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
         let (owner, node) = (fact.owner.clone(), fact.node.clone());
         let (terminating, injected) = (fact.terminating, fact.injected);

@@ -16,15 +16,15 @@ use crate::facts::{GroupKind, NamespacedName, PpsFact, WorkloadKey};
 pub(crate) struct PpsObjects {
     pub(super) tracked: BTreeMap<NamespacedName, TrackedPps>,
     entries: EntryIndex,
-    by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
+    pub(super) by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
     governing: HashMap<WorkloadKey, NamespacedName>,
     /// Follows the lists, which also have aliases.
-    listed: Store<NamespacedName, ()>,
+    pub(super) listed: Store<NamespacedName, ()>,
     is_listing: bool,
     revision: u64,
     /// The first revision whose lists show the objects as the present definition does; earlier ones may hide
     /// states. It is 0 until a list was asked for because of a definition.
-    definition_revision: u64,
+    pub(super) definition_revision: u64,
 }
 
 impl PpsObjects {
@@ -38,10 +38,6 @@ impl PpsObjects {
 
     pub(crate) fn claims(&self, workload: &WorkloadKey) -> impl Iterator<Item = &NamespacedName> {
         self.by_target.get(workload).into_iter().flatten()
-    }
-
-    pub(crate) fn targets(&self) -> impl Iterator<Item = &WorkloadKey> {
-        self.by_target.keys()
     }
 
     pub(crate) fn claims_of_kind(&self, kind: &GroupKind) -> Vec<NamespacedName> {
@@ -121,10 +117,6 @@ impl PpsObjects {
         if self.is_listing { Source::List } else { Source::Event }
     }
 
-    pub(crate) fn note_deleted(&mut self, key: &NamespacedName) {
-        self.listed.remove(key);
-    }
-
     /// Ends a list. Returns the objects that it did not contain, and whether it is the first one that shows
     /// the objects as the present definition does.
     pub(crate) fn end_list(&mut self) -> (Vec<NamespacedName>, bool) {
@@ -140,10 +132,6 @@ impl PpsObjects {
     /// Whether the objects are known as the present definition shows them.
     pub(crate) fn is_current(&self) -> bool {
         self.revision >= self.definition_revision
-    }
-
-    pub(crate) fn is_first_definition(&self) -> bool {
-        self.definition_revision == 0
     }
 
     /// The definition has changed. Returns the revision of the list that shows the objects as it does.

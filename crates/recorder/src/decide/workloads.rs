@@ -25,31 +25,22 @@ pub(crate) enum KindCoverage {
 
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
-    kinds: BTreeMap<GroupKind, Kind>,
+    pub(super) kinds: BTreeMap<GroupKind, Kind>,
     by_uid: HashMap<Arc<str>, WorkloadKey>,
     /// Whether it is known which kinds can be watched at all.
     pub(super) kinds_known: bool,
 }
 
 #[derive(Debug, Default)]
-struct Kind {
-    facts: Store<NamespacedName, WorkloadFact>,
-    forbidden: bool,
-    failing: bool,
+pub(super) struct Kind {
+    pub(super) facts: Store<NamespacedName, WorkloadFact>,
+    pub(super) forbidden: bool,
+    pub(super) failing: bool,
 }
 
 impl Workloads {
     pub(crate) fn new(kind: GroupKind) -> Self {
         Self { kinds: [(kind, Kind::default())].into(), ..Self::default() }
-    }
-
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = &GroupKind> {
-        self.kinds.keys()
-    }
-
-    /// Returns whether that is new.
-    pub(crate) fn set_kinds_known(&mut self) -> bool {
-        !std::mem::replace(&mut self.kinds_known, true)
     }
 
     /// Whether objects that target workloads of this kind can be decided.
@@ -92,14 +83,6 @@ impl Workloads {
         self.kinds.values().map(|kind| kind.facts.count()).sum()
     }
 
-    pub(crate) fn is_watched(&self, kind: &GroupKind) -> bool {
-        self.kinds.contains_key(kind)
-    }
-
-    pub(crate) fn watch(&mut self, kind: GroupKind) {
-        self.kinds.entry(kind).or_default();
-    }
-
     /// Forgets a kind and its workloads. Returns whether it was watched.
     pub(crate) fn unwatch(&mut self, kind: &GroupKind) -> bool {
         let watched = self.kinds.remove(kind).is_some();
@@ -107,33 +90,6 @@ impl Workloads {
             self.by_uid.retain(|_, key| key.kind != *kind);
         }
         watched
-    }
-
-    /// Returns whether that changes anything.
-    pub(crate) fn set_forbidden(&mut self, kind: &GroupKind, forbidden: bool) -> bool {
-        let Some(known) = self.kinds.get_mut(kind) else { return false };
-        std::mem::replace(&mut known.forbidden, forbidden) != forbidden
-    }
-
-    /// Returns whether that changes anything.
-    pub(crate) fn set_failing(&mut self, kind: &GroupKind, failing: bool) -> bool {
-        let before = self.coverage(kind);
-        if let Some(known) = self.kinds.get_mut(kind) {
-            known.failing = failing;
-        }
-        self.coverage(kind) != before
-    }
-
-    pub(crate) fn begin_list(&mut self, kind: &GroupKind, revision: u64) {
-        if let Some(known) = self.kinds.get_mut(kind) {
-            known.facts.begin(revision);
-        }
-    }
-
-    /// Ends a list; returns the workloads that it did not contain, which are still here. Nothing if the kind
-    /// is not watched.
-    pub(crate) fn end_list(&mut self, kind: &GroupKind) -> Option<Vec<NamespacedName>> {
-        self.kinds.get_mut(kind).map(|known| known.facts.done())
     }
 
     pub(crate) fn apply(&mut self, key: &WorkloadKey, fact: WorkloadFact) -> bool {

@@ -4,7 +4,7 @@
 //! The entries are grouped by the [`Bucket`] that they have in the compact form, so that a bucket can be
 //! written without a look at the others.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ type Pairs = Box<[(Arc<str>, Arc<str>)]>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct States {
-    /// The buckets that have entries, sorted; the entries of each sorted by Pod.
-    buckets: Vec<(Bucket, Vec<Entry>)>,
+    /// The entries of each bucket, sorted by Pod; no bucket is empty.
+    buckets: BTreeMap<Bucket, Vec<Entry>>,
     len: usize,
 }
 
@@ -57,11 +57,11 @@ impl States {
     }
 
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        self.buckets.iter().map(|(bucket, _)| *bucket)
+        self.buckets.keys().copied()
     }
 
     pub fn rows(&self, bucket: Bucket) -> impl Iterator<Item = Row<'_>> {
-        self.place(bucket).ok().into_iter().flat_map(|at| &self.buckets[at].1).map(Entry::row)
+        self.buckets.get(&bucket).into_iter().flatten().map(Entry::row)
     }
 
     /// Sets the state of a Pod; returns the node of the previous state.
@@ -73,11 +73,11 @@ impl States {
 
     /// Removes the state of a Pod; returns its node.
     pub fn remove(&mut self, pod: &str) -> Option<Arc<str>> {
-        let bucket = self.place(Bucket::of(pod)).ok()?;
-        let entries = &mut self.buckets[bucket].1;
+        let bucket = Bucket::of(pod);
+        let entries = self.buckets.get_mut(&bucket)?;
         let entry = entries.remove(find(entries, pod).ok()?);
         if entries.is_empty() {
-            self.buckets.remove(bucket);
+            self.buckets.remove(&bucket);
         }
         self.len -= 1;
         Some(entry.node)
@@ -103,7 +103,7 @@ impl States {
     }
 
     pub fn intern(&mut self, interner: &mut Interner) {
-        for entry in self.buckets.iter_mut().flat_map(|(_, entries)| entries) {
+        for entry in self.buckets.values_mut().flatten() {
             entry.pod = interner.intern(&entry.pod);
             entry.intern_values(interner);
         }
@@ -112,52 +112,25 @@ impl States {
     /// The states in the buckets of the compact form, by the buckets' names. What they share is in memory
     /// once, as in the texts.
     pub(super) fn read_buckets(buckets: &BTreeMap<String, String>) -> Result<Self, Damaged> {
-        let (mut entries, mut interner, mut length) = (Vec::new(), Interner::default(), 0);
+        let (mut states, mut interner, mut length) = (Self::default(), Interner::default(), 0);
         for (name, text) in buckets {
-            let mut pods: HashSet<Arc<str>> = HashSet::new();
             read_states(parse_bucket(name)?, text, &mut length, |pod, state| {
                 let mut entry = Entry::pack(pod.into(), &state);
                 entry.intern_values(&mut interner);
-                let is_new = pods.insert(entry.pod.clone());
-                entries.push(entry);
-                is_new
+                states.put(entry).is_none()
             })?;
         }
-        Ok(Self::of(entries))
+        states.shrink();
+        Ok(states)
     }
 
-    /// Of several entries of one Pod, the last one counts.
-    fn of(mut entries: Vec<Entry>) -> Self {
-        let key = |entry: &Entry| Bucket::of(&entry.pod);
-        entries.sort_by(|one, other| (key(one), &one.pod).cmp(&(key(other), &other.pod)));
-        entries.dedup_by(|later, kept| {
-            let is_same = later.pod == kept.pod;
-            if is_same {
-                std::mem::swap(later, kept);
-            }
-            is_same
-        });
-        let mut states = Self { buckets: Vec::new(), len: entries.len() };
-        for entry in entries {
-            let bucket = key(&entry);
-            match states.buckets.last_mut() {
-                Some((last, entries)) if *last == bucket => entries.push(entry),
-                _ => states.buckets.push((bucket, vec![entry])),
-            }
-        }
-        states.buckets.iter_mut().for_each(|(_, entries)| entries.shrink_to_fit());
-        states.buckets.shrink_to_fit();
-        states
+    fn shrink(&mut self) {
+        self.buckets.values_mut().for_each(Vec::shrink_to_fit);
     }
 
     /// Sets an entry; returns the one that it replaces.
     fn put(&mut self, entry: Entry) -> Option<Entry> {
-        let bucket = Bucket::of(&entry.pod);
-        let place = self.place(bucket).unwrap_or_else(|place| {
-            self.buckets.insert(place, (bucket, Vec::new()));
-            place
-        });
-        let entries = &mut self.buckets[place].1;
+        let entries = self.buckets.entry(Bucket::of(&entry.pod)).or_default();
         match find(entries, &entry.pod) {
             Ok(at) => Some(std::mem::replace(&mut entries[at], entry)),
             Err(at) => {
@@ -168,17 +141,13 @@ impl States {
         }
     }
 
-    fn place(&self, bucket: Bucket) -> Result<usize, usize> {
-        self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket)
-    }
-
     fn entry(&self, pod: &str) -> Option<&Entry> {
-        let entries = &self.buckets[self.place(Bucket::of(pod)).ok()?].1;
+        let entries = self.buckets.get(&Bucket::of(pod))?;
         Some(&entries[find(entries, pod).ok()?])
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.buckets.iter().flat_map(|(_, entries)| entries)
+        self.buckets.values().flatten()
     }
 }
 
@@ -245,11 +214,12 @@ impl<'de> Deserialize<'de> for States {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<States, A::Error> {
-                let mut entries = Vec::new();
+                let mut states = States::default();
                 while let Some((pod, state)) = map.next_entry::<String, PodState>()? {
-                    entries.push(Entry::pack(pod.into(), &state));
+                    states.put(Entry::pack(pod.into(), &state));
                 }
-                Ok(States::of(entries))
+                states.shrink();
+                Ok(states)
             }
         }
 

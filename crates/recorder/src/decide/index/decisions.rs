@@ -1,5 +1,7 @@
 //! Decisions out: builds the view that each pure decision needs, and notes what follows from it.
 
+use std::sync::Arc;
+
 use pps_core::{Reason, status};
 use serde_json::Value;
 
@@ -60,7 +62,8 @@ impl Index {
         if decision.status.is_empty() && self.objects.get_mut(key)?.release_refuted() {
             return self.status_write(key, now);
         }
-        self.nodes.request_confirmation(std::mem::take(&mut decision.entries.unconfirmed_nodes));
+        let unconfirmed = std::mem::take(&mut decision.entries.unconfirmed_nodes);
+        self.nodes.unconfirmed.extend(unconfirmed.into_iter().map(Arc::from));
         for node in &decision.entries.awaited_labels {
             self.nodes.await_label(node);
         }
@@ -109,7 +112,11 @@ impl Index {
     /// object waits.
     fn is_interest_met(&self, object: &TrackedPps) -> bool {
         object.exceeded_limit.is_some()
-            || self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
+            || self.interest.is_met(
+                &object.fact.spec,
+                self.nodes.facts.complete(),
+                self.pods.facts.complete(),
+            )
     }
 
     fn report_pruned(&mut self, key: &NamespacedName) {
@@ -144,7 +151,7 @@ impl Index {
         }
         let write = generated.write.or(alias.write);
         if write.is_some() {
-            self.aliases.begin_write(workload);
+            self.aliases.in_flight.insert(workload.clone(), false);
         }
         write
     }
@@ -167,13 +174,13 @@ impl Index {
             name: &name,
             workload,
             governing: self.objects.governing(workload).map(|(key, pps)| (key, &pps.fact)),
-            existing: self.aliases.get(&name),
+            existing: self.aliases.objects.get(&name),
             is_taken: self.objects.get(&name).is_some(),
         };
         let decision = alias::decide(&view);
         let hidden = view.hidden().map(|(key, _)| key.clone());
         let conflict = decision.warning.as_ref().map(|(_, message)| message);
-        let advice = conflict.or_else(|| self.aliases.refusal(&name)).cloned();
+        let advice = conflict.or_else(|| self.aliases.refused.get(&name)).cloned();
         self.aliases.follow(name, workload, hidden.is_some());
         if let Some(key) = hidden
             && let Some(object) = self.objects.get_mut(&key).filter(|object| object.hidden != advice)
@@ -191,7 +198,7 @@ impl Index {
         if !self.is_complete() {
             return None;
         }
-        let fact = self.pods.get(pod)?;
+        let fact = self.pods.facts.get(pod)?;
         let workload = self.workloads.key_of(&pod.namespace, fact.owner.as_ref()?)?;
         let name = fact.pending.as_deref()?.pps.clone();
         let key = NamespacedName { namespace: pod.namespace.clone(), name };

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use pps_core::Spec;
+use pps_core::alias::aliased;
 
 use super::Index;
-use crate::decide::alias::Alias;
 use crate::decide::generated_pps::target_of;
 use crate::decide::placement;
 use crate::decide::tracked_pps::{Source, TrackedPps};
+use crate::decide::workloads::Kind;
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 use crate::generate;
@@ -18,11 +19,11 @@ impl Index {
 
     pub fn apply_pods(&mut self, update: Update<NamespacedName, PodFact>) {
         match update {
-            Update::Begin(revision) => self.pods.begin_list(revision),
+            Update::Begin(revision) => self.pods.facts.begin(revision),
             Update::Apply(key, fact) => self.apply_pod(&key, fact),
             Update::Delete(key) => self.delete_pod(&key),
             Update::Done => {
-                for key in self.pods.end_list() {
+                for key in self.pods.facts.done() {
                     self.delete_pod(&key);
                 }
                 self.retry_all();
@@ -36,7 +37,7 @@ impl Index {
         if self.pods.set_pending(key, fact.pending.is_some()) {
             self.work.evictions.insert(key.clone());
         }
-        if self.pods.get(key) != Some(&fact) {
+        if self.pods.facts.get(key) != Some(&fact) {
             for name in [&mut fact.owner, &mut fact.node].into_iter().flatten() {
                 *name = self.interner.intern(name);
             }
@@ -67,7 +68,7 @@ impl Index {
     /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is not Ready
     /// yet, so its state is that of its predecessor.
     fn count_bound_pod(&mut self, key: &NamespacedName) {
-        let Some(pod) = self.pods.get(key) else { return };
+        let Some(pod) = self.pods.facts.get(key) else { return };
         let workload = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(&key.namespace, owner));
         let governing = workload.and_then(|workload| self.objects.governing(workload));
         if let Some(node) = &pod.node
@@ -75,7 +76,8 @@ impl Index {
             && self.is_complete()
         {
             let state = pps.fact.status.pod_states.get(&key.name);
-            let placement = placement::compare(&pps.fact.spec, state.as_ref(), node, self.nodes.get(node));
+            let placement =
+                placement::compare(&pps.fact.spec, state.as_ref(), node, self.nodes.facts.get(node));
             *self.work.bound_pods.entry((placement, pod.injected)).or_default() += 1;
         }
     }
@@ -93,7 +95,7 @@ impl Index {
 
     pub fn apply_nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
         match update {
-            Update::Begin(revision) => self.nodes.begin_list(revision),
+            Update::Begin(revision) => self.nodes.facts.begin(revision),
             Update::Apply(name, fact) => self.apply_node(&name, fact),
             Update::Delete(name) => {
                 if self.nodes.remove(&name) {
@@ -104,9 +106,8 @@ impl Index {
                 for name in self.nodes.end_list() {
                     self.mark_node(&name);
                 }
-                for node in self.nodes.named() {
-                    self.follow_node(&node);
-                }
+                let named: Vec<Arc<str>> = self.nodes.entries.keys().cloned().collect();
+                named.iter().for_each(|node| self.follow_node(node));
                 self.retry_all();
             }
         }
@@ -122,7 +123,7 @@ impl Index {
                 self.work.new_nodes.insert(name.clone());
             }
             Put::Changed(before) => {
-                let now = self.nodes.get(&name);
+                let now = self.nodes.facts.get(&name);
                 let is_lost = |key: &str| now.is_some_and(|now| now.label(key).is_none());
                 // A label that the node has had was taken away.
                 if before.labels.iter().any(|(key, _)| is_lost(key)) {
@@ -151,27 +152,31 @@ impl Index {
     /// Starts to accept workloads of this kind. Until they are listed, nothing is decided about the objects
     /// that name one.
     pub fn watch_kind(&mut self, kind: GroupKind) {
-        self.workloads.watch(kind);
+        self.workloads.kinds.entry(kind).or_default();
     }
 
     /// Stops accepting workloads of this kind. Their recorded states stay unchanged.
     pub fn unwatch_kind(&mut self, kind: &GroupKind) {
         if self.workloads.unwatch(kind) {
-            self.reported.retain(|key| key.kind != *kind);
+            self.reported.retain(|key, _| key.kind != *kind);
             self.mark_kind(kind);
         }
     }
 
     /// Sets whether the API server refuses to list or watch workloads of this kind.
     pub fn forbid_kind(&mut self, kind: &GroupKind, forbidden: bool) {
-        if self.workloads.set_forbidden(kind, forbidden) {
-            self.mark_kind(kind);
-        }
+        self.change_kind(kind, |known| known.forbidden = forbidden);
     }
 
     /// Sets whether the watch of this kind fails.
     pub fn set_kind_failing(&mut self, kind: &GroupKind, failing: bool) {
-        if self.workloads.set_failing(kind, failing) {
+        self.change_kind(kind, |known| known.failing = failing);
+    }
+
+    fn change_kind(&mut self, kind: &GroupKind, change: impl FnOnce(&mut Kind)) {
+        let before = self.workloads.coverage(kind);
+        self.workloads.kinds.get_mut(kind).map(change);
+        if self.workloads.coverage(kind) != before {
             self.mark_kind(kind);
         }
     }
@@ -179,25 +184,25 @@ impl Index {
     /// Notes that all kinds that can be watched are known: from now on, the condition of a PPS says if the
     /// kind that it names is not one of them.
     pub fn set_kinds_known(&mut self) {
-        if self.workloads.set_kinds_known() {
+        if !std::mem::replace(&mut self.workloads.kinds_known, true) {
             self.retry_all();
         }
     }
 
     /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched any longer.
     pub fn apply_workloads(&mut self, kind: &GroupKind, update: Update<NamespacedName, WorkloadFact>) {
+        let Some(known) = self.workloads.kinds.get_mut(kind) else { return };
         let key = |object| WorkloadKey { object, kind: kind.clone() };
         match update {
-            Update::Begin(revision) => self.workloads.begin_list(kind, revision),
+            Update::Begin(revision) => known.facts.begin(revision),
             Update::Apply(object, fact) => self.apply_workload(&key(object), fact),
             Update::Delete(object) => self.delete_workload(&key(object)),
             Update::Done => {
-                let first = !self.workloads.is_listed(kind);
-                let Some(gone) = self.workloads.end_list(kind) else { return };
-                for object in gone {
+                let is_first = known.facts.complete().is_none();
+                for object in known.facts.done() {
                     self.delete_workload(&key(object));
                 }
-                if first {
+                if is_first {
                     self.mark_kind(kind);
                 }
                 self.retry_all();
@@ -206,15 +211,12 @@ impl Index {
     }
 
     fn apply_workload(&mut self, key: &WorkloadKey, mut fact: WorkloadFact) {
-        if !self.workloads.is_watched(&key.kind) {
-            return;
-        }
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
         let before = self.workloads.get(&key);
         let uid_before = before.map(|before| before.uid.clone());
         if before.is_none_or(|before| before.annotations != fact.annotations) {
-            self.reported.forget(&key);
+            self.reported.remove(&key);
             let request = generate::read_request(&target_of(&key, &fact), &fact.annotations);
             if let Ok(Some(request)) = request {
                 self.extend_interest(&request.spec);
@@ -232,7 +234,7 @@ impl Index {
 
     fn delete_workload(&mut self, key: &WorkloadKey) {
         if let Some(before) = self.workloads.remove(key) {
-            self.reported.forget(key);
+            self.reported.remove(key);
             self.mark_target(key);
             self.mark_pods_of(key, &before.uid);
         }
@@ -277,9 +279,9 @@ impl Index {
     pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact, source: Source) {
         let key = &self.interner.intern_name(key);
         self.forget_alias(key);
-        if let Some(alias) = Alias::of(&fact) {
+        if aliased(&fact.spec.target_ref).is_some() {
             self.forget_object(key);
-            self.aliases.insert(key, alias);
+            self.aliases.insert(key, fact);
             return self.on_name_changed(key);
         }
         self.extend_interest(&fact.spec);
@@ -313,7 +315,7 @@ impl Index {
     /// it.
     fn hide_if_unknown(&mut self, key: &NamespacedName, fact: &mut PpsFact, shows_packed: bool) {
         let is_it = |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
-        let is_first_definition = self.objects.is_first_definition();
+        let is_first_definition = self.objects.definition_revision == 0;
         if self.objects.get(key).is_some_and(is_it)
             || fact.unreadable.is_some()
             || !fact.status.may_hide_states()
@@ -329,13 +331,13 @@ impl Index {
     }
 
     fn delete_object(&mut self, key: &NamespacedName) {
-        self.objects.note_deleted(key);
+        self.objects.listed.remove(key);
         self.forget_alias(key);
         self.forget_object(key);
     }
 
     fn forget_alias(&mut self, key: &NamespacedName) {
-        if self.aliases.remove(key) {
+        if self.aliases.objects.remove(key).is_some() {
             self.on_name_changed(key);
         }
     }
@@ -367,8 +369,8 @@ impl Index {
 
     /// An object of this name, alias or not, was created, changed or deleted: workloads may want the name.
     fn on_name_changed(&mut self, key: &NamespacedName) {
-        self.work.generated.extend(self.aliases.waiting_for(key).cloned());
-        for kind in self.workloads.kinds() {
+        self.work.generated.extend(self.aliases.waiting.get(key).cloned());
+        for kind in self.workloads.kinds.keys() {
             self.work.generated.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });
         }
     }

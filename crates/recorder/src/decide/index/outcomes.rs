@@ -116,7 +116,7 @@ impl Index {
 
     /// The alias of this name was refused, so that the policy does not find the PPS that it would lead to.
     pub fn on_alias_refused(&mut self, alias: &NamespacedName, workload: &WorkloadKey, refusal: String) {
-        self.aliases.note_refusal(alias, refusal);
+        self.aliases.refused.insert(alias.clone(), refusal);
         self.decide_alias(workload);
     }
 
@@ -136,7 +136,7 @@ impl Index {
 
     /// A Pod is not to be evicted, or no longer: its PPS says so no more.
     pub fn on_eviction_needless(&mut self, pod: &NamespacedName) {
-        let pending = self.pods.get(pod).and_then(|fact| fact.pending.as_deref());
+        let pending = self.pods.facts.get(pod).and_then(|fact| fact.pending.as_deref());
         let Some(pps) = pending.map(|pending| NamespacedName { name: pending.pps.clone(), ..pod.clone() })
         else {
             return;

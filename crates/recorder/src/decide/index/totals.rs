@@ -23,12 +23,12 @@ impl Index {
     /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes are missing.
     pub fn counts(&self) -> [(&'static str, usize); 6] {
         [
-            ("pods", self.pods.len()),
-            ("nodes", self.nodes.len()),
+            ("pods", self.pods.facts.count()),
+            ("nodes", self.nodes.facts.count()),
             ("workloads", self.workloads.len()),
             ("persistentpodstates", self.objects.tracked.len()),
             ("recorded_states", self.objects.tracked.values().map(TrackedPps::recorded).sum()),
-            ("missing_nodes", self.nodes.missing_count()),
+            ("missing_nodes", self.nodes.missing.len()),
         ]
     }
 
@@ -57,7 +57,7 @@ impl Index {
             totals.missing_states += desired.saturating_sub(pps.recorded() as u64);
         }
         for key in &self.pods.pending {
-            let pending = self.pods.get(key).and_then(|fact| fact.pending.as_deref());
+            let pending = self.pods.facts.get(key).and_then(|fact| fact.pending.as_deref());
             if let Some(pending) = pending
                 && let Some(since) = pending.unschedulable_since
                 && self.is_pinned(key, pending)

@@ -233,7 +233,7 @@ fn decide_one(
         && let Some(node_name) = &pod.node
     {
         // Until the node is known, so are none of its labels.
-        let Some(node) = view.nodes.get(node_name) else { return EntryDecision::Keep };
+        let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::Keep };
         let place = (&**node_name, node, view.nodes.is_new(node_name));
         return EntryDecision::Record(record(&view.pps.fact.spec, pod, place, before));
     }
@@ -273,7 +273,7 @@ fn decide_one(
 /// The new node of a Pod, if the state has a label that the node does not have yet.
 fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
     let name = view.pod(pod)?.node.as_ref().filter(|name| view.nodes.is_new(name))?;
-    let node = view.nodes.get(name)?;
+    let node = view.nodes.facts.get(name)?;
     state.node_topology_labels.keys().any(|key| node.label(key).is_none()).then(|| name.clone())
 }
 

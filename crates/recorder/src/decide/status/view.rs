@@ -29,7 +29,7 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     pub(crate) fn pod(&self, name: &Arc<str>) -> Option<&'a PodFact> {
         let namespace = self.pps.workload.object.namespace.clone();
-        self.pods.get(&NamespacedName { namespace, name: name.clone() })
+        self.pods.facts.get(&NamespacedName { namespace, name: name.clone() })
     }
 
     pub(crate) fn living_workload(&self) -> Option<&'a WorkloadFact> {
