@@ -134,7 +134,8 @@ pub struct PpsFact {
     /// Whether the sidecar made it: the managed-by label says so, and the sidecar's field manager owns a part
     /// of the spec. A user's copy of such an object has only the label.
     pub generated: bool,
-    pub owned: OwnedFields,
+    /// The fields of the spec that the sidecar's field manager owns, of those that come from annotations.
+    pub owned: Vec<&'static str>,
     pub owners: Vec<Owner>,
     pub spec: Spec,
     pub status: PpsStatus,
@@ -160,14 +161,6 @@ impl PpsFact {
     pub fn is_hidden_by_definition(&self) -> bool {
         self.unreadable.is_some() && self.status.packed_claim != PackedClaim::No
     }
-}
-
-/// The fields of a spec that the sidecar's field manager owns, of those that come from annotations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnedFields {
-    pub required_topology: bool,
-    pub preferred_topology: bool,
-    pub annotations: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

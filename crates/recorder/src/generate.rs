@@ -23,6 +23,10 @@ pub const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 pub const WORKLOAD_ANNOTATIONS: [&str; 4] =
     [AUTO_GENERATE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, POD_ANNOTATIONS];
 
+/// The fields of a spec that come from annotations.
+pub const GENERATED_FIELDS: [&str; 3] =
+    ["requiredPersistentTopology", "preferredPersistentTopology", "persistentPodAnnotations"];
+
 /// The label of every generated PPS. Its value is [`FIELD_MANAGER`].
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The sidecar's field manager in server-side apply, and the reporting component of its Events.

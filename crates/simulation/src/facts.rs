@@ -3,10 +3,8 @@
 use pps_core::addresses::read_pod_ips;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, Spec, TargetReference, forbids_recording};
-use pps_recorder::facts::{
-    NodeFact, OwnedFields, PackedClaim, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps,
-};
-use pps_recorder::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
+use pps_recorder::facts::{NodeFact, PackedClaim, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps};
+use pps_recorder::generate::{FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL};
 use pps_scheduler::fields::text;
 use serde::Deserialize;
 use serde_json::Value;
@@ -80,8 +78,7 @@ pub(crate) fn of_pps(object: &Value) -> PpsFact {
     });
     fact.status.packed_claim = PackedClaim::No;
     let generated = object["metadata"]["labels"][MANAGED_BY_LABEL] == FIELD_MANAGER;
-    let owned = OwnedFields { required_topology: true, preferred_topology: true, annotations: true };
     fact.generated = generated;
-    fact.owned = if generated { owned } else { OwnedFields::default() };
+    fact.owned = if generated { GENERATED_FIELDS.to_vec() } else { Vec::new() };
     fact
 }

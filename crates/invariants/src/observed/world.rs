@@ -101,13 +101,13 @@ impl World {
 
     /// Lists Pods and nodes again, with all keys of interest.
     fn list(&mut self) {
-        self.index.apply_nodes(Update::Begin(self.interest.labels().revision()));
+        self.index.apply_nodes(Update::Begin(self.interest.revision()));
         for text in &self.nodes {
             let item = wire::read_node(Encoded::Json(text), &self.interest).unwrap();
             self.index.apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
         }
         self.index.apply_nodes(Update::Done);
-        self.index.apply_pods(Update::Begin(self.interest.annotations().revision()));
+        self.index.apply_pods(Update::Begin(self.interest.revision()));
         for text in &self.pods {
             if let Ok(item) = wire::read_pod(Encoded::Json(text), &self.interest)
                 && let Some(fact) = item.fact
@@ -149,7 +149,7 @@ impl World {
         let mut generated = BTreeSet::new();
         loop {
             let work = self.index.take_work();
-            if work.relist.labels || work.relist.annotations {
+            if work.relist {
                 self.list();
             }
             let is_idle = work.statuses.is_empty() && work.generated.is_empty();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::generate::{self, FIELD_MANAGER, MANAGED_BY_LABEL, Request};
+use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, Request};
 use pps_core::pps::{API_VERSION, KIND, TargetReference, group_of};
 use pps_core::{Reason, Spec};
 use serde_json::{Map, Value, json};
@@ -198,20 +198,14 @@ impl<'a> View<'a> {
 /// What has to change in a spec: the fields that annotations name, and those that they named before. A field
 /// that no annotation names and that somebody else set stays.
 fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
-    let (owned, actual) = (pps.fact.owned, json!(pps.fact.spec));
-    let asked = json!(asked);
+    let (asked, actual) = (json!(asked), json!(pps.fact.spec));
     let mut patch = Map::new();
-    for (field, owned) in [
-        ("targetRef", true),
-        ("requiredPersistentTopology", owned.required_topology),
-        ("preferredPersistentTopology", owned.preferred_topology),
-        ("persistentPodAnnotations", owned.annotations),
-    ] {
+    for field in ["targetRef"].into_iter().chain(GENERATED_FIELDS) {
         match (asked.get(field), actual.get(field)) {
             (Some(asked), actual) if actual != Some(asked) => {
                 patch.insert(field.into(), asked.clone());
             }
-            (None, Some(_)) if owned => {
+            (None, Some(_)) if pps.fact.owned.contains(&field) => {
                 patch.insert(field.into(), Value::Null);
             }
             _ => {}

@@ -28,7 +28,7 @@ pub use super::status::DropCheck;
 use super::status::form::CompactForm;
 use super::tracked_pps::TrackedPps;
 use super::workloads::Workloads;
-use crate::facts::interest::{Interest, NewKeys};
+use crate::facts::interest::Interest;
 use crate::facts::interner::Interner;
 use crate::facts::{GroupKind, NamespacedName, Notice, Subject, WorkloadFact, WorkloadKey};
 
@@ -52,8 +52,8 @@ pub struct Work {
     /// annotation.
     pub bound_pods: BTreeMap<(Placement, bool), u64>,
     pub notices: Vec<Notice>,
-    /// What has to be listed again, because a PPS names a key whose values were not kept.
-    pub relist: NewKeys,
+    /// Pods and Nodes have to be listed again, because a PPS names a key whose values were not kept.
+    pub relist: bool,
     /// The PPS objects have to be listed again, in a list of this revision: their definition has changed.
     pub relist_objects: Option<u64>,
 }

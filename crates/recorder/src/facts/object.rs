@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{OwnedFields, Owner, PackedClaim, PpsFact, PpsStatus};
-use crate::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
+use super::{Owner, PackedClaim, PpsFact, PpsStatus};
+use crate::generate::{FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL};
 
 /// The metadata that a fact is made from.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -46,7 +46,12 @@ pub fn read_pps(object: &Value) -> serde_json::Result<PpsFact> {
 pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
     let PersistentPodState { metadata, mut spec, mut status } = object;
     let is_labelled = metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|value| value == FIELD_MANAGER);
-    let owned = owned_fields(&metadata.managed_fields);
+    // It owns a part of every status that it writes, also of objects that users made.
+    let own = metadata.managed_fields.iter().filter(|entry| entry.manager == FIELD_MANAGER);
+    let own_specs: Vec<&Value> = own.filter_map(|entry| entry.fields.get("f:spec")).collect();
+    let is_owned = |field: &&str| own_specs.iter().any(|spec| spec.get(format!("f:{field}")).is_some());
+    let generated = is_labelled && !own_specs.is_empty();
+    let owned = GENERATED_FIELDS.into_iter().filter(is_owned).collect();
     let mut unreadable = None;
     if let Some(damaged) = status.damaged.take() {
         spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
@@ -60,8 +65,8 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
         generation: metadata.generation,
         created: metadata.creation_timestamp,
         terminating: metadata.deletion_timestamp.is_some(),
-        generated: is_labelled && owned.is_some(),
-        owned: owned.unwrap_or_default(),
+        generated,
+        owned,
         owners: metadata.owner_references,
         spec,
         status,
@@ -76,21 +81,6 @@ fn packed_claim(entries: &[ManagedFields]) -> PackedClaim {
         PackedClaim::Yes => PackedClaim::Yes,
         _ if status.get("f:packed").is_some() => PackedClaim::Yes,
         _ => PackedClaim::No,
-    })
-}
-
-/// The fields of the spec that the sidecar owns; none if it owns no part of the spec. It owns a part of every
-/// status that it writes, also of objects that users made.
-fn owned_fields(entries: &[ManagedFields]) -> Option<OwnedFields> {
-    let own = entries.iter().filter(|entry| entry.manager == FIELD_MANAGER);
-    own.filter_map(|entry| entry.fields.get("f:spec")).fold(None, |owned, spec| {
-        let owned = owned.unwrap_or_default();
-        let has = |field: &str| spec.get(field).is_some();
-        Some(OwnedFields {
-            required_topology: owned.required_topology || has("f:requiredPersistentTopology"),
-            preferred_topology: owned.preferred_topology || has("f:preferredPersistentTopology"),
-            annotations: owned.annotations || has("f:persistentPodAnnotations"),
-        })
     })
 }
 

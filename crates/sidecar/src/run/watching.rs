@@ -24,8 +24,7 @@ pub(super) struct Watching {
     /// The task that watches each kind, and how objects of the kind are read.
     kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
     relist_objects: watch::Sender<u64>,
-    relist_pods: watch::Sender<u64>,
-    relist_nodes: watch::Sender<u64>,
+    relist_pods_and_nodes: watch::Sender<u64>,
     /// Whether Pods and Nodes are watched. They are watched later than the rest, so that they need not be
     /// listed twice.
     pub(super) has_pods: bool,
@@ -39,8 +38,7 @@ impl Watching {
             names: HashMap::new(),
             kinds: HashMap::new(),
             relist_objects: watch::Sender::new(0),
-            relist_pods: watch::Sender::new(0),
-            relist_nodes: watch::Sender::new(0),
+            relist_pods_and_nodes: watch::Sender::new(0),
             has_pods: false,
         }
     }
@@ -84,7 +82,8 @@ impl Watching {
     pub(super) fn start_pods_and_nodes(&mut self) {
         self.has_pods = true;
         self.relist_new_keys();
-        let (pods, nodes) = (self.relist_pods.subscribe(), self.relist_nodes.subscribe());
+        let relist = || self.relist_pods_and_nodes.subscribe();
+        let (pods, nodes) = (relist(), relist());
         self.spawn("watch of pods", self.watches.clone().watch_pods(pods));
         self.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
     }
@@ -100,13 +99,9 @@ impl Watching {
 
     /// Asks for the Pods and Nodes again if there are keys that they were listed without.
     fn relist_new_keys(&self) {
-        let interest = &self.watches.interest;
-        for (relist, revision) in [
-            (&self.relist_pods, interest.annotations().revision()),
-            (&self.relist_nodes, interest.labels().revision()),
-        ] {
-            relist.send_if_modified(|current| std::mem::replace(current, revision) != revision);
-        }
+        let revision = self.watches.interest.revision();
+        let relist = |current: &mut u64| std::mem::replace(current, revision) != revision;
+        self.relist_pods_and_nodes.send_if_modified(relist);
     }
 
     fn start_kind(&mut self, id: WatchId, resource: kinds::Resource) {

@@ -215,7 +215,7 @@ impl Worker {
             }
             // Each Pod counts once, however many replicas there are.
             for ((placement, injected), pods) in work.bound_pods {
-                self.metrics.count_bound_pods(placement.name(), injected, pods);
+                self.metrics.count_bound_pods(placement, injected, pods);
             }
         }
         for node in &work.new_nodes {

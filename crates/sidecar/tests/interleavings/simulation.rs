@@ -247,7 +247,7 @@ impl Simulation {
         // the last word: at rest, what is recorded is compared with the whole cluster.
         let is_interest_met = snapshot.pps.objects.get(name).is_none_or(|object| {
             let spec = serde_json::from_value(object.spec.clone()).unwrap();
-            self.interest.is_met(&spec, snapshot.nodes.listed, snapshot.pods.listed)
+            self.interest.is_met(&spec, snapshot.nodes.listed.min(snapshot.pods.listed))
         });
         let is_listed = snapshot.pps.listed.is_some() && snapshot.kinds[&0].listed.is_some();
         if is_pending || !is_interest_met || !is_listed {

@@ -73,7 +73,7 @@ impl Simulation {
     }
 
     fn list_pods(&mut self) {
-        self.pods.push_back(WatchEvent::ListStart(self.interest.annotations().revision()));
+        self.pods.push_back(WatchEvent::ListStart(self.interest.revision()));
         for (name, pod) in &self.cluster.pods {
             self.pods.push_back(WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)));
         }
@@ -81,7 +81,7 @@ impl Simulation {
     }
 
     fn list_nodes(&mut self) {
-        self.nodes.push_back(WatchEvent::ListStart(self.interest.labels().revision()));
+        self.nodes.push_back(WatchEvent::ListStart(self.interest.revision()));
         for (name, node) in &self.cluster.nodes {
             self.nodes.push_back(WatchEvent::Apply(
                 name,

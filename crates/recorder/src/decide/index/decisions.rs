@@ -111,12 +111,8 @@ impl Index {
     /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then only this
     /// object waits.
     fn is_interest_met(&self, object: &TrackedPps) -> bool {
-        object.exceeded_limit.is_some()
-            || self.interest.is_met(
-                &object.fact.spec,
-                self.nodes.facts.complete(),
-                self.pods.facts.complete(),
-            )
+        let listed = self.nodes.facts.complete().min(self.pods.facts.complete());
+        object.exceeded_limit.is_some() || self.interest.is_met(&object.fact.spec, listed)
     }
 
     fn report_pruned(&mut self, key: &NamespacedName) {

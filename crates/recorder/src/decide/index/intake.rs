@@ -390,9 +390,7 @@ impl Index {
         if spec.exceeds_limits().is_some() {
             return;
         }
-        let grown = self.interest.add_keys(spec);
-        self.work.relist.labels |= grown.labels;
-        self.work.relist.annotations |= grown.annotations;
+        self.work.relist |= self.interest.add_keys(spec);
         if self.interest.is_crowded() {
             let specs = self.objects.tracked.values().flat_map(TrackedPps::specs);
             self.interest.keep_only(specs.chain([spec]));

@@ -131,7 +131,7 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         injected: annotation(pod, INJECTED_ANNOTATION).is_some(),
         exempt: annotation(pod, RECORD_ANNOTATION).is_some_and(|value| forbids_recording(value)),
-        annotations: interest.annotations().pick(annotations),
+        annotations: interest.pick(annotations),
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
     })
@@ -183,7 +183,7 @@ pub fn read_node(object: Encoded<'_>, interest: &Interest) -> Result<Item<Arc<st
     let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
     let fact = |metadata: &ObjectMeta| {
         let labels = metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-        Some(NodeFact { labels: interest.labels().pick(labels) })
+        Some(NodeFact { labels: interest.pick(labels) })
     };
     let schema = &[(1, "metadata", Kind::Message(METADATA))];
     item(object, schema, |node: &Node| &node.metadata, key, |node| fact(&node.metadata), fact)

@@ -65,7 +65,7 @@ fn malformed_part(object: Encoded<'_>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use pps_recorder::facts::{OwnedFields, PackedClaim};
+    use pps_recorder::facts::PackedClaim;
     use pps_recorder::generate;
     use serde_json::{Value, from_value, json};
 
@@ -89,7 +89,7 @@ mod tests {
         both["f:status"] = status["f:status"].clone();
         let own = read(&[entry("pps-sidecar", both)]);
         assert!(own.generated);
-        assert_eq!(own.owned, OwnedFields { required_topology: true, ..OwnedFields::default() });
+        assert_eq!(own.owned, ["requiredPersistentTopology"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ fn records_again_after_a_spec_change() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
-    let revision = world.index.interest.labels().revision();
+    let revision = world.index.interest.revision();
     world.index.apply_nodes(Update::Begin(revision));
     world.node("node-1", &[("zone", "a")]);
     world.index.apply_nodes(Update::Done);
@@ -19,7 +19,7 @@ fn records_again_after_a_spec_change() {
     let status = world.status("p");
     world.object("p", &wider, &status);
     assert_eq!(world.pod_states("p"), Value::Null, "the node's new label is not known yet");
-    assert!(world.index.take_work().relist.labels);
+    assert!(world.index.take_work().relist);
     world.index.apply_nodes(Update::Begin(revision + 1));
     world.node("node-1", &[("zone", "a"), ("host", "node-1")]);
     world.index.apply_nodes(Update::Done);
@@ -33,7 +33,7 @@ fn records_again_after_a_spec_change() {
 fn forgets_keys_that_no_spec_names_any_longer() {
     let mut world = World::with_workload();
     let kept = |world: &World, keys: &[&str]| {
-        let picked = world.index.interest.annotations().pick(keys.iter().map(|key| (*key, "value")));
+        let picked = world.index.interest.pick(keys.iter().map(|key| (*key, "value")));
         picked.into_iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>()
     };
     for round in 0..50 {
@@ -50,7 +50,7 @@ fn forgets_keys_that_no_spec_names_any_longer() {
     world.index.take_work();
     let spec = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "0-0"}]});
     world.object("many", &spec, &json!({}));
-    assert!(world.index.take_work().relist.annotations);
+    assert!(world.index.take_work().relist);
     assert_eq!(kept(&world, &["0-0"]), ["0-0"]);
 }
 
@@ -60,19 +60,18 @@ fn new_keys_of_one_object_do_not_delay_others() {
     world.settle("p");
     let relist_all = |world: &mut World| {
         let interest = &world.index.interest;
-        let (labels, annotations) = (interest.labels().revision(), interest.annotations().revision());
-        world.index.apply_nodes(Update::Begin(labels));
+        let revision = interest.revision();
+        world.index.apply_nodes(Update::Begin(revision));
         world.node("node-1", &[]);
         world.index.apply_nodes(Update::Done);
-        world.index.apply_pods(Update::Begin(annotations));
+        world.index.apply_pods(Update::Begin(revision));
         world.index.apply_pods(Update::Done);
     };
     relist_all(&mut world);
     let many = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "new"}],
         "requiredPersistentTopology": {"nodeTopologyKeys": ["new"]}});
     world.object("many", &many, &json!({}));
-    let relist = world.index.take_work().relist;
-    assert!(relist.labels && relist.annotations);
+    assert!(world.index.take_work().relist);
 
     world.pod("w-0", ready_on("node-1"));
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1", "other objects are recorded meanwhile");

@@ -330,7 +330,7 @@ fn does_not_evict_before_all_node_labels_are_known() {
     let mut world = abandoned(&forgetting("Forget"));
     world.confirm_gone();
     world.settle("p");
-    let revision = world.index.interest.labels().revision();
+    let revision = world.index.interest.revision();
     world.index.apply_nodes(Update::Begin(revision));
     world.node("node-2", &[("zone", "b")]);
     world.index.apply_nodes(Update::Done);
@@ -342,7 +342,7 @@ fn does_not_evict_before_all_node_labels_are_known() {
     other["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["rack"]});
     world.object("other", &other, &json!({}));
     assert!(world.index.eviction(&key("w-0")).is_some());
-    let revision = world.index.interest.labels().revision();
+    let revision = world.index.interest.revision();
     let mut wider = forgetting("Forget");
     wider["requiredPersistentTopology"]["nodeTopologyKeys"] = json!(["zone", "host"]);
     world.object("p", &wider, &json!({}));

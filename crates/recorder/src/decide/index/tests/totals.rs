@@ -22,12 +22,10 @@ fn counts_where_a_pod_is_bound_once() {
     world.pod("w-0", unbound(false));
     world.pod("w-0", bound("node-1", false));
     world.pod("w-0", ready_on("node-1"));
-    assert_eq!(bound_pods(&mut world), [(Placement::Unrecorded, false, 1)]);
+    assert_eq!(bound_pods(&mut world), [("unrecorded", false, 1)]);
     world.settle("p");
 
-    for (node, injected, expected) in
-        [("node-1", true, Placement::RecordedNode), ("node-2", false, Placement::Elsewhere)]
-    {
+    for (node, injected, expected) in [("node-1", true, "recorded_node"), ("node-2", false, "elsewhere")] {
         world.index.apply_pods(Update::Delete(key("w-0")));
         world.pod("w-0", unbound(injected));
         world.pod("w-0", bound(node, injected));
