@@ -168,7 +168,7 @@ impl<'a> View<'a> {
         }
         let first = &self.key.object;
         let is_free = match self.all.get(first) {
-            None => self.aliases.objects.get(first).is_none(),
+            None => !self.aliases.objects.contains_key(first),
             Some(holder) if holder.fact.terminating => return Ok(None),
             Some(holder) if !holder.fact.generated || holder.fact.unreadable.is_some() => {
                 return Err(first.clone());

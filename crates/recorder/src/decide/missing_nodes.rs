@@ -4,98 +4,78 @@
 //! Node from the API server before it drops any state because of it. A confirmation is valid for
 //! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::deadlines::Deadlines;
-use super::schedule::backoff;
+use super::schedule::{Batch, Candidates};
 
 const CONFIRMATION_VALIDITY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct MissingNodes {
     /// The grace period.
-    period: Duration,
+    pub period: Duration,
     /// A missing Node without a deadline is overdue.
     deadlines: Deadlines<Arc<str>>,
-    nodes: HashMap<Arc<str>, Confirmation>,
-    /// Nodes whose absence is to be confirmed by a read.
-    requests: BTreeSet<Arc<str>>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Confirmation {
-    /// Whether one is requested or in flight.
-    requested: bool,
-    failures: u32,
+    /// Each missing Node, and whether a confirmation is requested or in flight.
+    nodes: HashMap<Arc<str>, bool>,
+    lookups: Batch<Arc<str>>,
 }
 
 impl MissingNodes {
     pub fn new(period: Duration) -> Self {
-        let (deadlines, nodes, requests) = (Deadlines::default(), HashMap::new(), BTreeSet::new());
-        Self { period, deadlines, nodes, requests }
-    }
-
-    pub fn period(&self) -> Duration {
-        self.period
+        let (deadlines, nodes, lookups) = (Deadlines::default(), HashMap::new(), Batch::default());
+        Self { period, deadlines, nodes, lookups }
     }
 
     /// Starts the grace period of a Node, from the beginning if one was running. Discards any confirmation
     /// that is in flight: the Node may have been back in the meantime.
     pub fn start_grace_period(&mut self, node: &Arc<str>, now: Instant) {
-        self.requests.remove(node);
-        self.nodes.insert(node.clone(), Confirmation::default());
+        self.cancel(node);
+        self.nodes.insert(node.clone(), false);
         self.deadlines.set(node, now + self.period);
     }
 
     /// Stops tracking a Node: it is back, or no recorded state names it any more.
     pub fn cancel(&mut self, node: &Arc<str>) {
-        self.requests.remove(node);
+        self.lookups.forget(node);
         self.nodes.remove(node);
         self.deadlines.cancel(node);
     }
 
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.next()
+    /// When the next Node is overdue, or the next lookup is due.
+    pub fn next(&self, candidates: Candidates) -> Option<Instant> {
+        self.deadlines.next().into_iter().chain(self.lookups.next(candidates)).min()
     }
 
-    /// Takes one overdue Node: its grace period has ended, its confirmation has expired, or the wait after a
-    /// failed confirmation is over.
+    /// Takes one overdue Node: its grace period has ended, or its confirmation has expired.
     pub fn take_overdue(&mut self, now: Instant) -> Option<Arc<str>> {
         self.deadlines.take_due(now)
     }
 
     /// Requests a confirmation that an overdue Node is gone. Does nothing for other Nodes, or while one is
     /// requested already.
-    pub fn request_confirmation(&mut self, node: &Arc<str>) {
-        if let Some(known) = self.nodes.get_mut(node)
+    pub fn request_confirmation(&mut self, node: &Arc<str>, now: Instant) {
+        if let Some(is_requested) = self.nodes.get_mut(node)
             && !self.deadlines.contains(node)
-            && !std::mem::replace(&mut known.requested, true)
+            && !std::mem::replace(is_requested, true)
         {
-            self.requests.insert(node.clone());
+            self.lookups.mark(node, now);
         }
     }
 
-    pub fn take_confirmation(&mut self) -> Option<Arc<str>> {
-        self.requests.pop_first()
-    }
-
-    /// Takes one Node whose absence the caller must confirm, and whose confirmation has not failed yet.
-    pub fn take_first_confirmation(&mut self) -> Option<Arc<str>> {
-        let node = self.requests.iter().find(|node| !self.has_failed(node))?.clone();
-        self.requests.take(&node)
-    }
-
-    pub fn has_failed(&self, node: &Arc<str>) -> bool {
-        self.nodes.get(node).is_some_and(|known| known.failures > 0)
+    /// Takes one Node whose absence the caller must confirm. Also returns whether that has failed before.
+    pub fn take_lookup(&mut self, candidates: Candidates, now: Instant) -> Option<(Arc<str>, bool)> {
+        self.lookups.take(candidates, now)
     }
 
     /// The API server has no such Node. Returns false if the confirmation is obsolete.
     pub fn confirm_missing(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let is_current = self.end_confirmation(node);
+        let is_current = self.nodes.get_mut(node).is_some_and(std::mem::take);
         if is_current {
-            self.nodes.insert(node.clone(), Confirmation::default());
+            self.lookups.forget(node);
             self.deadlines.set(node, now + CONFIRMATION_VALIDITY);
         }
         is_current
@@ -104,33 +84,28 @@ impl MissingNodes {
     /// The API server has the Node, so its grace period starts again. Returns false if the confirmation is
     /// obsolete.
     pub fn confirm_present(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let is_current = self.end_confirmation(node);
+        let is_current = self.nodes.get(node) == Some(&true);
         if is_current {
             self.start_grace_period(node, now);
         }
         is_current
     }
 
-    /// The confirmation failed. The Node becomes overdue again after a backoff, or after `retry_after` if the
-    /// server asked for a longer wait. Returns the number of earlier failures.
+    /// The confirmation failed. It is tried again after a backoff, or after `retry_after` if the server asked
+    /// for a longer wait. Returns the number of earlier failures.
     pub fn confirmation_failed(
         &mut self,
         node: &Arc<str>,
         retry_after: Option<Duration>,
         now: Instant,
     ) -> u32 {
-        let is_current = self.end_confirmation(node);
-        let Some(known) = self.nodes.get_mut(node).filter(|_| is_current) else { return 0 };
-        let failures = known.failures;
-        known.failures += 1;
-        self.deadlines.set(node, now + backoff(failures).max(retry_after.unwrap_or_default()));
+        if self.nodes.get(node) != Some(&true) {
+            return 0;
+        }
+        let failures = self.lookups.failures(node);
+        self.lookups.failed(node, retry_after, now);
+        self.lookups.mark(node, now);
         failures
-    }
-
-    /// Whether a confirmation of this absence was in flight. It is obsolete if the Node was back in the
-    /// meantime.
-    fn end_confirmation(&mut self, node: &Arc<str>) -> bool {
-        self.nodes.get_mut(node).is_some_and(|known| std::mem::take(&mut known.requested))
     }
 }
 
@@ -147,35 +122,41 @@ mod tests {
         (nodes, node, now)
     }
 
+    fn take(nodes: &mut MissingNodes, now: Instant) -> Option<Arc<str>> {
+        nodes.take_lookup(Candidates::All, now).map(|(node, _)| node)
+    }
+
     #[test]
     fn requests_a_confirmation_once_the_grace_period_has_ended() {
         let (mut nodes, node, now) = missing("n");
-        nodes.request_confirmation(&node);
-        assert_eq!(nodes.take_confirmation(), None, "the grace period is still running");
+        nodes.request_confirmation(&node, now);
+        assert_eq!(take(&mut nodes, now), None, "the grace period is still running");
         assert_eq!(nodes.take_overdue(now + ALMOST), None);
-        assert_eq!(nodes.take_overdue(now + PERIOD), Some(node.clone()));
-        assert_eq!(nodes.next_deadline(), None);
-        nodes.request_confirmation(&node);
-        nodes.request_confirmation(&node);
-        assert_eq!((nodes.take_confirmation(), nodes.take_confirmation()), (Some(node), None));
+        let now = now + PERIOD;
+        assert_eq!(nodes.take_overdue(now), Some(node.clone()));
+        assert_eq!(nodes.next(Candidates::All), None);
+        nodes.request_confirmation(&node, now);
+        nodes.request_confirmation(&node, now);
+        assert_eq!((take(&mut nodes, now), take(&mut nodes, now)), (Some(node), None));
     }
 
     #[test]
     fn ignores_a_confirmation_of_an_earlier_absence() {
         for is_return_seen in [true, false] {
             let (mut nodes, node, now) = missing("n");
-            nodes.take_overdue(now + PERIOD);
-            nodes.request_confirmation(&node);
-            assert!(nodes.take_confirmation().is_some());
+            let now = now + PERIOD;
+            nodes.take_overdue(now);
+            nodes.request_confirmation(&node, now);
+            assert!(take(&mut nodes, now).is_some());
             // The Node may be missing again before the sidecar has seen it back.
             if is_return_seen {
                 nodes.cancel(&node);
             }
-            nodes.start_grace_period(&node, now + PERIOD);
-            assert!(!nodes.confirm_missing(&node, now + PERIOD), "an answer about the earlier absence");
-            assert_eq!(nodes.take_overdue(now + PERIOD + ALMOST), None);
-            assert_eq!(nodes.take_overdue(now + PERIOD + PERIOD), Some(node));
-            assert_eq!(nodes.next_deadline(), None);
+            nodes.start_grace_period(&node, now);
+            assert!(!nodes.confirm_missing(&node, now), "an answer about the earlier absence");
+            assert_eq!(nodes.take_overdue(now + ALMOST), None);
+            assert_eq!(nodes.take_overdue(now + PERIOD), Some(node));
+            assert_eq!(nodes.next(Candidates::All), None);
         }
     }
 
@@ -192,39 +173,37 @@ mod tests {
         let (mut nodes, node, now) = missing("n");
         let now = now + PERIOD;
         nodes.take_overdue(now);
-        nodes.request_confirmation(&node);
-        nodes.take_confirmation();
+        nodes.request_confirmation(&node, now);
+        take(&mut nodes, now);
         assert!(nodes.confirm_missing(&node, now));
-        nodes.request_confirmation(&node);
-        assert_eq!(nodes.take_confirmation(), None, "the confirmation is still valid");
+        nodes.request_confirmation(&node, now);
+        assert_eq!(take(&mut nodes, now), None, "the confirmation is still valid");
         let expired = now + CONFIRMATION_VALIDITY;
         assert_eq!(nodes.take_overdue(expired), Some(node.clone()));
-        nodes.request_confirmation(&node);
-        assert_eq!(nodes.take_confirmation(), Some(node.clone()));
+        nodes.request_confirmation(&node, expired);
+        assert_eq!(take(&mut nodes, expired), Some(node.clone()));
         assert!(nodes.confirm_present(&node, expired));
-        assert_eq!(nodes.next_deadline(), Some(expired + PERIOD));
+        assert_eq!(nodes.next(Candidates::All), Some(expired + PERIOD));
     }
 
     #[test]
     fn retries_a_failed_confirmation_with_backoff() {
         let (mut nodes, node, now) = missing("n");
         let mut now = now + PERIOD;
+        nodes.take_overdue(now);
+        nodes.request_confirmation(&node, now);
         let mut waits = Vec::new();
         for _ in 0..4 {
-            assert_eq!(nodes.take_overdue(now), Some(node.clone()));
-            nodes.request_confirmation(&node);
-            nodes.take_confirmation();
+            let is_retry = !waits.is_empty();
+            assert_eq!(nodes.take_lookup(Candidates::All, now), Some((node.clone(), is_retry)));
             assert_eq!(nodes.confirmation_failed(&node, None, now) as usize, waits.len());
-            let deadline = nodes.next_deadline().unwrap();
-            waits.push(deadline - now);
-            now = deadline;
+            assert_eq!(nodes.next(Candidates::NotFailing), None, "it is a retry");
+            let next = nodes.next(Candidates::All).unwrap();
+            waits.push(next - now);
+            now = next;
         }
         assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
-        nodes.take_overdue(now);
-        nodes.request_confirmation(&node);
-        assert_eq!(nodes.take_first_confirmation(), None, "it is a retry");
-        assert_eq!(nodes.take_confirmation(), Some(node.clone()));
         nodes.confirmation_failed(&node, Some(PERIOD), now);
-        assert_eq!(nodes.next_deadline(), Some(now + PERIOD), "waits as long as the server asks for");
+        assert_eq!(nodes.next(Candidates::All), Some(now + PERIOD), "waits as long as the server asks for");
     }
 }

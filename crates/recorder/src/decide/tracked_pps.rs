@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pps_core::Spec;
 use pps_core::pps::{Condition, RetentionPolicy};
+use serde::Serialize;
 
 use super::capacity::{Capacity, Sizes, overlay_size};
 use super::changed_states::EntryChange;
@@ -93,14 +94,15 @@ pub(crate) enum Source {
 }
 
 /// The part of a status that is not about single Pods.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Header {
     pub observed_generation: Option<i64>,
+    #[serde(rename = "targetUID")]
     pub target_uid: Option<String>,
     pub recorded: Option<i32>,
     pub desired: Option<i32>,
-    /// All conditions; none if they stay unchanged.
-    pub conditions: Option<Vec<Condition>>,
+    pub conditions: Vec<Condition>,
 }
 
 #[derive(Clone, Debug)]
@@ -367,21 +369,17 @@ impl Header {
     pub(crate) fn of(status: &PpsStatus) -> Self {
         Self {
             observed_generation: status.observed_generation,
-            target_uid: None,
+            target_uid: status.target_uid.clone(),
             recorded: status.recorded,
             desired: status.desired,
-            conditions: None,
+            conditions: status.conditions.clone(),
         }
     }
 
     fn store(self, status: &mut PpsStatus) {
-        status.target_uid = self.target_uid.or(status.target_uid.take());
-        status.observed_generation = self.observed_generation;
-        status.recorded = self.recorded;
-        status.desired = self.desired;
-        if let Some(conditions) = self.conditions {
-            status.conditions = conditions;
-        }
+        let Self { observed_generation, target_uid, recorded, desired, conditions } = self;
+        (status.observed_generation, status.target_uid) = (observed_generation, target_uid);
+        (status.recorded, status.desired, status.conditions) = (recorded, desired, conditions);
     }
 }
 

@@ -53,8 +53,9 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
     let generated = is_labelled && !own_specs.is_empty();
     let owned = GENERATED_FIELDS.into_iter().filter(is_owned).collect();
     let mut unreadable = None;
-    if let Some(damaged) = status.damaged.take() {
+    if let Err(damaged) = status.unpack() {
         spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
+        status = PpsStatus::default();
         unreadable = Some(damaged.to_string());
     } else {
         status.packed_claim = packed_claim(&metadata.managed_fields);

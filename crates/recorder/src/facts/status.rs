@@ -12,19 +12,25 @@ use super::states::States;
 
 /// The status of a PPS, with compactly stored states. See [`pps_core::pps::Status`] for the fields.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "ReadStatus")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PpsStatus {
     pub observed_generation: Option<i64>,
     /// The states of both forms together.
+    #[serde(deserialize_with = "null_as_default")]
     pub pod_states: States,
+    /// None once its states are among the others.
+    pub(crate) packed: Option<Packed>,
+    #[serde(skip)]
     pub form: Form,
     /// What the API server says of who has written the compact form. If one has and the API server does not
     /// show it, the definition may hide it.
+    #[serde(skip)]
     pub packed_claim: PackedClaim,
-    pub damaged: Option<Damaged>,
+    #[serde(rename = "targetUID")]
     pub target_uid: Option<String>,
     pub recorded: Option<i32>,
     pub desired: Option<i32>,
+    #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
 }
 
@@ -80,6 +86,17 @@ impl Form {
 }
 
 impl PpsStatus {
+    /// Adds the states of the compact form to the others.
+    pub(super) fn unpack(&mut self) -> Result<(), Damaged> {
+        if let Some(packed) = self.packed.take() {
+            check_version(Some(packed.version.into()))?;
+            let states = States::read_buckets(&packed.buckets)?;
+            self.form = Form::Compact(self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect());
+            self.pod_states.add_missing(&states);
+        }
+        Ok(())
+    }
+
     /// The object has this form now, since the sidecar has written it.
     pub fn follow_form(&mut self, form: Form) {
         // Under a definition without the compact form, the API server may go on to say that it was written.
@@ -135,48 +152,5 @@ impl PpsStatus {
         self.target_uid.is_none()
             && self.recorded.is_none()
             && self.conditions.iter().all(|condition| condition.type_ != RECORDING)
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ReadStatus {
-    observed_generation: Option<i64>,
-    #[serde(deserialize_with = "null_as_default")]
-    pod_states: States,
-    packed: Option<Packed>,
-    #[serde(rename = "targetUID")]
-    target_uid: Option<String>,
-    recorded: Option<i32>,
-    desired: Option<i32>,
-    #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<Condition>,
-}
-
-impl From<ReadStatus> for PpsStatus {
-    fn from(status: ReadStatus) -> Self {
-        let (mut pod_states, mut form) = (status.pod_states, Form::Plain);
-        if let Some(packed) = &status.packed {
-            match check_version(Some(packed.version.into()))
-                .and_then(|()| States::read_buckets(&packed.buckets))
-            {
-                Ok(states) => {
-                    form = Form::Compact(pod_states.nodes().map(|(pod, _)| pod.clone()).collect());
-                    pod_states.add_missing(&states);
-                }
-                Err(damaged) => return Self { damaged: Some(damaged), ..Self::default() },
-            }
-        }
-        Self {
-            observed_generation: status.observed_generation,
-            pod_states,
-            form,
-            packed_claim: PackedClaim::No,
-            damaged: None,
-            target_uid: status.target_uid,
-            recorded: status.recorded,
-            desired: status.desired,
-            conditions: status.conditions,
-        }
     }
 }

@@ -15,7 +15,6 @@ use pps_recorder::decide::PodEviction;
 use pps_recorder::decide::deadlines::Deadlines;
 use pps_recorder::decide::index::DropCheck;
 use pps_recorder::decide::missing_nodes::MissingNodes;
-use pps_recorder::decide::schedule::Candidates;
 use pps_recorder::decide::unschedulable::UnschedulablePods;
 use pps_recorder::facts::NamespacedName;
 
@@ -46,15 +45,7 @@ impl Absences {
 
     /// A node has appeared, perhaps again.
     pub(super) fn settle_later(&mut self, node: &Arc<str>, now: Instant) {
-        self.new_nodes.set(node, now + self.missing.period().min(LABEL_GRACE_PERIOD));
-    }
-
-    /// Takes one node to look up. A lookup that failed before is a retry, like a write.
-    pub(super) fn take_confirmation(&mut self, candidates: Candidates) -> Option<Arc<str>> {
-        match candidates {
-            Candidates::All => self.missing.take_confirmation(),
-            Candidates::NotFailing => self.missing.take_first_confirmation(),
-        }
+        self.new_nodes.set(node, now + self.missing.period.min(LABEL_GRACE_PERIOD));
     }
 }
 

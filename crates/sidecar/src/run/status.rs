@@ -157,7 +157,7 @@ impl Worker {
             check.forgotten().map(|(node, pod)| format!("{pod} on {node}")).collect();
         self.metrics.states_forgotten.inc_by(forgotten.len() as u64);
         self.follow_forgotten_states(check);
-        let grace_period = self.absences.missing.period().as_secs();
+        let grace_period = self.absences.missing.period.as_secs();
         let unwanted: Vec<String> = check.unwanted().map(ToString::to_string).collect();
         for (reason, states, cause) in [
             (Reason::StatesForgotten, forgotten, format!("the node has not existed for {grace_period} s")),

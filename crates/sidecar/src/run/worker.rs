@@ -134,7 +134,7 @@ impl Worker {
             writes.generated.next(candidates).filter(|_| may_generate),
             writes.statuses.next(candidates),
             writes.evictions.next(candidates),
-            self.absences.missing.next_deadline(),
+            self.absences.missing.next(candidates),
         ];
         times.into_iter().flatten().min()
     }
@@ -183,10 +183,9 @@ impl Worker {
         } else if let Some((key, is_retry)) = self.writes.statuses.take(candidates, now) {
             self.write_status(&key, is_retry);
             for node in self.index.take_unconfirmed_nodes() {
-                self.absences.missing.request_confirmation(&node);
+                self.absences.missing.request_confirmation(&node, now);
             }
-        } else if let Some(node) = self.absences.take_confirmation(candidates) {
-            let is_retry = self.absences.missing.has_failed(&node);
+        } else if let Some((node, is_retry)) = self.absences.missing.take_lookup(candidates, now) {
             self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
         } else {
             if let Some((pod, is_retry)) = self.writes.evictions.take(candidates, now) {

@@ -327,17 +327,11 @@ impl Simulation {
                 self.snapshot.absences.remove(name);
             }
         }
-        if !self.are_pods_and_nodes_watched && self.index.is_interest_known() {
-            self.are_pods_and_nodes_watched = true;
+        let begins = !self.are_pods_and_nodes_watched && self.index.is_interest_known();
+        self.are_pods_and_nodes_watched |= begins;
+        if begins || (self.are_pods_and_nodes_watched && relist) {
             self.list_pods();
             self.list_nodes();
-        } else if self.are_pods_and_nodes_watched {
-            if relist.annotations {
-                self.list_pods();
-            }
-            if relist.labels {
-                self.list_nodes();
-            }
         }
     }
 }

@@ -107,7 +107,9 @@ impl Index {
                     self.mark_node(&name);
                 }
                 let named: Vec<Arc<str>> = self.nodes.entries.keys().cloned().collect();
-                named.iter().for_each(|node| self.follow_node(node));
+                for node in named {
+                    self.follow_node(&node);
+                }
                 self.retry_all();
             }
         }

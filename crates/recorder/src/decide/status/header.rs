@@ -26,13 +26,15 @@ pub(super) fn decide(
     } else {
         fact.status.desired
     };
-    let target = view.living_workload().filter(|_| takes_over);
+    let target = view.living_workload().filter(|_| takes_over).map(|workload| workload.uid.to_string());
+    let conditions = &fact.status.conditions;
     Header {
         observed_generation: fact.generation.or(fact.status.observed_generation),
-        target_uid: target.map(|workload| workload.uid.to_string()),
+        target_uid: target.or_else(|| fact.status.target_uid.clone()),
         recorded: Some(count(recorded as u64)),
         desired,
-        conditions: recording::with_recording(&fact.status.conditions, recording, fact.generation, now),
+        conditions: recording::with_recording(conditions, recording, fact.generation, now)
+            .unwrap_or_else(|| conditions.clone()),
     }
 }
 
@@ -45,26 +47,15 @@ pub(super) fn recorded_after(pps: &TrackedPps, changes: &[EntryChange]) -> usize
     })
 }
 
+/// Adds the fields that differ to a merge patch.
 pub(super) fn extend_patch(pps: &TrackedPps, header: &Header, status: &mut Map<String, Value>) {
-    let before = &pps.fact.status;
-    if header.observed_generation.is_some() && before.observed_generation != header.observed_generation {
-        status.insert("observedGeneration".into(), header.observed_generation.into());
-    }
-    let target_uid = header.target_uid.as_ref().filter(|uid| before.target_uid.as_ref() != Some(uid));
+    let (before, after) = (json!(Header::of(&pps.fact.status)), json!(header));
     // Where the states are only in memory, so may be the workload that they belong to.
-    let is_erased = matches!(before.form, Form::Pruned(_));
-    if let Some(uid) = target_uid.or(before.target_uid.as_ref().filter(|_| is_erased)) {
-        status.insert("targetUID".into(), uid.as_str().into());
-    }
-    for (field, before, after) in
-        [("recorded", before.recorded, header.recorded), ("desired", before.desired, header.desired)]
-    {
-        if before != after {
-            status.insert(field.into(), after.into());
+    let is_erased = matches!(pps.fact.status.form, Form::Pruned(_));
+    for (field, value) in after.as_object().into_iter().flatten() {
+        if before[field] != *value || (field == "targetUID" && is_erased && !value.is_null()) {
+            status.insert(field.clone(), value.clone());
         }
-    }
-    if let Some(conditions) = &header.conditions {
-        status.insert("conditions".into(), json!(conditions));
     }
 }
 
