@@ -59,6 +59,9 @@ function recorded(state) {
   return h("dl", {}, entries.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
 }
 
+/** @param {Pod["scheduler"][number]} candidate */
+const fits = (candidate) => candidate.excludedBy.length === 0;
+
 /** @param {Pod} pod */
 function schedulerTable(pod) {
   const rows = pod.scheduler.map((candidate) => {
@@ -69,16 +72,16 @@ function schedulerTable(pod) {
     });
     return h(
       "tr",
-      { class: candidate.fits ? "fits" : "excluded" },
+      { class: fits(candidate) ? "fits" : "excluded" },
       h("th", { scope: "row" }, candidate.node),
-      h("td", {}, candidate.fits ? `✓ fits${chosen}` : "✗ excluded"),
-      h("td", {}, candidate.fits ? `score ${candidate.score}` : h("ul", {}, reasons)),
+      h("td", {}, fits(candidate) ? `✓ fits${chosen}` : "✗ excluded"),
+      h("td", {}, fits(candidate) ? `score ${candidate.score}` : h("ul", {}, reasons)),
     );
   });
   return h(
     "div",
     { class: "scroll" },
-    pod.scheduler.some((candidate) => candidate.fits) && h("p", { class: "hint" }, "Of the nodes that fit, the one with the highest score is chosen."),
+    pod.scheduler.some(fits) && h("p", { class: "hint" }, "Of the nodes that fit, the one with the highest score is chosen."),
     h(
       "table",
       {},

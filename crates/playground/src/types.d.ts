@@ -48,8 +48,6 @@ export interface Step {
   action: Action | null;
   events: ClusterEvent[];
   world: World;
-  /** Pods of no simulated workload that have lost their node; missing if there are none. */
-  displaced?: { namespace: string; name: string; node: string; owner: [string, string, string] | null }[];
 }
 
 export interface ClusterEvent {
@@ -122,7 +120,6 @@ export interface Pod {
 
 export interface NodeVerdict {
   node: string;
-  fits: boolean;
   score: number;
   excludedBy: { what: string; text: string; fromPps: boolean }[];
 }

@@ -38,7 +38,7 @@ use serde_json::Value;
 use self::pod_affinity::PodAffinity;
 use self::read::Candidate;
 pub use self::read::{Node, labels};
-pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew, UnknownVolume};
+pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew};
 use self::resources::Images;
 pub use self::selector::PodSelector;
 use self::spread::Required;
@@ -86,11 +86,12 @@ pub struct Selection {
 }
 
 /// What the scheduler finds out about one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Verdict {
     /// The node's name.
     pub node: String,
     /// Why the Pod cannot run there; empty if it can.
+    #[serde(rename = "excludedBy")]
     pub exclusions: Vec<Exclusion>,
     /// How much the Pod prefers the node, compared with the others. 0 if it is excluded.
     pub score: i64,

@@ -128,19 +128,10 @@ impl Exclusion {
 pub enum Caveat {
     OtherScheduler,
     Volumes,
-    Claim {
-        name: String,
-        unknown: UnknownVolume,
-    },
+    /// The volume of this claim is not known, or the claim is not bound.
+    Claim(String),
     PodAffinityFields,
     /// A field of the Pod's spec that is not simulated.
     Field(&'static str),
     Preemption,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UnknownVolume {
-    NoClaim,
-    NotBound,
-    NoVolume(String),
 }

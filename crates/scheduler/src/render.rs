@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::reason::{Caveat, Exclusion, RequiredBy, UnknownVolume};
+use super::reason::{Caveat, Exclusion, RequiredBy};
 use super::resources::{CPU, MEMORY};
 
 /// Without the node's name: `topology.kubernetes.io/zone is b, the Pod requires a`.
@@ -116,13 +116,8 @@ impl fmt::Display for Caveat {
             Self::Volumes => {
                 "where its volumes are is not simulated: a persistent volume may keep it on a node or in a zone"
             }
-            Self::Claim { name, unknown } => {
-                write!(f, "where the volume of its claim {name} is or will be is not simulated: ")?;
-                match unknown {
-                    UnknownVolume::NoClaim => "no such claim is known",
-                    UnknownVolume::NotBound => "it is not bound yet",
-                    UnknownVolume::NoVolume(volume) => return write!(f, "its volume {volume} is not known"),
-                }
+            Self::Claim(claim) => {
+                return write!(f, "the volume of its claim {claim} is not known, or the claim is not bound");
             }
             Self::PodAffinityFields => {
                 "namespaceSelector, matchLabelKeys and mismatchLabelKeys of its Pod affinity are not simulated"

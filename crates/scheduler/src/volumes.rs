@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::fields::{list, text};
 use super::node_affinity::selector_exclusions;
 use super::read::Node;
-use super::reason::{Caveat, Exclusion, RequiredBy, UnknownVolume};
+use super::reason::{Caveat, Exclusion, RequiredBy};
 
 pub(super) const CLAIM: &str = "persistentVolumeClaim";
 
@@ -62,18 +62,10 @@ impl<'a> PodVolumes<'a> {
         let claims = list(&pod["spec"]["volumes"]).filter_map(|volume| volume[CLAIM]["claimName"].as_str());
         for claim in claims {
             let volume = known.claims.get(&(namespace.clone(), claim.to_owned()));
-            let unknown = match volume {
-                None => UnknownVolume::NoClaim,
-                Some(None) => UnknownVolume::NotBound,
-                Some(Some(name)) => match known.volumes.get(name) {
-                    Some(volume) => {
-                        volumes.bound.push((claim, volume));
-                        continue;
-                    }
-                    None => UnknownVolume::NoVolume(name.clone()),
-                },
-            };
-            volumes.caveats.push(Caveat::Claim { name: claim.to_owned(), unknown });
+            match volume.and_then(|volume| known.volumes.get(volume.as_ref()?)) {
+                Some(required) => volumes.bound.push((claim, required)),
+                None => volumes.caveats.push(Caveat::Claim(claim.to_owned())),
+            }
         }
         volumes
     }

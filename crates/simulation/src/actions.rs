@@ -34,10 +34,9 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
             nodes::lose(cluster, &nodes)?;
         }
         Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
-        Action::AddNode { object } => nodes::add(cluster, object)?,
         Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
         Action::RollingUpdate { workload } => workloads::restart(cluster, workload)?,
-        Action::ChangeSpec { object } => change::change(cluster, object)?,
+        Action::AddNode { object } | Action::ChangeSpec { object } => change::change(cluster, object)?,
         Action::DeleteWorkload { workload } => workloads::delete(cluster, workload)?,
         Action::CreateWorkload { workload } => workloads::create(cluster, workload)?,
         Action::EndGracePeriod {} => end_grace_period(cluster),

@@ -3,7 +3,7 @@
 use persistent_pod_state_policy::cluster::Cluster as PolicyView;
 use persistent_pod_state_policy::{ValidationResponse, admit};
 use pps_core::TargetReference;
-use pps_core::pps::{KIND, PLURAL};
+use pps_core::pps::PLURAL;
 use pps_scheduler::fields::text;
 use serde_json::{Value, json};
 
@@ -30,29 +30,16 @@ pub(crate) fn admit_pod(
         return Ok(AdmittedPod { object: pod.clone(), ..AdmittedPod::default() });
     }
     let host = host(cluster);
-    let request = json!({
-        "uid": "00000000-0000-4000-8000-000000000000",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "operation": "CREATE",
-        "namespace": cluster.namespace,
-        "name": name,
-        "userInfo": {"username": "system:serviceaccount:kube-system:statefulset-controller"},
-        "object": pod,
-    });
-    let response = answer(cluster, &host, &request)?;
+    let response = answer(cluster, &host, "pods", pod, None)?;
     let governing = PolicyView::new(&host, &cluster.namespace).find(owner, name).ok().flatten();
     let recorded = governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
     let mutated = response.mutated();
     let injected = mutated.as_ref().and(recorded.as_ref()).map(|(name, ..)| name.clone());
     let home = recorded.map(|(_, spec, state)| {
-        let labels = state.node_topology_labels.iter();
-        let labels = labels.filter(|(key, _)| spec.topology_keys().any(|named| named == *key));
-        let annotations = state.annotations.iter().filter(|(key, _)| {
-            spec.persistent_pod_annotations.iter().any(|annotation| annotation.key == **key)
-        });
-        let owned = |(key, value): (&String, &String)| (key.clone(), value.clone());
-        Home { labels: labels.map(owned).collect(), annotations: annotations.map(owned).collect(), state }
+        let (mut labels, mut annotations) = (state.node_topology_labels.clone(), state.annotations.clone());
+        labels.retain(|key, _| spec.topology_keys().any(|named| named == key));
+        annotations.retain(|key, _| spec.persistent_pod_annotations.iter().any(|one| one.key == *key));
+        Home { state, labels, annotations }
     });
     Ok(AdmittedPod {
         object: mutated.unwrap_or_else(|| pod.clone()),
@@ -71,27 +58,32 @@ pub(crate) fn admit_pps(
     if !cluster.with_pps {
         return Ok(Vec::new());
     }
-    let api_version = text(&object["apiVersion"]);
-    let (group, version) = api_version.split_once('/').unwrap_or_default();
-    let request = json!({
-        "uid": "00000000-0000-4000-8000-000000000000",
-        "kind": {"group": group, "version": version, "kind": KIND},
-        "resource": {"group": group, "version": version, "resource": PLURAL},
-        "operation": if before.is_some() { "UPDATE" } else { "CREATE" },
-        "namespace": cluster.namespace,
-        "name": object["metadata"]["name"],
-        "userInfo": {"username": "playground"},
-        "object": object,
-        "oldObject": before,
-    });
-    Ok(answer(cluster, &host(cluster), &request)?.warnings.unwrap_or_default())
+    Ok(answer(cluster, &host(cluster), PLURAL, object, before)?.warnings.unwrap_or_default())
 }
 
 fn host(cluster: &Cluster) -> ClusterHost<'_> {
     ClusterHost { objects: cluster.pps.values().map(|pps| &pps.object).collect() }
 }
 
-fn answer(cluster: &Cluster, host: &ClusterHost<'_>, request: &Value) -> Result<ValidationResponse, Refusal> {
+fn answer(
+    cluster: &Cluster,
+    host: &ClusterHost<'_>,
+    plural: &str,
+    object: &Value,
+    before: Option<&Value>,
+) -> Result<ValidationResponse, Refusal> {
+    let (group, version) = text(&object["apiVersion"]).split_once('/').unwrap_or(("", "v1"));
+    let request = json!({
+        "uid": "00000000-0000-4000-8000-000000000000",
+        "kind": {"group": group, "version": version, "kind": object["kind"]},
+        "resource": {"group": group, "version": version, "resource": plural},
+        "operation": if before.is_some() { "UPDATE" } else { "CREATE" },
+        "namespace": cluster.namespace,
+        "name": object["metadata"]["name"],
+        "userInfo": {"username": "simulation"},
+        "object": object,
+        "oldObject": before,
+    });
     let payload = json!({"request": request, "settings": cluster.settings}).to_string();
     let response = admit(payload.as_bytes(), host);
     if response.accepted {

@@ -10,10 +10,8 @@ use pps_scheduler::fields::{controller, text};
 use serde_json::Value;
 
 use crate::cluster::budget::is_ready;
-use crate::cluster::{Cluster, Lifecycle, Pod, Workload};
+use crate::cluster::{Cluster, Pod, Workload};
 use crate::result::EventKind;
-
-const REVISION: &str = "controller-revision-hash";
 
 /// The workload that controls a Pod; none if it is none of the scenario's.
 pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
@@ -27,7 +25,7 @@ pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
     is_controlled.then(|| workload.target.name.clone())
 }
 
-/// Lets workloads exist from the beginning, with these Pods, each with the name of its workload.
+/// Lets workloads exist from the beginning with these Pods, each with the name of its workload. All count as updated.
 pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
     let mut by_workload: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
     if cluster.is_live {
@@ -37,22 +35,14 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
         by_workload.entry(workload).or_default().push(pod);
     }
     for (workload, pods) in by_workload {
-        adopt_workload(cluster, &workload, &pods);
+        let uid = uid_of(cluster, &workload, &pods).unwrap_or_else(|| cluster.new_uid());
+        if let Some(workload) = cluster.workloads.get_mut(&workload) {
+            workload.begin(uid);
+        }
         for pod in pods {
             adopt_pod(cluster, &workload, pod);
         }
     }
-}
-
-fn adopt_workload(cluster: &mut Cluster, name: &str, pods: &[Arc<Value>]) {
-    let uid = uid_of(cluster, name, pods);
-    let uid = uid.unwrap_or_else(|| cluster.new_uid());
-    let Some(workload) = cluster.workloads.get_mut(name) else { return };
-    workload.lifecycle = Lifecycle::Exists;
-    workload.uid = uid;
-    workload.current = workload.update_revision();
-    workload
-        .adopt_revisions(|newest| pods.iter().filter_map(|pod| revision_of(pod)).any(|one| one != newest));
 }
 
 /// Its UID, else the one that its Pods name, else the one that its states were recorded for.
@@ -68,22 +58,14 @@ pub(crate) fn recorded_for(cluster: &Cluster, target: &TargetReference) -> Optio
     recording.find_map(|pps| pps.object["status"]["targetUID"].as_str().map(str::to_owned))
 }
 
-fn revision_of(pod: &Value) -> Option<&str> {
-    pod["metadata"]["labels"][REVISION].as_str()
-}
-
 fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {
     let name = text(&object["metadata"]["name"]).to_owned();
     let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_owned);
     let (ips, ready) = (read_pod_ips(&object["status"]), is_ready(&object));
     let end = ending(cluster, &object, node.as_deref());
-    let revision_in = |workload: &Workload| match revision_of(&object) {
-        Some(revision) => workload.revision_named(revision),
-        None => workload.update_revision(),
-    };
     let pod = Pod {
         workload: workload.to_owned(),
-        revision: cluster.workloads.get(workload).map(revision_in).unwrap_or_default(),
+        revision: cluster.workloads.get(workload).map(Workload::update_revision).unwrap_or_default(),
         injected: object["metadata"]["annotations"][INJECTED_ANNOTATION].is_string(),
         is_adopted: true,
         object,

@@ -22,7 +22,7 @@ use self::recorder::Recorder;
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
 use crate::limits::Limits;
-use crate::result::{Displaced, Event, EventKind, Refusal};
+use crate::result::{Event, EventKind, Refusal};
 use crate::scenario::Scenario;
 
 /// The label that says in which zone a node is.
@@ -60,15 +60,13 @@ pub(crate) struct Cluster {
     pub(crate) refusals: BTreeMap<String, Refusal>,
     /// Pods that cannot be evicted from the node that is drained, and why.
     pub(crate) kept: BTreeMap<String, String>,
-    /// Other Pods that have lost their node in this step.
-    pub(crate) displaced: Vec<Displaced>,
     pub(crate) addresses: Addresses,
     /// Where a real scheduler has placed Pods in this step.
     pub(crate) observed: BTreeMap<String, String>,
     /// The sidecar; none without the product.
     pub(crate) recorder: Option<Recorder>,
-    /// What the sidecar has to examine.
-    pub(crate) dirty: Dirty,
+    /// Pods that the sidecar has to examine; none if it has to list everything again.
+    pub(crate) dirty: Option<BTreeSet<String>>,
     /// Workloads that their controller has to examine.
     pub(crate) uncontrolled: BTreeSet<String>,
     pub(crate) events: Vec<Event>,
@@ -78,13 +76,6 @@ pub(crate) struct Cluster {
     /// Minutes since the beginning.
     pub(crate) minutes: u32,
     pub(crate) uids: u64,
-}
-
-/// What the sidecar has to examine.
-#[derive(Debug, Default)]
-pub(crate) struct Dirty {
-    pub(crate) all: bool,
-    pub(crate) pods: BTreeSet<String>,
 }
 
 /// A node, which may be lost.
@@ -158,11 +149,10 @@ impl Cluster {
         self.events.push(Event { kind, object: object.into(), text: text.into() });
     }
 
-    /// Reports something once in each step.
-    pub(crate) fn tell_once(&mut self, kind: EventKind, object: impl Into<String>, text: impl Into<String>) {
-        let (object, text) = (object.into(), text.into());
+    /// Warns of something once in each step.
+    pub(crate) fn warn_once(&mut self, object: String, text: String) {
         if self.reported.insert(format!("{object} {text}")) {
-            self.tell(kind, object, text);
+            self.tell(EventKind::Warning, object, text);
         }
     }
 
@@ -266,13 +256,15 @@ impl Cluster {
 
     /// Everything may have changed.
     pub(crate) fn mark_all(&mut self) {
-        self.dirty.all = true;
+        self.dirty = None;
         self.uncontrolled.extend(self.workloads.keys().cloned());
     }
 
     fn mark_pod(&mut self, name: &str) {
         let Some(pod) = self.pods.get(name) else { return };
-        self.dirty.pods.insert(name.to_owned());
+        if let Some(dirty) = &mut self.dirty {
+            dirty.insert(name.to_owned());
+        }
         self.uncontrolled.insert(pod.workload.clone());
     }
 
@@ -316,15 +308,9 @@ impl Cluster {
         self.others.insert(pod, &self.namespace);
     }
 
-    /// Deletes all other Pods of a node, which has no others to come.
-    pub(crate) fn forget_others(&mut self, node: &str) {
-        self.others.remove(node, &self.namespace, |_| true);
-    }
-
     /// Removes those of the other Pods on a node for which this holds.
-    pub(crate) fn displace(&mut self, node: &str, is_displaced: impl Fn(&Value) -> bool) {
+    pub(crate) fn remove_others(&mut self, node: &str, is_removed: impl Fn(&Value) -> bool) {
         self.unseen.insert(node.to_owned());
-        let removed = self.others.remove(node, &self.namespace, is_displaced);
-        self.displaced.extend(removed.iter().map(|pod| Displaced::of(pod, node)));
+        self.others.remove(node, &self.namespace, is_removed);
     }
 }

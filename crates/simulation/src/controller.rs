@@ -88,21 +88,6 @@ fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
     None
 }
 
-/// The Pod that has to be Ready before an `OrderedReady` workload creates, deletes or replaces others.
-pub(crate) fn blocker_of<'a>(workload: &'a Workload, pods: &Pods) -> Option<&'a String> {
-    if workload.is_parallel() || !workload.exists() {
-        return None;
-    }
-    let blocker = workload.wanted.iter().find(|name| pods.get(name).is_none_or(|pod| !pod.is_ready()))?;
-    let mut after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
-    let waits = after.any(|name| !pods.contains(name))
-        || pods.of(&workload.target.name).any(|(name, pod)| {
-            !workload.wants(name)
-                || (workload.is_replaced(name) && pod.revision != workload.update_revision())
-        });
-    waits.then_some(blocker)
-}
-
 pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
     let is_updated = |pod: &Pod| pod.is_ready() && pod.revision == workload.update_revision();
     workload.wanted.iter().all(|name| pods.get(name).is_some_and(is_updated))

@@ -4,7 +4,9 @@ use pps_core::{shorten, to_text};
 use serde_json::Value;
 
 use crate::result::Severity;
-use crate::text::any_of;
+
+/// How many names a remedy lists.
+const MAX_LISTED: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -43,11 +45,11 @@ impl From<Finding> for Vec<Finding> {
 }
 
 pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Finding {
-    let known: Vec<&str> = known.map(String::as_str).collect();
+    let known: Vec<&str> = known.map(String::as_str).take(MAX_LISTED).collect();
     let remedy = match known.as_slice() {
         [] if kind == "Pod" => "no Pod exists in this step; roll out first".to_owned(),
         [] => format!("no {kind}s exist in this step"),
-        known => format!("use {}", any_of(known)),
+        known => format!("use {}", known.join(" or ")),
     };
     Finding::of_all(format!("there is no {kind} {}: {remedy}", shorten(name)))
 }

@@ -5,22 +5,16 @@
 //!
 //! | module | what it simulates |
 //! |---|---|
-//! | `read`, `finding`, `load` | the API server: which objects it takes |
-//! | `adopt` | what runs already in a scenario of a live cluster |
-//! | `admission` | the webhook: sends objects through the policy's own [`admit`](persistent_pod_state_policy::admit()) |
-//! | [`host`] | PolicyServer: answers the policy's host calls |
+//! | `read`, `load` | the API server: which objects it takes |
+//! | `admission`, [`host`] | the webhook and PolicyServer, by the policy's own [`admit`](persistent_pod_state_policy::admit()) |
 //! | `controller` | the StatefulSet controller |
-//! | [`pps_scheduler`] | the scheduler: which nodes it excludes, and which it prefers |
-//! | `start`, `addresses` | the kubelet and the network plugin |
+//! | `start`, `addresses` | the scheduler, by [`pps_scheduler`], the kubelet and the network plugin |
 //! | `cluster::recorder` | the sidecar, by [`pps_recorder`] |
-//! | `cluster::budget` | `PodDisruptionBudgets` |
 //! | `actions` | users, and what happens to nodes |
 //! | `settle` | lets all of these react to each other |
 //!
-//! # What is left out
-//!
-//! Time. A Pod that is deleted is gone at once, one that is started is Ready at once, and the sidecar knows everything at
-//! once. Only the grace period for deleted nodes is an action of its own.
+//! There is no time: a Pod that is deleted is gone at once, one that is started is Ready at once, and the sidecar knows
+//! everything at once. Only the grace period for deleted nodes is an action of its own.
 
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
@@ -48,8 +42,8 @@ pub use controller::pods_of;
 pub use finding::Finding;
 pub use limits::Limits;
 pub use result::{
-    Absence, Displaced, Event, EventKind, Manifest, NodeState, NodeVerdict, Pending, Phase, PodView, PpsView,
-    Problem, Refusal, Room, RunResult, Severity, Source, Step, WorkloadView, World,
+    Absence, Event, EventKind, Manifest, NodeState, Pending, Phase, PodView, PpsView, Problem, Refusal, Room,
+    RunResult, Severity, Source, Step, WorkloadView, World,
 };
-pub use run::{run, run_live, run_within};
+pub use run::{run, run_live};
 pub use scenario::{Action, Scenario};

@@ -13,7 +13,7 @@ use crate::admission::admit_pps;
 use crate::adopt::{adopt, controller_of};
 use crate::cluster::{Cluster, Node, Pps, Workload, replicas};
 use crate::finding::Finding;
-use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse, parse_pod};
+use crate::read::{Document, Parsed, expand, namespace_of, parse, parse_pod};
 use crate::result::{Problem, Refusal, Severity, Source};
 
 /// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is wrong with them.
@@ -34,7 +34,7 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
     let mut pods = Vec::new();
     let mut limits = BTreeSet::new();
     for document in documents {
-        let (parsed, mut findings) = parse(document.object, &scope(cluster));
+        let (parsed, mut findings) = parse(document.object, cluster);
         match parsed {
             Some(Parsed::Pod(pod)) => pods.push((document.clone(), pod)),
             Some(parsed) => {
@@ -49,7 +49,7 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
     }
     for (index, object) in shared.iter().enumerate() {
         let document = Document { index: objects.len() + index, prefix: String::new(), object };
-        let (parsed, findings) = parse_pod(object, &scope(cluster));
+        let (parsed, findings) = parse_pod(object, cluster);
         report(&document, findings);
         if let Some(Parsed::Pod(pod)) = parsed {
             pods.push((document, pod));
@@ -71,29 +71,16 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
     problems
 }
 
-pub(crate) fn scope(cluster: &Cluster) -> Scope<'_> {
-    Scope { namespace: &cluster.namespace, is_live: cluster.is_live }
-}
-
 pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
-    let added = match parsed {
-        Parsed::Node(node) => add_node(cluster, node),
-        Parsed::Workload(workload) => add_workload(cluster, workload),
+    match parsed {
+        Parsed::Node(node) => return add_node(cluster, node).err().into_iter().collect(),
+        Parsed::Workload(workload) => return add_workload(cluster, workload).err().into_iter().collect(),
         Parsed::Pps(pps) => return add_pps(cluster, pps),
-        Parsed::Pod(pod) => {
-            cluster.add_other(pod);
-            Ok(())
-        }
-        Parsed::Volume(object) => {
-            cluster.volumes.add(&object);
-            Ok(())
-        }
-        Parsed::Budget(object) => {
-            cluster.budgets.push(object);
-            Ok(())
-        }
-    };
-    added.err().into_iter().collect()
+        Parsed::Pod(pod) => cluster.add_other(pod),
+        Parsed::Volume(object) => cluster.volumes.add(&object),
+        Parsed::Budget(object) => cluster.budgets.push(object),
+    }
+    Vec::new()
 }
 
 fn name_of(object: &Value) -> String {

@@ -11,6 +11,7 @@ use pps_scheduler::fields::text;
 use serde_json::Value;
 
 pub(crate) use self::check::check_label;
+use crate::cluster::Cluster;
 use crate::finding::Finding;
 use crate::result::Severity;
 
@@ -25,14 +26,6 @@ pub(crate) enum Parsed {
     /// A claim of a volume, or a volume.
     Volume(Value),
     Budget(Value),
-}
-
-/// Which objects a cluster takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope<'a> {
-    pub(crate) namespace: &'a str,
-    /// Whether there may be Pods and claims of other namespaces.
-    pub(crate) is_live: bool,
 }
 
 /// An object, with the index of its document and its place in a list: `items[3].`.
@@ -68,8 +61,8 @@ pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
 }
 
 /// Reads an object. Nothing is returned if it is not simulated; the findings say why.
-pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<Finding>) {
-    let namespace = scope.namespace;
+pub(crate) fn parse(object: &Value, cluster: &Cluster) -> (Option<Parsed>, Vec<Finding>) {
+    let namespace = &cluster.namespace;
     let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     if !object.is_object() || kind.is_empty() || api_version.is_empty() {
         let message = "this is not a Kubernetes object: add apiVersion, kind and metadata.name";
@@ -95,12 +88,12 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
             check::pps(object, found);
             Parsed::Pps(in_namespace(object, namespace, found))
         }
-        ("", "Pod") => return parse_pod(&Arc::new(object.clone()), scope),
+        ("", "Pod") => return parse_pod(&Arc::new(object.clone()), cluster),
         ("", "PersistentVolume") => Parsed::Volume(object.clone()),
-        ("", "PersistentVolumeClaim") if keeps_namespace(object, scope) => Parsed::Volume(object.clone()),
+        ("", "PersistentVolumeClaim") if keeps_namespace(object, cluster) => Parsed::Volume(object.clone()),
         ("", "PersistentVolumeClaim") => Parsed::Volume(in_namespace(object, namespace, found)),
         ("policy", "PodDisruptionBudget") => {
-            if keeps_namespace(object, scope) && object["metadata"]["namespace"] != namespace {
+            if keeps_namespace(object, cluster) && object["metadata"]["namespace"] != *namespace {
                 // It protects none of the Pods that are simulated.
                 return (None, Vec::new());
             }
@@ -128,21 +121,21 @@ fn is_usable(findings: &[Finding]) -> bool {
 }
 
 /// Reads a Pod. One of a live cluster is shared, and need not say its kind.
-pub(crate) fn parse_pod(pod: &Arc<Value>, scope: &Scope<'_>) -> (Option<Parsed>, Vec<Finding>) {
+pub(crate) fn parse_pod(pod: &Arc<Value>, cluster: &Cluster) -> (Option<Parsed>, Vec<Finding>) {
     let mut findings = Vec::new();
     check::metadata(pod, &mut findings);
     check::maps(pod, &["spec", "status"], &mut findings);
-    let pod = if keeps_namespace(pod, scope) {
+    let pod = if keeps_namespace(pod, cluster) {
         Arc::clone(pod)
     } else {
-        in_namespace(pod, scope.namespace, &mut findings).into()
+        in_namespace(pod, &cluster.namespace, &mut findings).into()
     };
     (is_usable(&findings).then_some(Parsed::Pod(pod)), findings)
 }
 
 /// Objects of a live cluster may have another namespace than the workloads.
-fn keeps_namespace(object: &Value, scope: &Scope<'_>) -> bool {
-    scope.is_live && object["metadata"]["namespace"].is_string()
+fn keeps_namespace(object: &Value, cluster: &Cluster) -> bool {
+    cluster.is_live && object["metadata"]["namespace"].is_string()
 }
 
 fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) -> Value {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use pps_core::PodState;
-use pps_scheduler::fields::{controller, text};
-use pps_scheduler::{Caveat, Exclusion};
+use pps_scheduler::{Caveat, Exclusion, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -51,31 +50,6 @@ pub struct Step {
     /// The cluster after it. Empty if [`keeps_all`](crate::limits::Limits::keeps_all) is not set and this is not the last
     /// step.
     pub world: World,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub displaced: Vec<Displaced>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Displaced {
-    pub namespace: String,
-    pub name: String,
-    pub node: String,
-    /// The API version, kind and name of its controller, if it has one.
-    pub owner: Option<[String; 3]>,
-}
-
-impl Displaced {
-    pub(crate) fn of(pod: &Value, node: &str) -> Self {
-        let text = |value: &Value| text(value).to_owned();
-        Self {
-            namespace: text(&pod["metadata"]["namespace"]),
-            name: text(&pod["metadata"]["name"]),
-            node: node.to_owned(),
-            owner: controller(pod)
-                .map(|owner| ["apiVersion", "kind", "name"].map(|field| text(&owner[field]))),
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -144,9 +118,6 @@ pub struct WorkloadView {
     pub replicas: u32,
     pub ready: u32,
     pub exists: bool,
-    /// The Pod that has to be Ready before others are created, deleted or replaced.
-    #[serde(skip)]
-    pub blocker: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -173,7 +144,7 @@ pub struct PodView {
     pub recorded_before: Option<PodState>,
     pub injected: bool,
     /// What the scheduler found out about each node. Only in the last step.
-    pub scheduler: Vec<NodeVerdict>,
+    pub scheduler: Vec<Verdict>,
     /// The nodes that a real scheduler may choose.
     pub may_land_on: Vec<String>,
     /// The Pod before and after the policy; null if it was not created. Only in the last step.
@@ -191,8 +162,6 @@ pub struct PodView {
     /// Whether this Pod ran in the beginning, so that it is not known what was recorded when it was created.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_outdated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<String>,
 }
@@ -221,15 +190,6 @@ pub enum Pending {
         ip: String,
         annotation: &'static str,
     },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeVerdict {
-    pub node: String,
-    pub fits: bool,
-    pub score: i64,
-    pub excluded_by: Vec<Exclusion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

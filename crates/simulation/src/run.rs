@@ -12,7 +12,7 @@ use crate::finding::Finding;
 use crate::limits::{Limits, MAX_DEPTH, MAX_PROBLEMS, measure};
 use crate::load::load;
 use crate::read::expand;
-use crate::result::{Problem, RunResult, Severity, Source, Step, World};
+use crate::result::{Problem, RunResult, Source, Step, World};
 use crate::scenario::{Action, Scenario};
 use crate::view::view;
 
@@ -20,11 +20,7 @@ use crate::view::view;
 ///
 /// A scenario that is too large has one problem, and no steps.
 pub fn run(scenario: &Scenario) -> RunResult {
-    run_within(scenario, &Limits::PAGE)
-}
-
-pub fn run_within(scenario: &Scenario, limits: &Limits) -> RunResult {
-    run_live(scenario, &[], limits)
+    run_live(scenario, &[], &Limits::PAGE)
 }
 
 /// Replays a scenario with these Pods beside its objects, as if they came after them. They need no `apiVersion` and `kind`,
@@ -43,7 +39,6 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
         action: None,
         events: std::mem::take(&mut cluster.events),
         world: view(&cluster, scenario.actions.is_empty()),
-        displaced: Vec::new(),
     }];
     let mut size = 0_usize;
     for (index, action) in scenario.actions.iter().enumerate() {
@@ -57,39 +52,26 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
         problems.extend(findings.into_iter().map(|finding| problem(source, finding)));
         let is_last = index + 1 == scenario.actions.len();
         let events = std::mem::take(&mut cluster.events);
-        let displaced = std::mem::take(&mut cluster.displaced);
-        let mut step =
-            Step { action: Some(action.clone()), events, world: view(&cluster, is_last), displaced };
+        let mut step = Step { action: Some(action.clone()), events, world: view(&cluster, is_last) };
         if !is_last && limits.keeps_all {
             size = size.saturating_add(serde_json::to_vec(&step).map_or(0, |json| json.len()));
         }
-        let excess = exceeded(&cluster, size);
-        if let Some(message) = &excess {
-            problems.push(problem(source, Finding::of_all(message.clone())));
+        let is_too_large = cluster.created_pods >= limits.created_pods || size > limits.result_bytes;
+        if is_too_large {
+            let message = format!(
+                "the scenario ends here: its actions create at most {} Pods, and its steps have at most {} MiB",
+                limits.created_pods,
+                limits.result_bytes >> 20
+            );
+            problems.push(problem(source, Finding::of_all(message)));
             step.world = view(&cluster, true);
         }
         steps.push(step);
-        if excess.is_some() {
+        if is_too_large {
             break;
         }
     }
     RunResult { problems: shorten_problems(problems), steps }
-}
-
-/// Why a scenario ends before its last action.
-fn exceeded(cluster: &Cluster, size: usize) -> Option<String> {
-    let Limits { created_pods, result_bytes, .. } = cluster.limits;
-    if cluster.created_pods >= created_pods {
-        return Some(format!(
-            "a scenario creates at most {created_pods} Pods, and ends here: use fewer replicas or fewer actions"
-        ));
-    }
-    (size > result_bytes).then(|| {
-        format!(
-            "the steps of a scenario have at most {} MiB, and it ends here: use smaller objects or fewer actions",
-            result_bytes / 1024 / 1024
-        )
-    })
 }
 
 /// The first problems, and how many more there are.
@@ -108,25 +90,22 @@ fn problem(source: Source, finding: Finding) -> Problem {
 }
 
 fn check_settings(scenario: &Scenario) -> Vec<Problem> {
-    let of = |field: Option<String>, message| Problem {
-        source: Source::Settings,
-        field,
-        severity: Severity::Error,
-        message,
-    };
-    match Settings::parse(&scenario.settings.to_string()) {
-        Ok(_) => Vec::new(),
-        Err(SettingsError::Fields(errors)) => {
-            // Users write the fields of the settings, not those of the policy.
-            let path = |path: &str| path.trim_start_matches("settings.").to_owned();
-            let message = |message: String| message.replace("settings.", "");
-            errors.iter().map(|error| of(Some(path(&error.path)), message(error.to_string()))).collect()
-        }
+    let findings: Vec<Finding> = match Settings::parse(&scenario.settings.to_string()) {
+        Ok(_) => return Vec::new(),
+        // Users write the fields of the settings, not those of the policy.
+        Err(SettingsError::Fields(errors)) => errors
+            .iter()
+            .map(|error| {
+                let message = error.to_string().replace("settings.", "");
+                Finding::error(error.path.trim_start_matches("settings."), message)
+            })
+            .collect(),
         // What the parser of the policy's JSON says has a place that users do not see.
         Err(SettingsError::NotAnObject(_)) => {
-            vec![of(None, "the settings must be a map, such as onLookupFailure: reject".to_owned())]
+            Finding::of_all("the settings must be a map, such as onLookupFailure: reject").into()
         }
-    }
+    };
+    findings.into_iter().map(|finding| problem(Source::Settings, finding)).collect()
 }
 
 /// What makes a scenario too large.

@@ -25,7 +25,7 @@ pub(crate) fn settle(cluster: &mut Cluster) {
 }
 
 fn is_dirty(cluster: &Cluster) -> bool {
-    cluster.recorder.is_some() && (cluster.dirty.all || !cluster.dirty.pods.is_empty())
+    cluster.recorder.is_some() && cluster.dirty.as_ref().is_none_or(|dirty| !dirty.is_empty())
 }
 
 /// One pass of the controller over the workloads that have changed. Returns whether it has done anything.
@@ -71,10 +71,6 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     } else {
         admit_pod(cluster, name, &before, &controller.target)
     };
-    let unknown = controller.lacks_template(revision).map(|unknown| (controller.reference(), unknown));
-    if let Some((reference, unknown)) = unknown {
-        cluster.tell_once(EventKind::Warning, reference, unknown);
-    }
     cluster.created_pods += 1;
     let object = format!("Pod/{name}");
     let admitted = match admitted {

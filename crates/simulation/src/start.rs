@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::addresses::Plugin;
 use crate::cluster::{Cluster, Place, Pod};
-use crate::controller::{blocker_of, new_pod};
+use crate::controller::new_pod;
 use crate::result::{Absence, EventKind, Pending};
 
 /// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has started.
@@ -102,7 +102,7 @@ fn plugin(cluster: &Cluster) -> Option<&'static Plugin> {
 fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
     let Some(pod) = cluster.pods.get(name) else { return false };
     let Some(node) = pod.node().map(str::to_owned) else { return false };
-    let ips = match addresses(cluster, name, pod, &node, plugin) {
+    let ips = match addresses(cluster, name, pod, plugin) {
         Ok(Some(ips)) => ips,
         Ok(None) => {
             let Cluster { addresses, pods, .. } = &mut *cluster;
@@ -140,20 +140,14 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
     true
 }
 
-/// The addresses that a Pod asks for, or those of its node; none if the plugin chooses. The error says why it cannot have
+/// The addresses that a Pod asks for; none if the plugin chooses. The error says why it cannot have
 /// them.
 fn addresses(
     cluster: &Cluster,
     name: &str,
     pod: &Pod,
-    node: &str,
     plugin: Option<&Plugin>,
 ) -> Result<Option<Vec<String>>, Pending> {
-    if pod.object["spec"]["hostNetwork"] == true {
-        let addresses = cluster.node(node).map(|node| list(&node.object["status"]["addresses"]));
-        let internal = addresses.into_iter().flatten().filter(|address| address["type"] == "InternalIP");
-        return Ok(Some(internal.map(|address| text(&address["address"]).to_owned()).collect()));
-    }
     let Some(plugin) = plugin else { return Ok(None) };
     let requested = plugin.requested(&pod.object).map_err(|value| Pending::UnreadableAddress {
         plugin: plugin.name,
@@ -179,16 +173,11 @@ fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
 
 fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
     let address = pod.ips().first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
-    let compared = match (&pod.recorded, &pod.absence) {
+    let compared = match (&pod.recorded, last.filter(|last| last.node != node)) {
         (Some(_), _) if pod.came_home => ", as recorded".to_owned(),
-        (Some(home), Some(absence)) => {
-            format!("; its state was recorded on {0} ({0} {absence})", home.state.node_name)
-        }
-        (Some(_), None) => "; what was recorded there is different now".to_owned(),
-        (None, _) => match last.filter(|last| last.node != node) {
-            Some(last) => format!("; it ran on {} before", last.node),
-            None => String::new(),
-        },
+        (Some(home), _) => format!("; its state was recorded on {}", home.state.node_name),
+        (None, Some(last)) => format!("; it ran on {} before", last.node),
+        (None, None) => String::new(),
     };
     format!("runs on {node}{address}{compared}")
 }
@@ -219,14 +208,6 @@ pub(crate) fn tell_pending(cluster: &mut Cluster) {
     let waiting: Vec<_> = waiting.map(|(name, pod)| (name.clone(), pending(pod))).collect();
     for (name, pending) in waiting {
         set_pending(cluster, &name, pending);
-    }
-    let blocked = cluster.workloads.values().filter_map(|workload| {
-        let blocker = blocker_of(workload, &cluster.pods)?;
-        let text = format!("waits until {blocker} is Ready (podManagementPolicy: OrderedReady)");
-        Some((workload.reference(), text))
-    });
-    for (object, text) in blocked.collect::<Vec<_>>() {
-        cluster.tell_once(EventKind::Pending, object, text);
     }
 }
 

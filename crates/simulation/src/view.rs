@@ -4,8 +4,8 @@ use pps_scheduler::fields::list;
 use pps_scheduler::{Taint, labels};
 
 use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
-use crate::controller::{blocker_of, new_pod};
-use crate::result::{Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Room, WorkloadView, World};
+use crate::controller::new_pod;
+use crate::result::{Manifest, NodeState, Phase, PodView, PpsView, Room, WorkloadView, World};
 
 /// The cluster at this moment; with all details of Pods and objects if this is the last step.
 pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
@@ -39,7 +39,6 @@ fn view_workload(cluster: &Cluster, workload: &Workload) -> WorkloadView {
         replicas: u32::try_from(workload.replicas()).unwrap_or(u32::MAX),
         ready: u32::try_from(ready).unwrap_or(u32::MAX),
         exists: workload.exists(),
-        blocker: blocker_of(workload, &cluster.pods).cloned(),
     }
 }
 
@@ -49,12 +48,8 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
         return Vec::new();
     }
     let surplus = cluster.pods.of(&workload.target.name).filter(|(name, _)| !workload.wants(name));
-    let wanted = workload.wanted.iter().map(|name| {
-        let is_old = |pod: &Pod| pod.revision != workload.update_revision();
-        let is_outdated = workload.is_replaced(name) && cluster.pods.get(name).is_some_and(is_old);
-        PodView { is_outdated, ..view_pod(cluster, workload, name, is_last) }
-    });
-    wanted.chain(surplus.map(|(name, _)| view_pod(cluster, workload, name, is_last))).collect()
+    let names = workload.wanted.iter().chain(surplus.map(|(name, _)| name));
+    names.map(|name| view_pod(cluster, workload, name, is_last)).collect()
 }
 
 fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -> PodView {
@@ -62,15 +57,7 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
     let last = cluster.last_places.get(name);
     let refusal = cluster.refusals.get(name).filter(|_| pod.is_none()).cloned();
     let selection = pod.and_then(|pod| pod.selection.as_ref());
-    let verdicts = selection.filter(|_| is_last).map(|selection| {
-        let verdicts = selection.verdicts.iter().map(|verdict| NodeVerdict {
-            node: verdict.node.clone(),
-            fits: verdict.exclusions.is_empty(),
-            score: verdict.score,
-            excluded_by: verdict.exclusions.clone(),
-        });
-        verdicts.collect()
-    });
+    let verdicts = selection.filter(|_| is_last).map(|selection| selection.verdicts.clone());
     let recorded = pod.and_then(|pod| pod.recorded.as_ref());
     PodView {
         name: name.to_owned(),
@@ -99,7 +86,6 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
         caveats: selection.map(|selection| selection.caveats.clone()).unwrap_or_default(),
         refusal,
         is_adopted: pod.is_some_and(|pod| pod.is_adopted),
-        is_outdated: false,
         kept_by: cluster.kept.get(name).filter(|_| pod.is_some()).cloned(),
     }
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
 use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
-    Absence, Action, Limits, NodeVerdict, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity,
-    Source, run_live,
+    Absence, Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source,
+    run_live,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -320,14 +320,9 @@ impl Simulated<'_> {
             (None, Phase::NotCreated) => (Then::NotCreated, Why::WaitsForOther),
         };
         let is_pending = then == Then::Pending;
-        let excluded = view.scheduler.iter().filter(|verdict| is_pending && !verdict.fits);
-        let is_kept = |verdict: &&NodeVerdict| verdict.excluded_by.iter().all(Exclusion::from_pps);
+        let excluded = view.scheduler.iter().filter(|verdict| is_pending && !verdict.exclusions.is_empty());
+        let is_kept = |verdict: &&Verdict| verdict.exclusions.iter().all(Exclusion::from_pps);
         let without_its_state = excluded.clone().filter(is_kept).map(|verdict| verdict.node.clone());
-        let excluded = excluded.map(|verdict| Verdict {
-            node: verdict.node.clone(),
-            score: verdict.score,
-            exclusions: verdict.excluded_by.clone(),
-        });
         Some(PodForecast {
             namespace: self.namespace.to_owned(),
             workload: view.workload.clone(),
@@ -343,7 +338,7 @@ impl Simulated<'_> {
             recorded_node,
             as_recorded: view.came_home.filter(|_| then == Then::Running),
             why,
-            excluded: excluded.collect(),
+            excluded: excluded.cloned().collect(),
             without_its_state: without_its_state.collect(),
             caveats: view.caveats.iter().map(ToString::to_string).collect(),
         })

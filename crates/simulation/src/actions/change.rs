@@ -9,12 +9,12 @@ use super::workloads::create_one;
 use crate::admission::admit_pps;
 use crate::cluster::{Cluster, Pps, replicas};
 use crate::finding::Finding;
-use crate::load::{add, check_replicas, from_refusal, scope};
+use crate::load::{add, check_replicas, from_refusal};
 use crate::read::{Parsed, parse};
 use crate::result::{EventKind, Severity};
 
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
-    let (parsed, findings) = parse(object, &scope(cluster));
+    let (parsed, findings) = parse(object, cluster);
     let Some(parsed) = parsed else { return Err(findings) };
     let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
     let warnings = match parsed {
@@ -36,9 +36,7 @@ pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Fi
         }
         Parsed::Pps(pps) if cluster.pps.contains_key(name) => change_pps(cluster, name, pps)?,
         Parsed::Pod(_) => {
-            let message =
-                "a step cannot create or change a Pod: put it among the objects, or change its StatefulSet";
-            return Err(Finding::error("kind", message).into());
+            return Err(Finding::error("kind", "a step cannot create or change a Pod").into());
         }
         parsed => create(cluster, kind, name, parsed)?,
     };

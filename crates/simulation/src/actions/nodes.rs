@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::cluster::budget::protects;
 use crate::cluster::{Cluster, Node, Pod, ZONE};
 use crate::finding::{Finding, unknown};
-use crate::load::{add_node, scope};
-use crate::read::{Parsed, check_label, parse};
+use crate::load::add_node;
+use crate::read::check_label;
 use crate::result::EventKind;
 use crate::settle::{delete, settle};
 
@@ -50,7 +50,7 @@ pub(super) fn drain(cluster: &mut Cluster, name: &str) -> Outcome {
     set_cordoned(cluster, name, true)?;
     evict_all(cluster, name);
     // `kubectl drain` leaves Pods of DaemonSets and those that the node's own files define.
-    cluster.displace(name, |pod| !stays_with_its_node(pod));
+    cluster.remove_others(name, |pod| !stays_with_its_node(pod));
     Ok(())
 }
 
@@ -98,7 +98,7 @@ pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
     for (pod, taint) in pods.collect::<Vec<_>>() {
         delete(cluster, &pod, &format!("is evicted: it does not tolerate the taint {taint} of {node}"));
     }
-    cluster.displace(node, |pod| evicted(pod).is_some());
+    cluster.remove_others(node, |pod| evicted(pod).is_some());
 }
 
 pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
@@ -117,8 +117,7 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
         delete(cluster, &pod, &format!("is deleted with its node {node}"));
     }
     for node in nodes {
-        cluster.displace(node, |pod| !stays_with_its_node(pod));
-        cluster.forget_others(node);
+        cluster.remove_others(node, |_| true);
     }
     Ok(())
 }
@@ -150,15 +149,6 @@ pub(super) fn label(cluster: &mut Cluster, name: &str, key: &str, value: Option<
     };
     cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     Ok(())
-}
-
-pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
-    let (parsed, findings) = parse(object, &scope(cluster));
-    match parsed {
-        Some(Parsed::Node(node)) => Ok(join(cluster, node)?),
-        Some(_) => Err(Finding::error("kind", "only a Node can be added here").into()),
-        None => Err(findings),
-    }
 }
 
 pub(super) fn join(cluster: &mut Cluster, object: Value) -> Outcome {

@@ -41,9 +41,7 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
     let uid = if is_first { given.or_else(recorded_for) } else { None };
     let uid = uid.unwrap_or_else(|| cluster.new_uid());
     let Some(workload) = cluster.workloads.get_mut(name) else { return };
-    workload.lifecycle = Lifecycle::Exists;
-    workload.uid = uid;
-    workload.current = workload.update_revision();
+    workload.begin(uid);
     let (reference, replicas) = (workload.reference(), workload.replicas());
     cluster.tell(EventKind::Created, reference, format!("is created (replicas: {replicas})"));
 }

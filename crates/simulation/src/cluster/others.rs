@@ -37,22 +37,11 @@ impl Others {
         self.by_node.values().flatten().map(Arc::as_ref)
     }
 
-    pub(super) fn remove(
-        &mut self,
-        node: &str,
-        namespace: &str,
-        is_removed: impl Fn(&Value) -> bool,
-    ) -> Vec<Arc<Value>> {
-        let all = self.by_node.remove(node).unwrap_or_default();
-        let (removed, kept): (Vec<Arc<Value>>, Vec<Arc<Value>>) =
-            all.into_iter().partition(|pod| is_removed(pod));
-        if !kept.is_empty() {
-            self.by_node.insert(node.to_owned(), kept);
+    pub(super) fn remove(&mut self, node: &str, namespace: &str, is_removed: impl Fn(&Value) -> bool) {
+        let Some(pods) = self.by_node.get_mut(node) else { return };
+        for pod in pods.extract_if(.., |pod| is_removed(pod)) {
+            name_in(&pod, namespace).map(|name| self.by_name.remove(name));
         }
-        for name in removed.iter().filter_map(|pod| name_in(pod, namespace)) {
-            self.by_name.remove(name);
-        }
-        removed
     }
 }
 

@@ -10,12 +10,11 @@ use pps_recorder::decide::index::Index;
 use pps_recorder::facts::interest::Interest;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{GroupKind, NamespacedName, Notice, WorkloadKey};
-use pps_recorder::recording::RECORDING;
-use pps_scheduler::fields::{controller, list, text};
+use pps_scheduler::fields::controller;
 use serde_json::{Map, Value};
 
 use crate::admission::admit_pps;
-use crate::cluster::{Cluster, Dirty, Lifecycle, Pps, Workload};
+use crate::cluster::{Cluster, Lifecycle, Pps, Workload};
 use crate::facts;
 use crate::result::EventKind;
 
@@ -38,12 +37,12 @@ impl Recorder {
         Self { index, missing: BTreeSet::new() }
     }
 
-    /// What the watches show. Everything is listed again if everything may have changed.
-    fn watch(&mut self, cluster: &Cluster, dirty: &Dirty) {
+    /// What the watches show of these Pods. Everything is listed again if anything may have changed.
+    fn watch(&mut self, cluster: &Cluster, dirty: Option<&BTreeSet<String>>) {
         let index = &mut self.index;
         let key = |name: &str| NamespacedName::new(cluster.namespace.as_str(), name);
-        if !dirty.all {
-            for name in &dirty.pods {
+        if let Some(dirty) = dirty {
+            for name in dirty {
                 index.apply_pods(match pod_fact(cluster, name) {
                     Some(fact) => Update::Apply(key(name), fact),
                     None => Update::Delete(key(name)),
@@ -92,11 +91,7 @@ impl Recorder {
             let work = self.index.take_work();
             self.missing.extend(work.absences);
             for Notice { subject, message, .. } in work.notices {
-                cluster.tell_once(
-                    EventKind::Warning,
-                    format!("{}/{}", subject.kind, subject.object.name),
-                    message,
-                );
+                cluster.warn_once(format!("{}/{}", subject.kind, subject.object.name), message);
             }
             let generated: Vec<WorkloadKey> =
                 work.generated.into_iter().filter(|workload| !refused.contains(workload)).collect();
@@ -109,11 +104,7 @@ impl Recorder {
                 self.index.on_generated_pps_written(&workload, refusal.is_none());
                 has_changed |= refusal.is_none();
                 if let Some(refusal) = refusal {
-                    cluster.tell_once(
-                        EventKind::Warning,
-                        format!("{KIND}/{}", write.key().name),
-                        refusal.clone(),
-                    );
+                    cluster.warn_once(format!("{KIND}/{}", write.key().name), refusal.clone());
                     if let GeneratedPps::Create { key, is_alias: true, .. } = &write {
                         self.index.on_alias_refused(key, &workload, refusal);
                     }
@@ -137,11 +128,11 @@ impl Recorder {
         let write = self.index.status_write(key, &cluster.now())?;
         let version = cluster.new_version();
         let pps = cluster.pps.get_mut(&*key.name)?;
-        let (states, condition) = (pps.states(), not_recording(&pps.object));
+        let states = pps.states();
         merge(&mut pps.object["status"], &write.patch["status"]);
         pps.object["metadata"]["resourceVersion"] = version.as_str().into();
         self.index.on_status_written(key, &write.uid, &version);
-        let (states_after, condition_after) = (pps.states(), not_recording(&pps.object));
+        let states_after = pps.states();
         let object = format!("{KIND}/{}", key.name);
         for (pod, state) in states_after.iter().filter(|(pod, state)| states.get(*pod) != Some(*state)) {
             let facts = state.node_topology_labels.iter().chain(&state.annotations);
@@ -153,13 +144,6 @@ impl Recorder {
             let why = why_dropped(cluster, &key.name, &state.node_name);
             let text = format!("drops the state of {pod} ({why})");
             cluster.tell(EventKind::Forgotten, object.clone(), text);
-        }
-        if let Some((reason, message)) = condition_after.filter(|after| condition.as_ref() != Some(after)) {
-            cluster.tell_once(
-                EventKind::Warning,
-                object,
-                format!("has the condition Recording=False ({reason}): {message}"),
-            );
         }
         Some(())
     }
@@ -173,37 +157,22 @@ impl Recorder {
     ) -> Result<(), String> {
         let name = &*write.key().name;
         let (before, mut object, event) = match write {
-            GeneratedPps::Delete { key, is_alias, .. } => {
+            GeneratedPps::Delete { key, .. } => {
                 cluster.pps.remove(name);
                 self.index.apply_objects(Update::Delete(key.clone()));
-                let why = if *is_alias {
-                    "the policy no longer needs it"
-                } else {
-                    "the annotations no longer request it"
-                };
-                let text = format!("is deleted by the sidecar: {why}");
-                cluster.tell(EventKind::Deleted, format!("{KIND}/{name}"), text);
+                cluster.tell(EventKind::Deleted, format!("{KIND}/{name}"), "is deleted by the sidecar");
                 return Ok(());
             }
-            GeneratedPps::Create { body, is_alias, .. } => {
-                let text = if *is_alias {
-                    let aliased = text(&body["spec"]["targetRef"]["name"]);
-                    format!("is made by the sidecar as an alias of {aliased}: the policy looks for this name")
-                } else {
-                    let WorkloadKey { kind, object } = workload;
-                    format!(
-                        "is generated by the sidecar from the annotations of {}/{}",
-                        kind.kind, object.name
-                    )
-                };
+            GeneratedPps::Create { body, .. } => {
+                let WorkloadKey { kind, object } = workload;
+                let text = format!("is made by the sidecar for {}/{}", kind.kind, object.name);
                 (None, body.clone(), (EventKind::Created, text))
             }
             GeneratedPps::Update { patch, .. } => {
                 let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else { return Ok(()) };
                 let mut object = before.clone();
                 merge(&mut object, patch);
-                let text = "is changed by the sidecar, as the annotations ask for".to_owned();
-                (Some(before), object, (EventKind::Changed, text))
+                (Some(before), object, (EventKind::Changed, "is changed by the sidecar".to_owned()))
             }
         };
         admit_pps(cluster, &object, before.as_ref()).map_err(|refusal| {
@@ -220,11 +189,10 @@ impl Recorder {
 
 /// Lets the sidecar examine what has changed. Returns whether it has changed something itself.
 pub(crate) fn react(cluster: &mut Cluster) -> bool {
-    let dirty = std::mem::take(&mut cluster.dirty);
-    let Some(mut recorder) = cluster.recorder.take_if(|_| dirty.all || !dirty.pods.is_empty()) else {
-        return false;
-    };
-    recorder.watch(cluster, &dirty);
+    let dirty = cluster.dirty.replace(BTreeSet::new());
+    let is_dirty = dirty.as_ref().is_none_or(|dirty| !dirty.is_empty());
+    let Some(mut recorder) = cluster.recorder.take_if(|_| is_dirty) else { return false };
+    recorder.watch(cluster, dirty.as_ref());
     let has_changed = recorder.work(cluster);
     cluster.recorder = Some(recorder);
     has_changed
@@ -296,13 +264,6 @@ fn merge(target: &mut Value, patch: &Value) {
             merge(&mut target[field], value);
         }
     }
-}
-
-/// Reason and message of the condition, if nothing is recorded or not everything.
-fn not_recording(pps: &Value) -> Option<(String, String)> {
-    let mut conditions = list(&pps["status"]["conditions"]);
-    let condition = conditions.find(|one| one["type"] == RECORDING && one["status"] == "False")?;
-    Some((text(&condition["reason"]).to_owned(), text(&condition["message"]).to_owned()))
 }
 
 /// The policy for which a state is dropped.

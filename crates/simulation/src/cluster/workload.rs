@@ -7,15 +7,16 @@ use serde_json::Value;
 
 use crate::limits::MAX_RESERVED;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
+    #[default]
     Declared,
     Exists,
     Deleted,
 }
 
 /// A StatefulSet of Kubernetes or of OpenKruise.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Workload {
     pub(crate) object: Value,
     pub(crate) target: TargetReference,
@@ -23,8 +24,6 @@ pub(crate) struct Workload {
     pub(crate) uid: String,
     /// All revisions of its template, with their names; the last one is that of the object.
     revisions: Vec<(String, Value)>,
-    /// Whether the template of the first revision is not known, and that of the second stands for it.
-    lacks_first: bool,
     pub(crate) current: usize,
     pub(crate) demand: Demand,
     pub(crate) wanted: Vec<String>,
@@ -37,19 +36,13 @@ impl Workload {
             name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
             ..TargetReference::read(&object)
         };
-        let mut workload = Self {
-            object: Value::Null,
-            target,
-            lifecycle: Lifecycle::Declared,
-            uid: String::new(),
-            revisions: Vec::new(),
-            lacks_first: false,
-            current: 0,
-            demand: Demand::default(),
-            wanted: Vec::new(),
-        };
+        let mut workload = Self { target, ..Self::default() };
         workload.set_object(object);
         workload
+    }
+
+    pub(crate) fn begin(&mut self, uid: String) {
+        (self.lifecycle, self.uid, self.current) = (Lifecycle::Exists, uid, self.update_revision());
     }
 
     pub(crate) fn set_object(&mut self, object: Value) {
@@ -63,38 +56,9 @@ impl Workload {
         }
     }
 
-    /// Takes the names of the revisions from the status of a workload that runs. `runs_older` is whether a Pod of another
-    /// revision than the newest is there.
-    pub(crate) fn adopt_revisions(&mut self, runs_older: impl Fn(&str) -> bool) {
-        let status = &self.object["status"];
-        let name = |field: &str| status[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-        let Some(newest) = name("updateRevision").or_else(|| name("currentRevision")) else { return };
-        let current = name("currentRevision").unwrap_or_else(|| newest.clone());
-        let template = self.object["spec"]["template"].clone();
-        let is_updated = current == newest;
-        self.revisions = vec![(newest.clone(), template.clone())];
-        if !is_updated || runs_older(&newest) {
-            self.revisions.insert(0, (current, template));
-            self.lacks_first = true;
-        }
-        self.current = if is_updated { self.update_revision() } else { 0 };
-    }
-
-    /// The index of the revision of this name; the oldest one if there is none of this name.
-    pub(crate) fn revision_named(&self, name: &str) -> usize {
-        self.revisions.iter().rposition(|(one, _)| one == name).unwrap_or(0)
-    }
-
     /// Name and template of a revision.
     pub(crate) fn revision(&self, revision: usize) -> (&str, &Value) {
         self.revisions.get(revision).map_or(("", &Value::Null), |(name, template)| (name, template))
-    }
-
-    /// What is not known of a revision.
-    pub(crate) fn lacks_template(&self, revision: usize) -> Option<&'static str> {
-        (self.lacks_first && revision == 0).then_some(
-            "creates a Pod of its former revision, whose template is not known: the present template is taken",
-        )
     }
 
     /// How it is called in texts: `StatefulSet/db`.

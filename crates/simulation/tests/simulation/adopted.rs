@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION};
-use pps_simulation::{EventKind, Limits, Phase, RunResult, Scenario, Severity, Step, run, run_within};
+use pps_simulation::{EventKind, Limits, Phase, RunResult, Scenario, Severity, Step, run, run_live};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ fn a_pending_pod_says_which_of_its_requirements_the_policy_injected() {
     let objects = vec![node("n1", "a"), database(1), waiting, recorded(&[("db-0", "n9", "a")])];
     let result = play(objects, json!([{"do": "rollOut"}]));
     let pod = pod(last(&result), "db-0");
-    assert!(pod.injected && pod.scheduler[0].excluded_by[0].from_pps(), "{:?}", pod.scheduler);
+    assert!(pod.injected && pod.scheduler[0].exclusions[0].from_pps(), "{:?}", pod.scheduler);
     assert_eq!(texts(last(&result), &[EventKind::Pending]), ["Pod/db-0 stays Pending: no node can take it"]);
 }
 
@@ -149,35 +149,6 @@ fn pods_of_another_workload_only_take_room() {
 }
 
 #[test]
-fn an_update_goes_on_where_it_was() {
-    let mut updating = database(3);
-    updating["status"] = json!({"currentRevision": "db-old", "updateRevision": "db-new"});
-    let revision = |pod: Value, hash: &str| {
-        with(pod, "metadata.labels", json!({"app": "db", "controller-revision-hash": hash}))
-    };
-    let pods = [("db-0", "n1", "db-old"), ("db-1", "n2", "db-old"), ("db-2", "n3", "db-new")];
-    let mut objects = nodes(4);
-    objects.push(updating.clone());
-    objects.extend(pods.map(|(name, node, hash)| revision(running(name, node), hash)));
-    let result = play(objects.clone(), json!([{"do": "rollOut"}]));
-    let deleted = texts(last(&result), &[EventKind::Deleted]);
-    assert_eq!(deleted.len(), 2, "{deleted:?}");
-    assert!(deleted[0].starts_with("Pod/db-1 is deleted: StatefulSet db has a new template"), "{deleted:?}");
-    let hash = |name: &str| {
-        pod(last(&result), name).manifest.as_ref().unwrap().after["metadata"]["labels"]["controller-revision-hash"].clone()
-    };
-    assert_eq!([hash("db-0"), hash("db-2")], ["db-new", "db-new"]);
-
-    // Below the partition, a Pod gets the former template, which nobody knows.
-    objects[4] = with(updating, "spec.updateStrategy", json!({"rollingUpdate": {"partition": 2}}));
-    let result = play(objects, json!([{"do": "deletePod", "pod": "db-0"}]));
-    let warning = &texts(last(&result), &[EventKind::Warning])[0];
-    assert!(warning.starts_with("StatefulSet/db creates a Pod of its former revision"), "{warning}");
-    let manifest = pod(last(&result), "db-0").manifest.clone().unwrap();
-    assert_eq!(manifest.after["metadata"]["labels"]["controller-revision-hash"], "db-old");
-}
-
-#[test]
 fn a_live_cluster_has_pods_of_other_namespaces_and_workloads_without_pods() {
     let room = |node: Value| with(node, "status.allocatable.pods", json!("1"));
     let mut elsewhere = running("web-0", "n1");
@@ -192,12 +163,6 @@ fn a_live_cluster_has_pods_of_other_namespaces_and_workloads_without_pods() {
     assert_eq!(result.problems, []);
     assert!(result.steps[0].world.workloads[0].exists);
     assert_eq!(places(last(&result)), ["db-0 n2"]);
-    let [displaced] = last(&result).displaced.as_slice() else { panic!("{:?}", last(&result).displaced) };
-    assert_eq!(
-        (displaced.namespace.as_str(), displaced.name.as_str(), displaced.node.as_str()),
-        ("other", "web-0", "n1")
-    );
-    assert_eq!(displaced.owner, Some(["apps/v1", "StatefulSet", "db"].map(str::to_owned)));
 }
 
 #[test]
@@ -208,7 +173,6 @@ fn pods_of_daemon_sets_stay_on_a_drained_node() {
     let result = play(objects, json!([{"do": "drain", "node": "n1"}, {"do": "loseNode", "node": "n1"}]));
     assert_eq!(result.steps[1].world.nodes[0].room.used, 1);
     assert_eq!(last(&result).world.nodes[0].room.used, 0);
-    assert!(result.steps.iter().all(|step| step.displaced.is_empty()));
 }
 
 /// The objects of a cluster as a step leaves it.
@@ -288,7 +252,7 @@ proptest! {
         let mut all = vec![json!({"do": "rollOut"})];
         all.extend(actions);
         let scenario = scenario(world(spec, parallel, 4), all.into());
-        let (page, cluster) = (run(&scenario), run_within(&scenario, &Limits::CLUSTER));
+        let (page, cluster) = (run(&scenario), run_live(&scenario, &[], &Limits::CLUSTER));
         prop_assert_eq!(picture(&page), picture(&cluster));
         let events = |result: &RunResult| result.steps.iter().map(|step| step.events.clone()).collect::<Vec<_>>();
         prop_assert_eq!(events(&page), events(&cluster));

@@ -1,6 +1,6 @@
 //! What keeps a drain from ending: `PodDisruptionBudgets`; and where volumes let a Pod go.
 
-use pps_scheduler::{Caveat, UnknownVolume};
+use pps_scheduler::Caveat;
 use pps_simulation::{EventKind, Phase, run};
 use serde_json::{Value, json};
 
@@ -104,10 +104,10 @@ fn a_pod_returns_only_where_its_volume_is() {
     let result = play(objects.clone(), actions.clone());
     assert_eq!(places(&result.steps[1]), ["db-0 n2", "db-1 n1"]);
     assert_eq!(pod(&result.steps[1], "db-0").caveats, []);
-    let unknown = Caveat::Claim { name: "data-db-1".into(), unknown: UnknownVolume::NoClaim };
+    let unknown = Caveat::Claim("data-db-1".into());
     assert_eq!(pod(&result.steps[1], "db-1").caveats, [unknown]);
     assert_eq!(pod(last(&result), "db-0").phase, Phase::Pending);
-    let excluded = pod(last(&result), "db-0").scheduler[0].excluded_by[0].to_string();
+    let excluded = pod(last(&result), "db-0").scheduler[0].exclusions[0].to_string();
     assert_eq!(
         excluded,
         "topology.kubernetes.io/zone is a, the volume of the Pod's claim data-db-0 requires b"

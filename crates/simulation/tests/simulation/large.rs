@@ -1,7 +1,7 @@
 //! A live cluster of ten thousand Pods.
 
 use pps_core::INJECTED_ANNOTATION;
-use pps_simulation::{Limits, Phase, RunResult, Scenario, run_within};
+use pps_simulation::{Limits, Phase, RunResult, Scenario, run_live};
 use serde_json::{Value, json};
 
 use crate::worlds::{ZONE, last, node, pps, required, scenario, stateful_set, with};
@@ -48,7 +48,7 @@ fn cluster(nodes: usize, key: &str) -> Vec<Value> {
 
 fn forecast(objects: Vec<Value>, actions: Value) -> RunResult {
     let live = Scenario { live: true, namespace: "default".into(), ..scenario(objects, actions) };
-    run_within(&live, &Limits::CLUSTER)
+    run_live(&live, &[], &Limits::CLUSTER)
 }
 
 fn count(result: &RunResult, phase: Phase) -> usize {

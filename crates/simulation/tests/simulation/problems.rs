@@ -128,8 +128,6 @@ fn an_action_that_cannot_be_done_changes_nothing() {
             json!({"do": "createWorkload", "workload": "db"}),
             "there is no deleted StatefulSet db: no deleted StatefulSets exist in this step",
         ),
-        (json!({"do": "addNode", "object": node("n1", "a")}), "there is another Node of the name n1"),
-        (json!({"do": "addNode", "object": stateful_set("x", 1)}), "only a Node can be added here"),
         (json!({"do": "labelNode", "node": "n1", "key": "", "value": "x"}), "=x is no label"),
         (
             json!({"do": "changeSpec", "object": with(stateful_set("db", 1), "apiVersion", json!("apps.kruise.io/v1beta1"))}),
