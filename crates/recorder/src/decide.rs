@@ -5,29 +5,23 @@
 //! |---|---|
 //! | [`index`] | the state machine: facts in, dirty entries, decisions out |
 //! | `pods`, `nodes`, `workloads`, `pps_objects`, `tracked_pps` | what the watches have reported, indexed |
-//! | `status`, `generated_pps`, `alias`, `pod_eviction`, `placement` | the decisions: pure functions over read-only views |
-//! | `capacity`, `changed_states` | how large an object is, and which changes fit |
+//! | `status`, `generated_pps` | the decisions: pure functions over read-only views |
+//! | `capacity` | how large an object is, and which changes fit |
 //! | [`event_budget`] | how many Events may be published |
-//! | [`deadlines`], [`schedule`], [`missing_nodes`], [`unschedulable`] | when a write, a lookup or an eviction is due |
+//! | [`schedule`], [`missing_nodes`] | when a write, a lookup or an eviction is due |
 
-mod alias;
 mod capacity;
-mod changed_states;
-pub mod deadlines;
 pub mod event_budget;
 mod generated_pps;
 pub mod index;
 pub mod missing_nodes;
 mod nodes;
-mod placement;
-mod pod_eviction;
 mod pods;
 mod pps_objects;
 pub mod schedule;
 mod status;
 mod tracked_pps;
-pub mod unschedulable;
 mod workloads;
 
 pub use self::generated_pps::GeneratedPps;
-pub use self::pod_eviction::PodEviction;
+pub use self::index::PodEviction;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::workload::Ordinals;
+use crate::workload::ordinal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
@@ -40,11 +40,15 @@ impl Default for ReplicasPath {
     }
 }
 
+/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. The cost of each
+/// method depends on the number of reserved ranges only, not on the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    ordinals: Ordinals,
-    /// Whether the spec gives their number.
-    is_counted: bool,
+    start: u64,
+    /// None if the spec does not give the number.
+    replicas: Option<u64>,
+    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent.
+    reserved: Vec<(u64, u64)>,
     /// Whether a Pod may have a name without an ordinal.
     is_freely_named: bool,
 }
@@ -58,46 +62,62 @@ pub enum Wanted {
 }
 
 impl Demand {
-    /// The demand of a StatefulSet: Pods with these ordinals.
-    pub fn of_ordinals(ordinals: Ordinals) -> Self {
-        Self { ordinals, is_counted: true, is_freely_named: false }
+    /// The demand of a StatefulSet that reserves no ordinals.
+    pub fn numbered(start: u64, replicas: u64) -> Self {
+        Self { start, replicas: Some(replicas), ..Self::default() }
     }
 
     /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item of
     /// `reserveOrdinals` is skipped.
     pub fn read(spec: &Value, naming: &Naming) -> Self {
-        let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-        let replicas = match naming {
-            Naming::StatefulSet => Some(ReplicasPath::default().find(spec).unwrap_or(1)),
-            Naming::Custom(path) => path.find(spec),
-        };
         let reserved = spec["reserveOrdinals"].as_array().into_iter().flatten().filter_map(range);
         Self {
-            ordinals: Ordinals::new(start, replicas.unwrap_or(0), reserved),
-            is_counted: replicas.is_some(),
+            start: spec["ordinals"]["start"].as_u64().unwrap_or(0),
+            replicas: match naming {
+                Naming::StatefulSet => Some(ReplicasPath::default().find(spec).unwrap_or(1)),
+                Naming::Custom(path) => path.find(spec),
+            },
+            reserved: merge(reserved),
             is_freely_named: matches!(naming, Naming::Custom(_)),
         }
     }
 
     pub fn replicas(&self) -> Option<u64> {
-        self.is_counted.then(|| self.ordinals.replicas())
+        self.replicas
     }
 
     /// Whether this number of living Pods is all that the workload wants.
     pub fn is_met_by(&self, pods: usize) -> bool {
-        self.replicas().is_some_and(|replicas| pods as u64 >= replicas)
+        self.replicas.is_some_and(|replicas| pods as u64 >= replicas)
     }
 
     /// Whether the workload wants a Pod of this name; `pods` is how many of its Pods live. A workload that
     /// does not say how many Pods it wants is taken to want each of them, so that no state is dropped.
     pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Wanted {
-        if !self.is_counted || self.ordinals.wants(workload, pod) {
+        if self.replicas.is_none() || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal)) {
             Wanted::Yes
         } else if self.is_freely_named && !self.is_met_by(pods) {
             Wanted::Maybe
         } else {
             Wanted::No
         }
+    }
+
+    fn contains(&self, ordinal: u64) -> bool {
+        let Some(offset) = ordinal.checked_sub(self.start) else { return false };
+        let mut skipped = 0;
+        for &(first, last) in &self.reserved {
+            if first > ordinal {
+                break;
+            }
+            if last >= ordinal {
+                return false;
+            }
+            if last >= self.start {
+                skipped += last - first.max(self.start) + 1;
+            }
+        }
+        self.replicas.is_some_and(|replicas| offset - skipped < replicas)
     }
 }
 
@@ -110,8 +130,23 @@ fn range(item: &Value) -> Option<(u64, u64)> {
     Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
 }
 
+/// The union of inclusive ranges in any order; a range whose end is before its start is skipped.
+fn merge(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<_> = ranges.filter(|(first, last)| first <= last).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|(first, last), (_, end)| {
+        let is_joined = *first <= end.saturating_add(1);
+        if is_joined {
+            *end = (*end).max(*last);
+        }
+        is_joined
+    });
+    ranges
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -166,6 +201,46 @@ mod tests {
         for spec in [json!({}), json!({"replicas": "3"}), json!({"replicas": -1})] {
             let demand = Demand::read(&spec, &Naming::Custom(ReplicasPath::default()));
             assert_eq!((demand.replicas(), demand.wants("w", "w-7", 9)), (None, Wanted::Yes), "{spec}");
+        }
+    }
+
+    fn numbered(start: u64, replicas: u64, reserved: &[(u64, u64)]) -> Demand {
+        Demand { reserved: merge(reserved.iter().copied()), ..Demand::numbered(start, replicas) }
+    }
+
+    #[test]
+    fn counts_from_start_and_skips_reserved_ordinals() {
+        let wanted = |start, replicas, reserved: &[_]| {
+            let demand = numbered(start, replicas, reserved);
+            (0..20).filter(|ordinal| demand.contains(*ordinal)).collect::<Vec<_>>()
+        };
+        assert_eq!(wanted(0, 3, &[]), [0, 1, 2]);
+        assert_eq!(wanted(5, 3, &[]), [5, 6, 7]);
+        assert_eq!(wanted(0, 3, &[(1, 1)]), [0, 2, 3]);
+        assert_eq!(wanted(2, 3, &[(0, 2), (4, 6), (5, 5)]), [3, 7, 8]);
+        assert_eq!(wanted(0, 0, &[]), Vec::<u64>::new());
+        assert!(Demand::numbered(0, u64::MAX).contains(u64::MAX - 1));
+    }
+
+    proptest! {
+        #[test]
+        fn wants_the_ordinals_that_counting_finds(
+            start in 0_u64..30,
+            replicas in 0_u64..30,
+            reserved in proptest::collection::vec((0_u64..80, 0_u64..6), 0..6),
+        ) {
+            let reserved: Vec<_> = reserved.into_iter().map(|(first, length)| (first, first + length)).collect();
+            let mut expected = Vec::new();
+            let mut next = start;
+            while (expected.len() as u64) < replicas {
+                if !reserved.iter().any(|(first, last)| (*first..=*last).contains(&next)) {
+                    expected.push(next);
+                }
+                next += 1;
+            }
+            let demand = numbered(start, replicas, &reserved);
+            let actual: Vec<_> = (0..next + 50).filter(|ordinal| demand.contains(*ordinal)).collect();
+            prop_assert_eq!(actual, expected);
         }
     }
 }

@@ -5,23 +5,95 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::demand::Demand;
-use pps_core::pps::NodeDeletionPolicy;
+use pps_core::Reason;
+use pps_core::alias::second_name;
+use pps_core::pps::TargetReference;
 use pps_core::required_affinity::RequiredAffinity;
-use pps_core::{Reason, Spec};
-use serde::{Deserialize, Serialize};
+
+use crate::demand::Demand;
 
 pub mod interest;
 pub mod interner;
-mod keys;
-mod object;
+mod pps;
 pub mod states;
-mod status;
 pub mod store;
 
-pub use self::keys::{GroupKind, NamespacedName, WorkloadKey};
-pub use self::object::*;
-pub use self::status::{Form, PackedClaim, PpsStatus, StoredForm};
+pub use self::pps::*;
+
+/// Namespace and name of an object whose kind is clear from the context.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespacedName {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl NamespacedName {
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    pub group: Arc<str>,
+    pub kind: Arc<str>,
+}
+
+impl GroupKind {
+    /// `apps/StatefulSet`, the only kind that is always watched.
+    pub fn stateful_set() -> Self {
+        Self { group: "apps".into(), kind: "StatefulSet".into() }
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.group)
+    }
+}
+
+/// Namespace, kind and name of a workload. References that differ only in the API version name the same
+/// workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadKey {
+    pub object: NamespacedName,
+    pub kind: GroupKind,
+}
+
+impl WorkloadKey {
+    pub fn of_target(namespace: &Arc<str>, target: &TargetReference) -> Self {
+        Self {
+            object: NamespacedName::new(namespace.clone(), target.name.as_str()),
+            kind: GroupKind { group: target.group().into(), kind: target.kind.as_str().into() },
+        }
+    }
+
+    /// The workload as a target. The version is made up: it does not count.
+    pub fn target(&self) -> TargetReference {
+        let api_version = match &*self.kind.group {
+            "" => "v1".to_owned(),
+            group => format!("{group}/v1"),
+        };
+        TargetReference { api_version, kind: self.kind.kind.to_string(), name: self.object.name.to_string() }
+    }
+
+    /// [The workload's second name](second_name), which only a generated PPS or an alias may have.
+    pub fn second_name(&self) -> NamespacedName {
+        NamespacedName::new(self.object.namespace.clone(), second_name(&self.target()))
+    }
+}
+
+impl fmt::Display for WorkloadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.object)
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts, of one byte each")]
@@ -122,56 +194,4 @@ pub struct Notice {
     pub subject: Subject,
     pub reason: Reason,
     pub message: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PpsFact {
-    pub uid: String,
-    pub resource_version: String,
-    pub generation: Option<i64>,
-    pub created: String,
-    pub terminating: bool,
-    /// Whether the sidecar made it: the managed-by label says so, and the sidecar's field manager owns a part
-    /// of the spec. A user's copy of such an object has only the label.
-    pub generated: bool,
-    /// The fields of the spec that the sidecar's field manager owns, of those that come from annotations.
-    pub owned: Vec<&'static str>,
-    pub owners: Vec<Owner>,
-    pub spec: Spec,
-    pub status: PpsStatus,
-    /// Why the object cannot be read, if it cannot. It exists all the same. Its spec has the target if that
-    /// can be read, and nothing else; its status is empty, whatever it has recorded. No decision may be made
-    /// from them.
-    pub unreadable: Option<String>,
-}
-
-impl PpsFact {
-    /// Marks an object whose states the definition seems to hide as one that cannot be read: whatever was
-    /// written to it would make their loss permanent.
-    pub fn hide(&mut self) {
-        self.unreadable = Some(
-            "status.packed: the API server hides the recorded states; apply this product's definition of PersistentPodState again".into(),
-        );
-    }
-
-    pub fn forgets_nodes(&self) -> bool {
-        self.spec.node_deletion() == NodeDeletionPolicy::Forget
-    }
-
-    pub fn is_hidden_by_definition(&self) -> bool {
-        self.unreadable.is_some() && self.status.packed_claim != PackedClaim::No
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Owner {
-    pub api_version: String,
-    pub kind: String,
-    pub name: String,
-    pub uid: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub controller: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub block_owner_deletion: Option<bool>,
 }

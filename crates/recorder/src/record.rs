@@ -53,6 +53,25 @@ fn current_value(wanted: &PodAnnotation, pod: &PodFact) -> Option<String> {
     }
 }
 
+/// Compares the node to which a Pod was bound with its recorded state.
+pub(crate) fn compare_placement(
+    spec: &Spec,
+    state: Option<&PodState>,
+    name: &str,
+    node: Option<&NodeFact>,
+) -> &'static str {
+    let recorded = |key: &str| state?.node_topology_labels.get(key).map(String::as_str);
+    if spec.topology_keys().all(|key| recorded(key).is_none()) {
+        return "unrecorded";
+    }
+    if state.is_some_and(|state| state.node_name == name) {
+        return "recorded_node";
+    }
+    let mut required = spec.required_keys().filter_map(|key| Some((key, recorded(key)?))).peekable();
+    let has = |(key, value): (&str, &str)| node.and_then(|node| node.label(key)) == Some(value);
+    if required.peek().is_some() && required.all(has) { "required_topology" } else { "elsewhere" }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

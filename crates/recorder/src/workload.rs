@@ -1,66 +1,7 @@
-//! Which Pod names a workload wants, from which template it re-creates them, and which recorded states are
-//! kept.
+//! From which template a workload re-creates a Pod, and which recorded states are kept.
 
 use pps_core::pps::{NodeDeletionPolicy, RetentionPolicy};
 use serde_json::Value;
-
-/// The ordinals that a workload with numbered Pods wants: the first `replicas` from `start` that are not
-/// reserved.
-///
-/// The cost of each method depends on the number of reserved ranges only, not on the number of replicas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ordinals {
-    start: u64,
-    replicas: u64,
-    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent.
-    reserved: Vec<(u64, u64)>,
-}
-
-impl Ordinals {
-    /// `reserved` are inclusive ranges in any order; a range whose end is before its start is skipped.
-    pub fn new(start: u64, replicas: u64, reserved: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        let mut ranges: Vec<(u64, u64)> =
-            reserved.into_iter().filter(|(first, last)| first <= last).collect();
-        ranges.sort_unstable();
-        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
-        for (first, last) in ranges {
-            match merged.last_mut() {
-                Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
-                _ => merged.push((first, last)),
-            }
-        }
-        Self { start, replicas, reserved: merged }
-    }
-
-    pub fn replicas(&self) -> u64 {
-        self.replicas
-    }
-
-    pub fn contains(&self, ordinal: u64) -> bool {
-        if ordinal < self.start || self.replicas == 0 {
-            return false;
-        }
-        let mut skipped = 0;
-        for &(first, last) in &self.reserved {
-            if first > ordinal {
-                break;
-            }
-            if last >= ordinal {
-                return false;
-            }
-            if last >= self.start {
-                skipped += last - first.max(self.start) + 1;
-            }
-        }
-        ordinal - self.start - skipped < self.replicas
-    }
-
-    /// Whether the workload wants the Pod of this name: the workload `w` wants `w-3` if it wants the ordinal
-    /// 3.
-    pub fn wants(&self, workload: &str, pod: &str) -> bool {
-        ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
-    }
-}
 
 /// The ordinal in the name of a workload's Pod: 3 for `w-3` of the workload `w`. Kubernetes writes no leading
 /// zeros, so `w-03` has none.
@@ -205,8 +146,6 @@ pub fn forgets_state(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -216,40 +155,6 @@ mod tests {
         assert_eq!(ordinal("w-1", "w-1-2"), Some(2));
         for name in ["w", "w-", "w-03", "w-+3", "w--3", "w-3x", "v-3", "w-1-2", "w-99999999999999999999"] {
             assert_eq!(ordinal("w", name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn counts_from_start_and_skips_reserved_ordinals() {
-        let wanted =
-            |ordinals: &Ordinals| (0..20).filter(|ordinal| ordinals.contains(*ordinal)).collect::<Vec<_>>();
-        assert_eq!(wanted(&Ordinals::new(0, 3, [])), [0, 1, 2]);
-        assert_eq!(wanted(&Ordinals::new(5, 3, [])), [5, 6, 7]);
-        assert_eq!(wanted(&Ordinals::new(0, 3, [(1, 1)])), [0, 2, 3]);
-        assert_eq!(wanted(&Ordinals::new(2, 3, [(0, 2), (4, 6), (5, 5)])), [3, 7, 8]);
-        assert_eq!(wanted(&Ordinals::new(0, 0, [])), Vec::<u64>::new());
-        assert!(Ordinals::new(0, u64::MAX, []).contains(u64::MAX - 1));
-    }
-
-    proptest! {
-        #[test]
-        fn wants_the_ordinals_that_counting_finds(
-            start in 0_u64..30,
-            replicas in 0_u64..30,
-            reserved in proptest::collection::vec((0_u64..80, 0_u64..6), 0..6),
-        ) {
-            let reserved: Vec<_> = reserved.into_iter().map(|(first, length)| (first, first + length)).collect();
-            let mut expected = Vec::new();
-            let mut next = start;
-            while (expected.len() as u64) < replicas {
-                if !reserved.iter().any(|(first, last)| (*first..=*last).contains(&next)) {
-                    expected.push(next);
-                }
-                next += 1;
-            }
-            let ordinals = Ordinals::new(start, replicas, reserved);
-            let actual: Vec<_> = (0..next + 50).filter(|ordinal| ordinals.contains(*ordinal)).collect();
-            prop_assert_eq!(actual, expected);
         }
     }
 

@@ -3,14 +3,16 @@
 //! An object is kept below a limit. The API server may store less: that depends on etcd's flags, and only its
 //! refusals tell. Changes that make the object smaller are written first, and of the others as many as fit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Reason;
 use pps_core::limits::MAX_UNPACKED_LENGTH;
-use pps_core::size::entry_size;
+use pps_core::packed::{Bucket, Row, write_bucket};
+use pps_core::pps::PodState;
+use pps_core::size::{bucket_size, entry_size};
+use serde_json::Value;
 
-use super::changed_states::{ChangedStates, EntryChange, compact_size};
 use crate::facts::states::States;
 use crate::facts::{Form, PpsStatus};
 
@@ -37,7 +39,8 @@ pub(crate) struct Capacity {
     pub(super) deferred: BTreeSet<Arc<str>>,
     /// Even a write that added nothing but the condition was refused: the next one leaves the header out.
     pub(super) header_refused: bool,
-    reported: Option<Reason>,
+    /// The reason of the present Event about the capacity.
+    pub(super) reported: Option<Reason>,
 }
 
 pub(crate) struct FittedChanges {
@@ -47,11 +50,13 @@ pub(crate) struct FittedChanges {
 }
 
 impl Sizes {
-    fn of(status: &PpsStatus) -> Self {
+    pub(super) fn of(status: &PpsStatus) -> Self {
         let plain = status.pod_states.size();
         let stored = match status.form {
             Form::Plain => plain,
-            Form::Compact(_) | Form::Pruned(_) => compact_size(&status.pod_states) + overlay_size(status),
+            Form::Compact(_) | Form::Pruned(_) => {
+                size_of_texts(&ChangedStates::new(&status.pod_states, []).texts()) + overlay_size(status)
+            }
         };
         Self { stored, plain }
     }
@@ -84,11 +89,6 @@ impl Capacity {
 
     pub(crate) fn is_exceeded(&self) -> bool {
         !self.deferred.is_empty() || self.header_refused
-    }
-
-    /// Notes the reason of the present Event about the capacity. Returns whether it is a new one.
-    pub(crate) fn report(&mut self, reason: Option<Reason>) -> bool {
-        std::mem::replace(&mut self.reported, reason) != reason
     }
 
     /// The largest size that is tried, since the API server has refused a larger one.
@@ -139,14 +139,6 @@ impl Capacity {
         FittedChanges { changes: fitted, deferred, sizes }
     }
 
-    /// The states are those of `after` now. What the API server has refused before, it may refuse again. To
-    /// measure costs time for each state, and most changes of an object are no changes of its states.
-    pub(crate) fn measure(&mut self, before: &PpsStatus, after: &PpsStatus) {
-        if before.form != after.form || before.pod_states != after.pod_states {
-            self.sizes = Sizes::of(after);
-        }
-    }
-
     /// The API server has stored entries of these sizes. Returns the deferred Pods that may be tried again,
     /// and whether the header has to be written.
     pub(crate) fn on_written(&mut self, sizes: Sizes) -> (BTreeSet<Arc<str>>, bool) {
@@ -187,11 +179,73 @@ fn plain_sizes(states: &States, change: &EntryChange) -> (usize, usize) {
     (states.size_of(&change.pod), after.unwrap_or_default())
 }
 
+#[derive(Clone, Debug)]
+pub(crate) struct EntryChange {
+    pub pod: Arc<str>,
+    pub after: Option<PodState>,
+    pub patch: Value,
+    /// Since when the Pod has been Ready, in Unix seconds, if this is the first record of it on its node.
+    pub ready_since: Option<i64>,
+}
+
+#[cfg(test)]
+thread_local! {
+    pub static RENDERED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// The states of an object after some changes, as the buckets of the compact form.
+pub(crate) struct ChangedStates<'a> {
+    states: &'a States,
+    /// The new state of each changed Pod; none if it is dropped.
+    changes: BTreeMap<Bucket, BTreeMap<&'a str, Option<&'a PodState>>>,
+}
+
+impl<'a> ChangedStates<'a> {
+    pub(crate) fn new(states: &'a States, changes: impl IntoIterator<Item = &'a EntryChange>) -> Self {
+        let mut buckets: BTreeMap<Bucket, BTreeMap<&str, Option<&PodState>>> = BTreeMap::new();
+        for change in changes {
+            let bucket = buckets.entry(Bucket::of(&change.pod)).or_default();
+            bucket.insert(&change.pod, change.after.as_ref());
+        }
+        Self { states, changes: buckets }
+    }
+
+    pub(crate) fn changed(&self) -> impl Iterator<Item = Bucket> {
+        self.changes.keys().copied()
+    }
+
+    fn has_changed(&self, pod: &str) -> bool {
+        self.changes.contains_key(&Bucket::of(pod))
+    }
+
+    pub(crate) fn text(&self, bucket: Bucket) -> Option<String> {
+        #[cfg(test)]
+        RENDERED.set(RENDERED.get() + 1);
+        let changes = self.changes.get(&bucket);
+        let is_unchanged = |row: &Row<'_>| changes.is_none_or(|changes| !changes.contains_key(row.pod));
+        let changed = changes.into_iter().flatten();
+        let changed = changed.filter_map(|(pod, after)| Some(Row::of(pod, after.as_ref()?)));
+        let rows: Vec<Row<'_>> = self.states.rows(bucket).filter(is_unchanged).chain(changed).collect();
+        (!rows.is_empty()).then(|| write_bucket(&rows))
+    }
+
+    /// All buckets with their texts. Costs time for each state.
+    pub(crate) fn texts(&self) -> Vec<(Bucket, String)> {
+        let buckets: BTreeSet<Bucket> = self.states.buckets().chain(self.changed()).collect();
+        buckets.into_iter().filter_map(|bucket| Some((bucket, self.text(bucket)?))).collect()
+    }
+
+    fn size(&self, bucket: Bucket) -> usize {
+        size_of_texts(self.text(bucket).map(|text| (bucket, text)).as_slice())
+    }
+}
+
+pub(crate) fn size_of_texts(texts: &[(Bucket, String)]) -> usize {
+    texts.iter().map(|(bucket, text)| bucket_size(&bucket.to_string(), text)).sum()
+}
+
 #[cfg(test)]
 mod tests {
-    use pps_core::pps::PodState;
-    use serde_json::Value;
-
     use super::*;
 
     #[test]

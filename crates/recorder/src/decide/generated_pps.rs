@@ -1,18 +1,19 @@
-//! The decision about the generated PPS of an annotated workload: whether to create it, change it, delete it
-//! or leave it.
+//! The objects that the sidecar makes for a workload: whether to create, change, delete or leave the generated
+//! PPS of an annotated one, and the alias through which the policy finds a PPS of another name than its
+//! workload's without a list (see [`pps_core::alias`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, Request};
 use pps_core::pps::{API_VERSION, KIND, TargetReference, group_of};
-use pps_core::{Reason, Spec};
+use pps_core::{Reason, Spec, alias};
 use serde_json::{Map, Value, json};
 
-use super::alias::Aliases;
+use super::pps_objects::PpsObjects;
 use super::tracked_pps::TrackedPps;
 use crate::facts::{NamespacedName, Owner, PpsFact, WorkloadFact, WorkloadKey};
+use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, Request};
 
-/// What has to be done about an object that the sidecar makes for a workload: its generated PPS, or an alias.
+/// What has to be done about a generated PPS, or an alias.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratedPps {
     /// Create the object. If there is one of this name already, the API server refuses, and nothing is taken
@@ -63,10 +64,45 @@ pub(super) struct Decision {
 
 pub(super) struct View<'a> {
     pub key: &'a WorkloadKey,
-    pub workload: &'a WorkloadFact,
-    pub all: &'a BTreeMap<NamespacedName, TrackedPps>,
-    pub targeting: Vec<&'a NamespacedName>,
+    /// The [second name](pps_core::alias::second_name) of the workload.
+    pub second_name: &'a NamespacedName,
+    /// The workload, unless it is terminating.
+    pub workload: Option<&'a WorkloadFact>,
+    pub objects: &'a PpsObjects,
     pub aliases: &'a Aliases,
+}
+
+/// The aliases that exist, the workloads that need one, and the workloads for which an object is being made.
+#[derive(Debug, Default)]
+pub(super) struct Aliases {
+    pub objects: BTreeMap<NamespacedName, PpsFact>,
+    /// Why the API server or a policy has refused these.
+    pub refused: BTreeMap<NamespacedName, String>,
+    /// By the name of the alias: the workloads that need one, or needed one when they were last examined. They
+    /// are examined when the object of this name changes.
+    pub waiting: BTreeMap<NamespacedName, WorkloadKey>,
+    /// Workloads whose generated PPS or alias is being written, and whether another write was asked for
+    /// meanwhile.
+    pub in_flight: HashMap<WorkloadKey, bool>,
+}
+
+impl Aliases {
+    /// Notes whether a workload has to be examined when the object of its second name changes.
+    pub(super) fn follow(&mut self, name: NamespacedName, workload: &WorkloadKey, needed: bool) {
+        if !needed {
+            self.refused.remove(&name);
+        }
+        if needed || self.objects.contains_key(&name) {
+            self.waiting.insert(name, workload.clone());
+        } else {
+            self.waiting.remove(&name);
+        }
+    }
+
+    /// Whether an object of this workload is being written. If so, another write is asked for after it.
+    pub(super) fn is_write_in_flight(&mut self, workload: &WorkloadKey) -> bool {
+        self.in_flight.get_mut(workload).map(|asked_again| *asked_again = true).is_some()
+    }
 }
 
 pub(super) fn target_of(key: &WorkloadKey, fact: &WorkloadFact) -> TargetReference {
@@ -77,9 +113,11 @@ pub(super) fn target_of(key: &WorkloadKey, fact: &WorkloadFact) -> TargetReferen
     }
 }
 
-pub(super) fn decide(view: &View<'_>) -> Decision {
-    let target = target_of(view.key, view.workload);
-    let request = match generate::read_request(&target, &view.workload.annotations) {
+/// Decides about the generated PPS of a workload.
+pub(super) fn decide_generated(view: &View<'_>) -> Decision {
+    let Some(workload) = view.workload else { return Decision::default() };
+    let target = target_of(view.key, workload);
+    let request = match generate::read_request(&target, &workload.annotations) {
         Ok(request) => request,
         // What was generated before stays: a mistake is no wish to lose what is recorded.
         Err(refusal) => {
@@ -94,9 +132,9 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
         // Its spec and its owners are unknown. An Event reports that it cannot be read.
         (_, Some((_, pps))) if pps.fact.unreadable.is_some() => (None, None),
         (None, Some((key, pps))) => (Some(delete(key, &pps.fact, false)), None),
-        (Some(request), Some((key, pps))) => (view.update(key, pps, &request), None),
+        (Some(request), Some((key, pps))) => (update(key, pps, workload, &request), None),
         (Some(request), None) => match view.free_name() {
-            Ok(key) => (key.map(|key| view.create(key, &request)), None),
+            Ok(key) => (key.map(|key| create(key, workload, &request)), None),
             Err(holder) => {
                 let advice = format!(
                     "point the targetRef of PersistentPodState {} at this workload, or delete it: it has the name that a generated one needs, and none is generated until then",
@@ -109,90 +147,96 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
     Decision { write, warning: conflict.or(unusable) }
 }
 
-pub(super) fn delete(key: &NamespacedName, fact: &PpsFact, is_alias: bool) -> GeneratedPps {
+fn delete(key: &NamespacedName, fact: &PpsFact, is_alias: bool) -> GeneratedPps {
     let (uid, resource_version) = (fact.uid.clone(), fact.resource_version.clone());
     GeneratedPps::Delete { key: key.clone(), uid, resource_version, is_alias }
 }
 
 impl<'a> View<'a> {
     fn generated(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
-        self.targeting
-            .iter()
-            .filter_map(|key| Some((*key, self.all.get(*key)?)))
-            .find(|(_, pps)| pps.fact.generated && !pps.fact.terminating)
-    }
-
-    fn update(&self, key: &NamespacedName, pps: &TrackedPps, request: &Request) -> Option<GeneratedPps> {
-        let fact = &pps.fact;
-        let mut patch = json!({"metadata": {"uid": fact.uid, "resourceVersion": fact.resource_version}});
-        let spec = spec_patch(&request.spec, pps);
-        let has_owner = fact.owners.iter().any(|owner| *owner.uid == *self.workload.uid);
-        if has_owner && spec.is_empty() {
-            return None;
-        }
-        if !has_owner {
-            patch["metadata"]["ownerReferences"] = json!(self.owners(&request.spec.target_ref, &fact.owners));
-        }
-        if !spec.is_empty() {
-            patch["spec"] = spec.into();
-        }
-        Some(GeneratedPps::Update { key: key.clone(), patch })
-    }
-
-    /// The owners that an object should have: those of other users, and the workload in place of its
-    /// predecessor.
-    fn owners(&self, target: &TargetReference, before: &[Owner]) -> Vec<Owner> {
-        let is_predecessor = |owner: &Owner| {
-            owner.kind == target.kind
-                && owner.name == target.name
-                && group_of(&owner.api_version) == target.group()
-        };
-        let mut owners: Vec<Owner> = before.iter().filter(|owner| !is_predecessor(owner)).cloned().collect();
-        let has_controller = owners.iter().any(|owner| owner.controller == Some(true));
-        owners.push(Owner {
-            api_version: target.api_version.clone(),
-            kind: target.kind.clone(),
-            name: target.name.clone(),
-            uid: self.workload.uid.to_string(),
-            controller: (!has_controller).then_some(true),
-            block_owner_deletion: None,
-        });
-        owners
+        let mut claims =
+            self.objects.claims(self.key).filter_map(|key| self.objects.tracked.get_key_value(key));
+        claims.find(|(_, pps)| pps.fact.generated && !pps.fact.terminating)
     }
 
     /// A name for the generated PPS. None if another PPS serves the workload already, or the name is becoming
     /// free; an error, with the object that has the name, if no name is free.
     fn free_name(&self) -> Result<Option<NamespacedName>, NamespacedName> {
-        if !self.targeting.is_empty() {
+        if self.objects.claims(self.key).next().is_some() {
             return Ok(None);
         }
-        let first = &self.key.object;
-        let is_free = match self.all.get(first) {
-            None => !self.aliases.objects.contains_key(first),
+        let (first, second) = (&self.key.object, self.second_name);
+        match self.objects.tracked.get(first) {
+            None if !self.aliases.objects.contains_key(first) => return Ok(Some(first.clone())),
             Some(holder) if holder.fact.terminating => return Ok(None),
             Some(holder) if !holder.fact.generated || holder.fact.unreadable.is_some() => {
                 return Err(first.clone());
             }
-            // It was generated for a workload of another kind with the same name.
-            Some(_) => false,
-        };
-        if is_free {
-            return Ok(Some(first.clone()));
+            // An alias, or it was generated for a workload of another kind with the same name.
+            _ => {}
         }
-        let second = self.key.second_name();
-        match self.aliases.objects.get(&second) {
+        match self.aliases.objects.get(second) {
             // No PPS targets the workload, so its alias is about to be deleted.
             Some(alias) if alias.generated => Ok(None),
-            None if !self.all.contains_key(&second) => Ok(Some(second)),
-            _ => Err(second),
+            None if !self.objects.tracked.contains_key(second) => Ok(Some(second.clone())),
+            _ => Err(second.clone()),
         }
     }
 
-    fn create(&self, key: NamespacedName, request: &Request) -> GeneratedPps {
-        let owners = self.owners(&request.spec.target_ref, &[]);
-        let body = body(&key, &json!(owners), &json!(request.spec));
-        GeneratedPps::Create { key, body, is_alias: false }
+    /// The governing PPS, if the policy finds it only through an alias.
+    pub(super) fn hidden(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
+        let (first, second) = (&self.key.object.name, &self.second_name.name);
+        self.objects.governing(self.key).filter(|(key, _)| key.name != *first && key.name != *second)
     }
+}
+
+fn update(
+    key: &NamespacedName,
+    pps: &TrackedPps,
+    workload: &WorkloadFact,
+    request: &Request,
+) -> Option<GeneratedPps> {
+    let fact = &pps.fact;
+    let mut patch = json!({"metadata": {"uid": fact.uid, "resourceVersion": fact.resource_version}});
+    let spec = spec_patch(&request.spec, pps);
+    let has_owner = fact.owners.iter().any(|owner| *owner.uid == *workload.uid);
+    if has_owner && spec.is_empty() {
+        return None;
+    }
+    if !has_owner {
+        let owners = owners(workload, &request.spec.target_ref, &fact.owners);
+        patch["metadata"]["ownerReferences"] = json!(owners);
+    }
+    if !spec.is_empty() {
+        patch["spec"] = spec.into();
+    }
+    Some(GeneratedPps::Update { key: key.clone(), patch })
+}
+
+/// The owners that an object should have: those of other users, and the workload in place of its predecessor.
+fn owners(workload: &WorkloadFact, target: &TargetReference, before: &[Owner]) -> Vec<Owner> {
+    let is_predecessor = |owner: &Owner| {
+        owner.kind == target.kind
+            && owner.name == target.name
+            && group_of(&owner.api_version) == target.group()
+    };
+    let mut owners: Vec<Owner> = before.iter().filter(|owner| !is_predecessor(owner)).cloned().collect();
+    let has_controller = owners.iter().any(|owner| owner.controller == Some(true));
+    owners.push(Owner {
+        api_version: target.api_version.clone(),
+        kind: target.kind.clone(),
+        name: target.name.clone(),
+        uid: workload.uid.to_string(),
+        controller: (!has_controller).then_some(true),
+        block_owner_deletion: None,
+    });
+    owners
+}
+
+fn create(key: NamespacedName, workload: &WorkloadFact, request: &Request) -> GeneratedPps {
+    let owners = owners(workload, &request.spec.target_ref, &[]);
+    let body = body(&key, &owners, &json!(request.spec));
+    GeneratedPps::Create { key, body, is_alias: false }
 }
 
 /// What has to change in a spec: the fields that annotations name, and those that they named before. A field
@@ -214,7 +258,7 @@ fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
     patch
 }
 
-pub(super) fn body(key: &NamespacedName, owners: &Value, spec: &Value) -> Value {
+fn body(key: &NamespacedName, owners: &[Owner], spec: &Value) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -226,4 +270,42 @@ pub(super) fn body(key: &NamespacedName, owners: &Value, spec: &Value) -> Value 
         },
         "spec": spec,
     })
+}
+
+/// Decides about the alias of the PPS that governs a workload.
+pub(super) fn decide_alias(view: &View<'_>) -> Decision {
+    let name = view.second_name;
+    let write = |write| Decision { write: Some(write), warning: None };
+    match (view.hidden(), view.aliases.objects.get(name)) {
+        (_, Some(existing)) if existing.terminating => Decision::default(),
+        (Some((key, pps)), Some(existing)) if is_alias_of(existing, key, &pps.fact) => Decision::default(),
+        (_, Some(existing)) if existing.generated => write(delete(name, existing, true)),
+        (None, _) => Decision::default(),
+        (Some((key, pps)), None) if !view.objects.tracked.contains_key(name) => {
+            let owner = Owner {
+                api_version: API_VERSION.into(),
+                kind: KIND.into(),
+                name: key.name.to_string(),
+                uid: pps.fact.uid.clone(),
+                ..Owner::default()
+            };
+            let spec = json!({"targetRef": alias::target_of_alias(&key.name)});
+            let body = body(name, &[owner], &spec);
+            write(GeneratedPps::Create { key: name.clone(), body, is_alias: true })
+        }
+        // The policy cannot find the PPS: somebody else's object has the name of the alias.
+        (Some((key, _)), _) => {
+            let advice = format!(
+                "create PersistentPodState {} under the name {}, or delete {}: that object has the name through which the policy would find it, so nothing is injected",
+                key.name, view.key.object.name, name.name
+            );
+            Decision { write: None, warning: Some((Reason::NameConflict, advice)) }
+        }
+    }
+}
+
+/// Whether an alias leads to this PPS, and ends with it if the sidecar made the alias.
+fn is_alias_of(existing: &PpsFact, key: &NamespacedName, pps: &PpsFact) -> bool {
+    alias::aliased(&existing.spec.target_ref) == Some(&key.name)
+        && (!existing.generated || existing.owners.iter().any(|owner| owner.uid == pps.uid))
 }

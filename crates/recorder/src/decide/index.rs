@@ -17,15 +17,14 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 
-pub use self::decisions::StatusWrite;
+pub use self::decisions::PodEviction;
 pub use self::totals::Totals;
-use super::alias::Aliases;
-use super::nodes::Nodes;
-pub use super::placement::Placement;
+use super::generated_pps::Aliases;
+use super::nodes::{Absence, Nodes};
 use super::pods::Pods;
 use super::pps_objects::PpsObjects;
-pub use super::status::DropCheck;
 use super::status::form::CompactForm;
+pub use super::status::{DropCheck, StatusWrite};
 use super::tracked_pps::TrackedPps;
 use super::workloads::Workloads;
 use crate::facts::interest::Interest;
@@ -48,9 +47,9 @@ pub struct Work {
     pub new_nodes: BTreeSet<Arc<str>>,
     /// Pods that may have to be deleted, since they wait for a node that no longer exists.
     pub evictions: BTreeSet<NamespacedName>,
-    /// How many Pods were bound to a node, by where that is, and by whether they carry the policy's
-    /// annotation.
-    pub bound_pods: BTreeMap<(Placement, bool), u64>,
+    /// How many Pods were bound to a node, by where that is compared with their recorded state (the value of
+    /// a metric's label), and by whether they carry the policy's annotation.
+    pub bound_pods: BTreeMap<(&'static str, bool), u64>,
     pub notices: Vec<Notice>,
     /// Pods and Nodes have to be listed again, because a PPS names a key whose values were not kept.
     pub relist: bool,
@@ -58,7 +57,7 @@ pub struct Work {
     pub relist_objects: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Index {
     interest: Interest,
     interner: Interner,
@@ -80,20 +79,11 @@ impl Index {
     pub fn new(interest: Interest) -> Self {
         Self {
             interest,
-            interner: Interner::default(),
-            pods: Pods::default(),
-            nodes: Nodes::default(),
             workloads: Workloads::new(GroupKind::stateful_set()),
-            objects: PpsObjects::default(),
-            aliases: Aliases::default(),
-            reported: HashMap::new(),
             size_limit: pps_core::size::DEFAULT_LIMIT,
-            compact_form: CompactForm::default(),
-            work: Work::default(),
+            ..Self::default()
         }
     }
-
-    // ---- Settings --------------------------------------------------------------------------------
 
     pub fn limit_object_size(&mut self, bytes: usize) {
         self.size_limit = bytes;
@@ -127,7 +117,9 @@ impl Index {
         if before == compact_form {
             return;
         }
-        let hidden = self.objects.hidden_by_definition();
+        let is_hidden = |pps: &TrackedPps| pps.fact.is_hidden_by_definition();
+        let hidden = self.objects.tracked.iter().filter(|(_, pps)| is_hidden(pps));
+        let hidden: Vec<NamespacedName> = hidden.map(|(key, _)| key.clone()).collect();
         if before.is_kept != compact_form.is_kept && (before.is_kept.is_some() || !hidden.is_empty()) {
             self.on_definition_changed();
         }
@@ -139,18 +131,26 @@ impl Index {
         }
     }
 
+    /// Changes objects. Those for which `change` returns true may need a write.
+    fn change_all(&mut self, mut change: impl FnMut(&mut TrackedPps) -> bool) {
+        let changed =
+            self.objects.tracked.iter_mut().filter_map(|(key, object)| change(object).then_some(key));
+        self.work.statuses.extend(changed.cloned());
+    }
+
     fn reconsider_forms(&mut self) {
-        for (key, object) in &mut self.objects.tracked {
+        self.change_all(|object| {
             object.reconsider_form();
-            self.work.statuses.insert(key.clone());
-        }
+            true
+        });
     }
 
     /// The definition of PersistentPodState has changed: what was shown of the objects may be less than what
     /// is stored, until they are listed again. They are not listed at once, because the API server learns of
     /// the definition as late as the sidecar.
     pub fn on_definition_changed(&mut self) {
-        self.work.relist_objects = Some(self.objects.on_definition_changed());
+        self.objects.definition_revision += 1;
+        self.work.relist_objects = Some(self.objects.definition_revision);
     }
 
     /// Whether the API server shows all states of an object that has the compact form.
@@ -165,8 +165,6 @@ impl Index {
         CompactForm { is_kept, ..self.compact_form }
     }
 
-    // ---- Questions -------------------------------------------------------------------------------
-
     /// Whether complete lists of everything have been seen, apart from the kinds of workloads that were
     /// added. Before that nothing is decided, because an object that is not listed yet looks like one that is
     /// gone. Nor is anything decided about a PPS before the kind of its workload is listed.
@@ -179,21 +177,21 @@ impl Index {
     /// Whether the PPS objects and the StatefulSets are known, and with them what is of interest in Pods and
     /// Nodes.
     pub fn is_interest_known(&self) -> bool {
-        self.workloads.is_listed(&GroupKind::stateful_set()) && self.objects.is_complete()
+        self.workloads.is_listed(&GroupKind::stateful_set()) && self.objects.listed.complete().is_some()
     }
 
     pub fn take_work(&mut self) -> Work {
         std::mem::take(&mut self.work)
     }
 
-    /// Takes the nodes that the API server has to confirm as gone before their states are dropped.
+    /// The nodes that the API server has to confirm as gone before their states are dropped.
     pub fn take_unconfirmed_nodes(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.nodes.unconfirmed)
     }
 
     /// Whether a recorded state that can be forgotten names this node, and the node does not exist.
     pub fn is_missing(&self, node: &str) -> bool {
-        self.nodes.absence(node).is_some()
+        self.nodes.missing.contains_key(node)
     }
 
     pub fn workload(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
@@ -201,23 +199,12 @@ impl Index {
     }
 
     pub fn resource_version(&self, key: &NamespacedName) -> Option<&str> {
-        self.objects.get(key).map(|object| object.fact.resource_version.as_str())
-    }
-
-    pub fn is_status_write_in_flight(&self, key: &NamespacedName) -> bool {
-        self.objects.get(key).is_some_and(TrackedPps::is_write_in_flight)
-    }
-
-    /// Whether this Pod has the policy's annotation and waits for a node.
-    pub fn is_pending(&self, pod: &NamespacedName) -> bool {
-        self.pods.pending.contains(pod)
+        self.objects.tracked.get(key).map(|object| object.fact.resource_version.as_str())
     }
 
     pub fn pending_uid(&self, pod: &NamespacedName) -> Option<&str> {
         self.pods.facts.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
     }
-
-    // ---- Retries ---------------------------------------------------------------------------------
 
     /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a
     /// standby.
@@ -226,7 +213,7 @@ impl Index {
             let dirty = self.objects.tracked.iter().filter(|(_, object)| !object.dirty.is_clean());
             self.work.statuses.extend(dirty.map(|(key, _)| key.clone()));
             let (targets, aliased) = (self.objects.by_target.keys(), self.aliases.waiting.values());
-            self.work.generated.extend(self.workloads.keys().chain(targets).chain(aliased).cloned());
+            self.work.generated.extend(self.workloads.by_uid.values().chain(targets).chain(aliased).cloned());
             self.retry_evictions();
         }
     }
@@ -234,20 +221,12 @@ impl Index {
     /// Retries every write that the API server refused as too large or did not store completely. It may
     /// accept it by now.
     pub fn retry_exceeded(&mut self) {
-        for (key, object) in &mut self.objects.tracked {
-            if object.retry_exceeded() {
-                self.work.statuses.insert(key.clone());
-            }
-        }
+        self.change_all(TrackedPps::retry_exceeded);
     }
 
     /// Tries again every drop that the API server has not confirmed.
     pub fn retry_held_drops(&mut self) {
-        for (key, object) in &mut self.objects.tracked {
-            if object.release_drops() {
-                self.work.statuses.insert(key.clone());
-            }
-        }
+        self.change_all(TrackedPps::release_drops);
     }
 
     /// Has the eviction of every Pending Pod examined: a node that could take one may have come or gone.
@@ -258,12 +237,10 @@ impl Index {
     /// This process begins to lead. Another one may have recorded states until now.
     pub fn begin_term(&mut self) {
         for object in self.objects.tracked.values_mut() {
-            object.renewals.doubt();
+            object.renewals.is_complete = false;
         }
         self.retry_all();
     }
-
-    // ---- Reports ---------------------------------------------------------------------------------
 
     /// Reports to users, once until the workload's annotations change. What the sidecar has done again is
     /// reported again.
@@ -291,7 +268,7 @@ impl Index {
     }
 
     fn report_on_target(&mut self, object: &NamespacedName, reason: Reason, message: String) {
-        if let Some(workload) = self.objects.get(object).map(|object| object.workload.clone()) {
+        if let Some(workload) = self.objects.tracked.get(object).map(|object| object.workload.clone()) {
             self.report(&workload, reason, message);
         }
     }
@@ -299,7 +276,7 @@ impl Index {
     /// Reports an object that cannot be read on its workload, because nothing can be written into the object
     /// itself.
     fn report_unreadable(&mut self, key: &NamespacedName) {
-        let Some(fact) = self.objects.get(key).map(|object| &object.fact) else { return };
+        let Some(fact) = self.objects.tracked.get(key).map(|object| &object.fact) else { return };
         let (is_hidden, name) = (fact.is_hidden_by_definition(), &key.name);
         let Some(error) = &fact.unreadable else { return };
         let message = match self.compact_form.is_kept {
@@ -314,10 +291,8 @@ impl Index {
         self.report_on_target(key, Reason::UnreadableObject, message);
     }
 
-    // ---- What is dirty ---------------------------------------------------------------------------
-
     fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut TrackedPps)) {
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.objects.tracked.get_mut(key) {
             mark(object);
             self.work.statuses.insert(key.clone());
         }
@@ -340,8 +315,7 @@ impl Index {
     /// is a former one depends on whether its workload exists.
     fn mark_pods_of(&mut self, workload: &WorkloadKey, uid: &Arc<str>) {
         let namespace = &workload.object.namespace;
-        let names: Vec<Arc<str>> = self.pods.names_of(namespace, uid).cloned().collect();
-        for name in names {
+        for name in self.pods.names_of(namespace, uid).cloned().collect::<Vec<_>>() {
             let pod = NamespacedName { namespace: namespace.clone(), name };
             for object in self.objects.with_entry(&pod) {
                 self.mark(&object, |object| object.note_entry(&pod.name));
@@ -351,44 +325,52 @@ impl Index {
 
     /// Marks the surplus entries, if the workload has all the Pods that it wants by now.
     fn mark_surplus(&mut self, key: &NamespacedName) {
-        let Some(object) = self.objects.get_mut(key).filter(|object| !object.surplus.is_empty()) else {
+        let Some(object) = self.objects.tracked.get_mut(key).filter(|object| !object.surplus.is_empty())
+        else {
             return;
         };
         let is_met = |workload: &WorkloadFact| {
             workload.demand.is_met_by(self.pods.living(&key.namespace, &workload.uid))
         };
         if self.workloads.get(&object.workload).is_some_and(is_met) {
-            object.mark_surplus();
+            object.dirty.mark_entries(&object.surplus);
             self.work.statuses.insert(key.clone());
         }
     }
 
     fn mark_node(&mut self, node: &Arc<str>) {
-        let pods: Vec<NamespacedName> = self.pods.on_node(node).cloned().collect();
-        for pod in pods {
+        for pod in self.pods.on_node(node).cloned().collect::<Vec<_>>() {
             let owner = self.pods.facts.get(&pod).and_then(|fact| fact.owner.clone());
             self.mark_pod(&pod, &[owner]);
         }
     }
 
     fn mark_target(&mut self, workload: &WorkloadKey) {
-        self.mark_all(self.objects.claims(workload).cloned().collect());
+        for object in self.objects.claims(workload).cloned().collect::<Vec<_>>() {
+            self.mark(&object, TrackedPps::note_all);
+        }
     }
 
     fn mark_kind(&mut self, kind: &GroupKind) {
-        self.mark_all(self.objects.claims_of_kind(kind));
-    }
-
-    fn mark_all(&mut self, objects: Vec<NamespacedName>) {
-        for object in objects {
+        let claims = self.objects.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
+        for object in claims.flat_map(|(_, objects)| objects).cloned().collect::<Vec<_>>() {
             self.mark(&object, TrackedPps::note_all);
         }
     }
 
     /// Follows whether a node that recorded states name exists.
     fn follow_node(&mut self, node: &Arc<str>) {
-        if self.nodes.follow(node) {
-            self.work.absences.insert(node.clone());
+        let nodes = &mut self.nodes;
+        let exists = nodes.facts.complete().is_none() || nodes.facts.get(node).is_some();
+        let is_missing = !exists && nodes.entries.contains_key(node);
+        if is_missing == nodes.missing.contains_key(node) {
+            return;
         }
+        if is_missing {
+            nodes.missing.insert(node.clone(), Absence::InGracePeriod);
+        } else {
+            nodes.missing.remove(node);
+        }
+        self.work.absences.insert(node.clone());
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! A missing Node may come back, so nothing happens during the grace period. After it, the sidecar reads the
 //! Node from the API server before it drops any state because of it. A confirmation is valid for
-//! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one.
+//! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one. Pods that require a Node
+//! which is gone have a grace period, too, before they may be evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::deadlines::Deadlines;
-use super::schedule::{Batch, Candidates};
+use super::schedule::{Batch, Candidates, Deadlines};
+use crate::facts::NamespacedName;
 
 const CONFIRMATION_VALIDITY: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MissingNodes {
     /// The grace period.
     pub period: Duration,
@@ -26,8 +27,7 @@ pub struct MissingNodes {
 
 impl MissingNodes {
     pub fn new(period: Duration) -> Self {
-        let (deadlines, nodes, lookups) = (Deadlines::default(), HashMap::new(), Batch::default());
-        Self { period, deadlines, nodes, lookups }
+        Self { period, ..Self::default() }
     }
 
     /// Starts the grace period of a Node, from the beginning if one was running. Discards any confirmation
@@ -106,6 +106,62 @@ impl MissingNodes {
         self.lookups.failed(node, retry_after, now);
         self.lookups.mark(node, now);
         failures
+    }
+}
+
+/// The unschedulable Pods, each with the time from which it may be evicted. Until then the sidecar waits: a
+/// Node that fits the Pod may be missing only for a moment.
+#[derive(Debug)]
+pub struct UnschedulablePods {
+    /// The grace period before a Pod may be evicted.
+    period: Duration,
+    pods: HashMap<NamespacedName, Unschedulable>,
+}
+
+#[derive(Debug)]
+struct Unschedulable {
+    /// Another Pod of the same name has a grace period of its own.
+    uid: String,
+    evictable_from: Instant,
+    is_reported: bool,
+}
+
+impl UnschedulablePods {
+    pub fn new(period: Duration) -> Self {
+        Self { period, pods: HashMap::new() }
+    }
+
+    /// Records that a Pod is unschedulable now. Returns from when on it may be evicted.
+    pub fn observe(&mut self, pod: &NamespacedName, uid: &str, now: Instant) -> Instant {
+        let known = self.pods.get(pod).filter(|known| known.uid == uid);
+        let evictable_from = known.map(|known| known.evictable_from);
+        evictable_from.unwrap_or_else(|| self.track(pod, uid, now + self.period))
+    }
+
+    /// Makes a Pod evictable now: the Node that it requires has been missing for the grace period already.
+    pub fn skip_grace_period(&mut self, pod: &NamespacedName, uid: &str, now: Instant) {
+        self.track(pod, uid, now);
+    }
+
+    /// Whether a Pod that is not evicted is to be reported: once for each Pod.
+    pub fn is_to_be_reported(&mut self, pod: &NamespacedName) -> bool {
+        self.pods.get_mut(pod).is_some_and(|known| !std::mem::replace(&mut known.is_reported, true))
+    }
+
+    /// Stops tracking a Pod: it is schedulable, or deleted.
+    pub fn cancel(&mut self, pod: &NamespacedName) {
+        self.pods.remove(pod);
+    }
+
+    /// Stops tracking all Pods: another process led meanwhile, and nobody knows how they were.
+    pub fn clear(&mut self) {
+        self.pods.clear();
+    }
+
+    fn track(&mut self, pod: &NamespacedName, uid: &str, evictable_from: Instant) -> Instant {
+        let known = Unschedulable { uid: uid.to_owned(), evictable_from, is_reported: false };
+        self.pods.insert(pod.clone(), known);
+        evictable_from
     }
 }
 
@@ -205,5 +261,22 @@ mod tests {
         assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
         nodes.confirmation_failed(&node, Some(PERIOD), now);
         assert_eq!(nodes.next(Candidates::All), Some(now + PERIOD), "waits as long as the server asks for");
+    }
+
+    #[test]
+    fn a_pod_is_evictable_after_a_grace_period_of_its_own() {
+        let (mut pods, pod, now) =
+            (UnschedulablePods::new(PERIOD), NamespacedName::new("n", "w-0"), Instant::now());
+        let later = now + PERIOD;
+        assert_eq!([now, later].map(|now| pods.observe(&pod, "uid-1", now)), [later, later]);
+        assert!(pods.is_to_be_reported(&pod) && !pods.is_to_be_reported(&pod));
+        assert_eq!(pods.observe(&pod, "uid-2", later), later + PERIOD, "its controller has created it again");
+        pods.skip_grace_period(&pod, "uid-2", later);
+        assert_eq!(pods.observe(&pod, "uid-2", later), later);
+        pods.cancel(&pod);
+        assert_eq!(pods.observe(&pod, "uid-2", later), later + PERIOD, "it was schedulable in the meantime");
+        pods.skip_grace_period(&pod, "uid-2", now);
+        pods.clear();
+        assert_eq!(pods.observe(&pod, "uid-2", later), later + PERIOD, "another process led meanwhile");
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::facts::states::States;
-use crate::facts::store::{Put, Store};
+use crate::facts::store::Store;
 use crate::facts::{NamespacedName, NodeFact, PpsFact};
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Nodes {
     pub(super) facts: Store<Arc<str>, NodeFact>,
     /// Nodes that may not have all their labels yet, and whether a state has a label that the node may get
     /// back.
-    new: HashMap<Arc<str>, bool>,
+    pub(super) new: HashMap<Arc<str>, bool>,
     /// The entries that would be dropped with their node, each as PPS and Pod name, by node.
     pub(super) entries: HashMap<Arc<str>, BTreeSet<(NamespacedName, Arc<str>)>>,
     pub(super) missing: HashMap<Arc<str>, Absence>,
@@ -36,74 +36,9 @@ pub(crate) enum Absence {
 }
 
 impl Nodes {
-    /// Ends a list; returns the nodes that it did not contain, which are no longer here.
-    pub(crate) fn end_list(&mut self) -> Vec<Arc<str>> {
-        let gone = self.facts.done();
-        for name in &gone {
-            self.remove(name);
-        }
-        gone
-    }
-
-    /// Stores a node. A node that was not known is new until [`settle`](Self::settle).
-    pub(crate) fn apply(&mut self, name: &Arc<str>, fact: NodeFact) -> Put<NodeFact> {
-        let put = self.facts.put(name, fact);
-        if put == Put::New {
-            self.new.insert(name.clone(), false);
-        }
-        put
-    }
-
     pub(crate) fn remove(&mut self, name: &Arc<str>) -> bool {
         self.new.remove(name);
         self.facts.remove(name).is_some()
-    }
-
-    pub(crate) fn is_new(&self, name: &str) -> bool {
-        self.new.contains_key(name)
-    }
-
-    /// A state has kept a label that this new node does not have yet.
-    pub(crate) fn await_label(&mut self, name: &Arc<str>) {
-        if let Some(is_awaited) = self.new.get_mut(name) {
-            *is_awaited = true;
-        }
-    }
-
-    /// A node is new no longer. Returns whether a state has kept a label that it lacks.
-    pub(crate) fn settle(&mut self, name: &Arc<str>) -> bool {
-        self.new.remove(name) == Some(true)
-    }
-
-    pub(crate) fn absence(&self, node: &str) -> Option<Absence> {
-        self.missing.get(node).copied()
-    }
-
-    /// Changes what is known of a missing node. Returns the entries that name it; none if it is not missing.
-    pub(crate) fn set_absence(
-        &mut self,
-        node: &Arc<str>,
-        absence: Absence,
-    ) -> Vec<(NamespacedName, Arc<str>)> {
-        let Some(known) = self.missing.get_mut(node) else { return Vec::new() };
-        *known = absence;
-        self.entries.get(node).into_iter().flatten().cloned().collect()
-    }
-
-    /// Follows whether a node that entries name exists. Returns whether it went missing, or is missing no
-    /// longer.
-    pub(crate) fn follow(&mut self, node: &Arc<str>) -> bool {
-        let exists = self.facts.complete().is_none() || self.facts.get(node).is_some();
-        let missing = !exists && self.entries.contains_key(node);
-        if missing == self.missing.contains_key(node) {
-            return false;
-        }
-        if missing {
-            self.missing.insert(node.clone(), Absence::InGracePeriod);
-        } else {
-            self.missing.remove(node);
-        }
-        true
     }
 
     /// Replaces the entries of a PPS. Returns the nodes that they name or named.

@@ -17,8 +17,6 @@ pub(crate) struct Pods {
     by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
     /// Pods with the policy's annotation that have no node yet.
     pub(super) pending: BTreeSet<NamespacedName>,
-    /// How many Pods have the policy's annotation.
-    pub(super) injected: usize,
 }
 
 #[derive(Debug, Default)]
@@ -29,15 +27,13 @@ struct OwnedPods {
 
 impl Pods {
     pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
-        let (owner, node) = (fact.owner.clone(), fact.node.clone());
-        let (terminating, injected) = (fact.terminating, fact.injected);
+        let (owner, node, terminating) = (fact.owner.clone(), fact.node.clone(), fact.terminating);
         let put = self.facts.put(key, fact);
         match &put {
             Put::Known => return put,
             Put::New => {}
             Put::Changed(before) => self.unlink(key, before),
         }
-        self.injected += usize::from(injected);
         if let Some(owner) = owner {
             let owned = self.by_owner.entry((key.namespace.clone(), owner)).or_default();
             owned.names.insert(key.name.clone());
@@ -56,7 +52,6 @@ impl Pods {
     }
 
     fn unlink(&mut self, key: &NamespacedName, fact: &PodFact) {
-        self.injected -= usize::from(fact.injected);
         if let Some(owner) = &fact.owner
             && let Entry::Occupied(mut entry) = self.by_owner.entry((key.namespace.clone(), owner.clone()))
         {
@@ -79,16 +74,13 @@ impl Pods {
 
     /// The names of the Pods of an owner in this namespace, given its UID.
     pub(crate) fn names_of(&self, namespace: &Arc<str>, owner: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
-        self.owned(namespace, owner).into_iter().flat_map(|owned| &owned.names)
+        let owned = self.by_owner.get(&(namespace.clone(), owner.clone()));
+        owned.into_iter().flat_map(|owned| &owned.names)
     }
 
     /// How many Pods of an owner in this namespace are not terminating.
     pub(crate) fn living(&self, namespace: &Arc<str>, owner: &Arc<str>) -> usize {
-        self.owned(namespace, owner).map_or(0, |owned| owned.living)
-    }
-
-    fn owned(&self, namespace: &Arc<str>, owner: &Arc<str>) -> Option<&OwnedPods> {
-        self.by_owner.get(&(namespace.clone(), owner.clone()))
+        self.by_owner.get(&(namespace.clone(), owner.clone())).map_or(0, |owned| owned.living)
     }
 
     pub(crate) fn on_node(&self, node: &Arc<str>) -> impl Iterator<Item = &NamespacedName> {

@@ -10,7 +10,7 @@ use pps_core::alias::{Candidate, governing};
 use super::tracked_pps::{Source, TrackedPps};
 use crate::facts::states::States;
 use crate::facts::store::Store;
-use crate::facts::{GroupKind, NamespacedName, PpsFact, WorkloadKey};
+use crate::facts::{NamespacedName, PpsFact, WorkloadKey};
 
 #[derive(Debug, Default)]
 pub(crate) struct PpsObjects {
@@ -20,29 +20,14 @@ pub(crate) struct PpsObjects {
     governing: HashMap<WorkloadKey, NamespacedName>,
     /// Follows the lists, which also have aliases.
     pub(super) listed: Store<NamespacedName, ()>,
-    is_listing: bool,
-    revision: u64,
     /// The first revision whose lists show the objects as the present definition does; earlier ones may hide
     /// states. It is 0 until a list was asked for because of a definition.
     pub(super) definition_revision: u64,
 }
 
 impl PpsObjects {
-    pub(crate) fn get(&self, key: &NamespacedName) -> Option<&TrackedPps> {
-        self.tracked.get(key)
-    }
-
-    pub(crate) fn get_mut(&mut self, key: &NamespacedName) -> Option<&mut TrackedPps> {
-        self.tracked.get_mut(key)
-    }
-
     pub(crate) fn claims(&self, workload: &WorkloadKey) -> impl Iterator<Item = &NamespacedName> {
         self.by_target.get(workload).into_iter().flatten()
-    }
-
-    pub(crate) fn claims_of_kind(&self, kind: &GroupKind) -> Vec<NamespacedName> {
-        let claims = self.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
-        claims.flat_map(|(_, objects)| objects).cloned().collect()
     }
 
     pub(crate) fn governing(&self, workload: &WorkloadKey) -> Option<(&NamespacedName, &TrackedPps)> {
@@ -83,7 +68,8 @@ impl PpsObjects {
     }
 
     pub(crate) fn with_entry(&self, pod: &NamespacedName) -> Vec<NamespacedName> {
-        let has_entry = |key: &NamespacedName| self.get(key).is_some_and(|pps| pps.has_entry(&pod.name));
+        let has_entry =
+            |key: &NamespacedName| self.tracked.get(key).is_some_and(|pps| pps.has_entry(&pod.name));
         self.entries.candidates(pod).filter(has_entry).collect()
     }
 
@@ -105,44 +91,23 @@ impl PpsObjects {
         }
     }
 
-    pub(crate) fn begin_list(&mut self, revision: u64) {
-        self.is_listing = true;
-        self.revision = revision;
-        self.listed.begin(revision);
-    }
-
     /// A watch has reported an object, or an alias.
     pub(crate) fn note_listed(&mut self, key: &NamespacedName) -> Source {
         self.listed.put(key, ());
-        if self.is_listing { Source::List } else { Source::Event }
+        if self.listed.listing().is_some() { Source::List } else { Source::Event }
     }
 
     /// Ends a list. Returns the objects that it did not contain, and whether it is the first one that shows
     /// the objects as the present definition does.
     pub(crate) fn end_list(&mut self) -> (Vec<NamespacedName>, bool) {
-        self.is_listing = false;
         let was_outdated = self.listed.complete().is_some_and(|of| of < self.definition_revision);
         (self.listed.done(), was_outdated && self.is_current())
     }
 
-    pub(crate) fn is_complete(&self) -> bool {
-        self.listed.complete().is_some()
-    }
-
     /// Whether the objects are known as the present definition shows them.
     pub(crate) fn is_current(&self) -> bool {
-        self.revision >= self.definition_revision
-    }
-
-    /// The definition has changed. Returns the revision of the list that shows the objects as it does.
-    pub(crate) fn on_definition_changed(&mut self) -> u64 {
-        self.definition_revision += 1;
-        self.definition_revision
-    }
-
-    pub(crate) fn hidden_by_definition(&self) -> Vec<NamespacedName> {
-        let hidden = self.tracked.iter().filter(|(_, pps)| pps.fact.is_hidden_by_definition());
-        hidden.map(|(key, _)| key.clone()).collect()
+        let revision = self.listed.listing().or(self.listed.complete());
+        revision.unwrap_or_default() >= self.definition_revision
     }
 }
 

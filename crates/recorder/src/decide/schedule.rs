@@ -7,11 +7,10 @@
 //! A failed write is retried later. Keys whose last write failed wait in a queue of their own: a write may
 //! take long to fail, and many of those must not hold up the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use super::deadlines::Deadlines;
 use crate::facts::StoredForm;
 
 const BASE: Duration = Duration::from_millis(250);
@@ -46,9 +45,50 @@ pub fn window(entries: usize) -> Duration {
     BASE.saturating_add(PER_ENTRY.saturating_mul(entries)).min(LONGEST)
 }
 
-/// How long to wait after a failure that this many failures preceded.
-pub fn backoff(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.min(16)).min(LAST_RETRY)
+/// Keys with the times at which something is due.
+#[derive(Debug, Default)]
+pub struct Deadlines<K> {
+    queue: BTreeSet<(Instant, K)>,
+    by_key: HashMap<K, Instant>,
+}
+
+impl<K: Clone + Ord + Hash> Deadlines<K> {
+    /// Sets the deadline of a key in place of the one that it had.
+    pub fn set(&mut self, key: &K, deadline: Instant) {
+        self.cancel(key);
+        self.by_key.insert(key.clone(), deadline);
+        self.queue.insert((deadline, key.clone()));
+    }
+
+    pub fn cancel(&mut self, key: &K) {
+        if let Some(deadline) = self.by_key.remove(key) {
+            self.queue.remove(&(deadline, key.clone()));
+        }
+    }
+
+    pub fn contains(&self, key: &K) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    pub fn next(&self) -> Option<Instant> {
+        self.queue.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Takes one key whose deadline has passed.
+    pub fn take_due(&mut self, now: Instant) -> Option<K> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, key) = self.queue.pop_first()?;
+        self.by_key.remove(&key);
+        Some(key)
+    }
+
+    /// Takes all keys, the next ones first.
+    pub fn take_all(&mut self) -> impl Iterator<Item = K> + use<K> {
+        self.by_key.clear();
+        std::mem::take(&mut self.queue).into_iter().map(|(_, key)| key)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +99,7 @@ pub enum Candidates {
 }
 
 /// Keys with the times at which they are due. Contains each key once, however often it is marked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Batch<K> {
     due: Deadlines<K>,
     /// Marked keys whose last write failed.
@@ -80,55 +120,42 @@ struct Pending {
     conflicts: u32,
 }
 
-impl<K> Default for Batch<K> {
-    fn default() -> Self {
-        Self { due: Deadlines::default(), failing: Deadlines::default(), keys: HashMap::new() }
-    }
-}
-
 impl<K: Clone + Ord + Hash> Batch<K> {
     /// Schedules a write of this key after a change.
     pub fn mark(&mut self, key: &K, now: Instant) {
         let is_marked = self.is_marked(key);
         let timing = self.keys.entry(key.clone()).or_default();
-        let mut due = match timing.window_end {
+        if timing.marked_at.is_none() || !(is_marked || timing.failures > 0) {
+            timing.marked_at = Some(now);
+        }
+        let due = match timing.window_end {
             Some(end) if end > now => end.min(now + timing.window / PAUSE_PART),
             _ => now,
         };
-        if let Some(not_before) = timing.not_before {
-            due = due.max(not_before);
-        }
-        let is_failing = timing.failures > 0;
-        if !is_marked && !is_failing {
-            timing.marked_at = Some(now);
-        }
-        self.unmark(key);
-        if is_failing { &mut self.failing } else { &mut self.due }.set(key, due);
+        self.queue(key, due);
+    }
+
+    /// Puts a key into one of the queues: its last write may have failed or succeeded since it was there.
+    fn queue(&mut self, key: &K, due: Instant) {
+        let Pending { not_before, failures, .. } = self.keys.get(key).copied().unwrap_or_default();
+        self.due.cancel(key);
+        self.failing.cancel(key);
+        let queue = if failures > 0 { &mut self.failing } else { &mut self.due };
+        queue.set(key, not_before.map_or(due, |not_before| due.max(not_before)));
     }
 
     fn is_marked(&self, key: &K) -> bool {
         self.due.contains(key) || self.failing.contains(key)
     }
 
-    /// Removes a key from both queues: its last write may have failed or succeeded since it was marked.
-    fn unmark(&mut self, key: &K) {
-        self.due.cancel(key);
-        self.failing.cancel(key);
-    }
-
-    pub fn len(&self) -> usize {
-        self.due.len() + self.failing.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// When the oldest change that still waits for a write was marked; failed writes do not reset it. Looks
-    /// at all keys, so call it now and then, not for each event.
-    pub fn oldest(&self) -> Option<Instant> {
+    /// How many keys wait for a write, and when the oldest of their changes was marked; failed writes do not
+    /// reset it. Looks at all keys, so call it now and then, not for each event.
+    pub fn waiting(&self) -> (usize, Option<Instant>) {
         let marked = self.keys.iter().filter(|(key, _)| self.is_marked(key));
-        marked.filter_map(|(_, timing)| timing.marked_at).min()
+        let times = marked.filter_map(|(_, timing)| timing.marked_at);
+        times.fold((0, None), |(count, first), time| {
+            (count + 1, Some(first.map_or(time, |first: Instant| first.min(time))))
+        })
     }
 
     /// How many keys have met at least so many conflicts in a row.
@@ -169,7 +196,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     /// as the API server asks for.
     pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
-        let wait = backoff(timing.failures);
+        let wait = FIRST_RETRY.saturating_mul(1 << timing.failures.min(16)).min(LAST_RETRY);
         timing.failures += 1;
         timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
     }
@@ -206,7 +233,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
 
     pub fn forget(&mut self, key: &K) {
         self.keys.remove(key);
-        self.unmark(key);
+        self.due.cancel(key);
+        self.failing.cancel(key);
     }
 
     /// Removes the timing of keys without recent writes. Otherwise the timing of every object ever written
@@ -320,7 +348,7 @@ mod tests {
         batch.failed(&"bad", None, now);
         batch.mark(&"bad", now);
         batch.mark(&"good", later);
-        assert_eq!(batch.len(), 2);
+        assert_eq!(batch.waiting().0, 2);
         assert_eq!(batch.next(Candidates::NotFailing), Some(later));
         assert_eq!(batch.take(Candidates::NotFailing, later), Some(("good", false)));
         assert_eq!(
@@ -328,7 +356,7 @@ mod tests {
             (None, None)
         );
         assert_eq!(batch.take(Candidates::All, later), Some(("bad", true)));
-        assert!(batch.is_empty());
+        assert_eq!(batch.waiting(), (0, None));
 
         // The write succeeded in the meantime.
         batch.mark(&"bad", later);
@@ -338,11 +366,11 @@ mod tests {
         batch.failed(&"bad", None, later);
         batch.mark(&"bad", later);
         batch.forget(&"bad");
-        assert!(batch.is_empty());
+        assert_eq!(batch.waiting(), (0, None));
         batch.failed(&"bad", None, later);
         batch.mark(&"bad", later);
         assert_eq!(batch.take_all(), ["bad"]);
-        assert!(batch.is_empty());
+        assert_eq!(batch.waiting(), (0, None));
     }
 
     #[test]
@@ -359,26 +387,27 @@ mod tests {
         batch.sweep(now + 2 * LAST_RETRY);
         assert_eq!(batch.keys.len(), 0);
     }
+
     #[test]
     fn the_oldest_change_keeps_its_age_until_its_write_succeeds() {
         let (mut batch, start) = (Batch::default(), Instant::now());
         let at = |seconds: u32| start + seconds * 1000 * MS;
-        assert_eq!(batch.oldest(), None);
+        assert_eq!(batch.waiting().1, None);
         batch.mark(&"a", at(0));
         batch.mark(&"b", at(1));
         batch.mark(&"a", at(2));
-        assert_eq!(batch.oldest(), Some(at(0)), "marking again does not reset the age");
+        assert_eq!(batch.waiting().1, Some(at(0)), "marking again does not reset the age");
         assert_eq!(take(&mut batch, at(2)), Some("b"));
         assert_eq!(take(&mut batch, at(2)), Some("a"));
-        assert_eq!(batch.oldest(), None, "both writes are in flight");
+        assert_eq!(batch.waiting().1, None, "both writes are in flight");
 
         batch.failed(&"a", None, at(30));
         batch.mark(&"a", at(30));
-        assert_eq!(batch.oldest(), Some(at(0)));
+        assert_eq!(batch.waiting().1, Some(at(0)));
         assert_eq!(take(&mut batch, at(31)), Some("a"));
         batch.written(&"a", 0, at(31));
         batch.mark(&"a", at(32));
-        assert_eq!(batch.oldest(), Some(at(32)));
+        assert_eq!(batch.waiting().1, Some(at(32)));
     }
 
     #[test]

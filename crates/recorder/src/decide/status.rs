@@ -1,9 +1,9 @@
 //! The decision about one PPS: a pure function from a read-only [`View`] to the status that the PPS should
 //! have.
 //!
-//! Each step is a file that can be read alone: what keeps the PPS from recording ([`condition`]), what
-//! becomes of each entry ([`entries`]), in which form the states are written ([`form`]), which changes fit
-//! ([`Capacity::fit`]), and what the header says ([`header`]).
+//! Each step can be read alone: what keeps the PPS from recording ([`condition`]), what becomes of each entry
+//! ([`entries`]), in which form the states are written ([`form`]), which changes fit ([`Capacity::fit`]), and
+//! what the header says.
 //!
 //! [`Capacity::fit`]: super::capacity::Capacity::fit
 
@@ -11,39 +11,58 @@ mod condition;
 mod drop_check;
 pub(super) mod entries;
 pub(super) mod form;
-mod header;
 mod view;
 
-use crate::recording::Recording;
-use pps_core::Reason;
-use serde_json::{Map, Value};
+use std::mem::take;
 
+use pps_core::Reason;
+use pps_core::status::guarded_patch;
+use serde_json::{Map, Value, json};
+
+pub(super) use self::condition::obstacle;
 pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
 use self::form::FormDecision;
 pub(super) use self::view::View;
-use super::capacity::FittedChanges;
-use super::tracked_pps::InFlight;
+use super::capacity::{EntryChange, FittedChanges};
+use super::schedule::write_cost;
+use super::tracked_pps::{InFlight, TrackedPps};
+use super::workloads::KindCoverage;
+use crate::facts::{Form, Header, NamespacedName, StoredForm, WorkloadKey};
+use crate::recording::{Recording, with_recording};
 
-pub(super) struct Decision {
-    /// The fields of the status that differ; empty if nothing has to be written.
-    pub status: Map<String, Value>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusWrite {
+    pub key: NamespacedName,
+    pub uid: String,
+    /// A merge patch for its status subresource, which applies only to this UID and resource version.
+    pub patch: Value,
+    /// How many entries it sets or removes.
+    pub entries: usize,
+    /// How many entries the object has after it.
     pub recorded: usize,
-    /// The write, to be applied to the tracked object once the API server has stored it.
-    pub write: InFlight,
-    pub entries: EntryDecisions,
-    /// What has to be read before the write is sent, if it drops entries or replaces recorded values.
+    pub workload: WorkloadKey,
+    /// What has to be read and checked before it is sent, if it drops entries or replaces recorded values.
     pub drops: Option<DropCheck>,
-    /// What to report about the capacity, if little or none is left.
-    pub capacity: Option<Recording>,
-    /// Whether all states are written, because they get another form.
-    pub moves_states: bool,
-    /// The compact form would make the object no smaller.
-    pub refuses_compact_form: bool,
+    /// The form that all states of the object get with it, if it writes all of them.
+    pub moves_to: Option<StoredForm>,
+    /// Whether the object has the compact form and keeps it: what this write does not name must still be
+    /// there.
+    pub keeps_compact_form: bool,
+    /// How much it costs the API server, as a number of entries in `podStates`.
+    pub cost: usize,
+    /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
+    pub newly_recorded: Vec<i64>,
 }
 
-pub(super) fn is_blocked(view: &View<'_>) -> bool {
-    condition::obstacle(view).is_some()
+pub(super) struct Decision {
+    /// What to write, if something differs, and what the tracked object has once the API server has stored it.
+    pub write: Option<(StatusWrite, InFlight)>,
+    pub entries: EntryDecisions,
+    /// What to report about the capacity, if little or none is left.
+    pub capacity: Option<Recording>,
+    /// The compact form would make the object no smaller.
+    pub refuses_compact_form: bool,
 }
 
 /// Decides the status of a PPS, examining only what is dirty. Returns nothing if any write would lose states
@@ -56,8 +75,7 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     let records = obstacle.as_ref().is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
 
     let mut entries = if records { entries::decide(view) } else { EntryDecisions::unchanged(view) };
-    let changes = std::mem::take(&mut entries.changes);
-    let deferred = std::mem::take(&mut entries.deferred);
+    let (changes, deferred) = (take(&mut entries.changes), take(&mut entries.deferred));
     let form = form::decide(view, &changes, size_limit);
     let fitted = match (&form, form.sizes(view, &changes)) {
         (FormDecision::Wait, _) => return None,
@@ -68,27 +86,87 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
         entries.missing_labels.remove(pod);
     }
 
-    let recorded = header::recorded_after(pps, &fitted.changes);
+    let recorded = recorded_after(pps, &fitted.changes);
     let stays_compact = matches!(form, FormDecision::StayTooLarge);
     let refuses_compact_form = matches!(form, FormDecision::StayPlain);
     let capacity = condition::capacity(pps, &fitted, recorded, stays_compact, size_limit);
     let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
     let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
-    let takes_over = records && !entries.keeps_target;
-    let header = header::decide(view, takes_over, recorded, &recording, now);
+    let header = decide_header(view, records && !entries.keeps_target, recorded, &recording, now);
     let moves_states = form.moves_states();
     let (mut status, form) = form.patch(view, &fitted.changes);
-    header::extend_patch(pps, &header, &mut status);
-    let drops =
-        DropCheck::new(view, std::mem::take(&mut entries.drops), std::mem::take(&mut entries.replaced));
-    Some(Decision {
-        status,
-        recorded,
-        write: InFlight { changes: fitted.changes, sizes: fitted.sizes, form, header },
-        drops,
-        entries: EntryDecisions { deferred: fitted.deferred, ..entries },
-        capacity,
-        moves_states,
-        refuses_compact_form,
+    extend_patch(pps, &header, &mut status);
+    let drops = DropCheck::new(view, take(&mut entries.drops), take(&mut entries.replaced));
+    let write = (!status.is_empty()).then(|| {
+        let (fact, changes, after) = (&pps.fact, fitted.changes, StoredForm::of(&form));
+        let write = StatusWrite {
+            key: view.key.clone(),
+            uid: fact.uid.clone(),
+            patch: guarded_patch(&fact.uid, &fact.resource_version, &status),
+            entries: changes.len(),
+            recorded,
+            workload: pps.workload.clone(),
+            drops,
+            moves_to: moves_states.then_some(after),
+            keeps_compact_form: !moves_states && after == StoredForm::Compact,
+            cost: write_cost(recorded, after),
+            newly_recorded: changes.iter().filter_map(|change| change.ready_since).collect(),
+        };
+        (write, InFlight { changes, sizes: fitted.sizes, form, header })
+    });
+    let entries = EntryDecisions { deferred: fitted.deferred, ..entries };
+    Some(Decision { write, entries, capacity, refuses_compact_form })
+}
+
+/// Decides the header. `takes_over` says whether all states belong to the workload that exists now.
+fn decide_header(
+    view: &View<'_>,
+    takes_over: bool,
+    recorded: usize,
+    recording: &Recording,
+    now: &str,
+) -> Header {
+    let (fact, before) = (&view.pps.fact, &view.pps.fact.status.header);
+    if view.pps.capacity.header_refused {
+        return before.clone();
+    }
+    let desired = if view.coverage == KindCoverage::Listed {
+        view.workload.map_or(Some(0), |workload| workload.demand.replicas()).map(count)
+    } else {
+        before.desired
+    };
+    let target = view.living_workload().filter(|_| takes_over).map(|workload| workload.uid.to_string());
+    Header {
+        observed_generation: fact.generation.or(before.observed_generation),
+        target_uid: target.or_else(|| before.target_uid.clone()),
+        recorded: Some(count(recorded as u64)),
+        desired,
+        conditions: with_recording(&before.conditions, recording, fact.generation, now)
+            .unwrap_or_else(|| before.conditions.clone()),
+    }
+}
+
+fn recorded_after(pps: &TrackedPps, changes: &[EntryChange]) -> usize {
+    let states = &pps.fact.status.pod_states;
+    changes.iter().fold(states.len(), |count, change| match (states.contains(&change.pod), &change.after) {
+        (false, Some(_)) => count + 1,
+        (true, None) => count - 1,
+        _ => count,
     })
+}
+
+/// Adds the fields that differ to a merge patch.
+fn extend_patch(pps: &TrackedPps, header: &Header, status: &mut Map<String, Value>) {
+    let (before, after) = (json!(pps.fact.status.header), json!(header));
+    // Where the states are only in memory, so may be the workload that they belong to.
+    let is_erased = matches!(pps.fact.status.form, Form::Pruned(_));
+    for (field, value) in after.as_object().into_iter().flatten() {
+        if before[field] != *value || (field == "targetUID" && is_erased && !value.is_null()) {
+            status.insert(field.clone(), value.clone());
+        }
+    }
+}
+
+fn count(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }

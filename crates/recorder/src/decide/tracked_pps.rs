@@ -4,17 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Spec;
-use pps_core::pps::{Condition, RetentionPolicy};
-use serde::Serialize;
+use pps_core::pps::RetentionPolicy;
 
-use super::capacity::{Capacity, Sizes, overlay_size};
-use super::changed_states::EntryChange;
+use super::capacity::{Capacity, EntryChange, Sizes, overlay_size};
 use super::status::entries::{EntryDecisions, Renewals};
 use super::status::form::RefusedForms;
 use crate::facts::interner::Interner;
-use crate::facts::{Form, PpsFact, PpsStatus, WorkloadKey};
+use crate::facts::{Form, Header, PackedClaim, PpsFact, WorkloadKey};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TrackedPps {
     pub workload: WorkloadKey,
     /// The object as the API server has it, as far as is known.
@@ -50,7 +48,7 @@ pub(crate) struct TrackedPps {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
     pub(super) all: bool,
-    header: bool,
+    pub(super) header: bool,
     /// None if everything is marked.
     pub(super) entries: BTreeSet<Arc<str>>,
 }
@@ -60,22 +58,10 @@ impl Dirty {
         Self { all: true, header: true, entries: BTreeSet::new() }
     }
 
-    pub(crate) fn mark_entry(&mut self, pod: &Arc<str>) {
-        if !self.all {
-            self.entries.insert(pod.clone());
-        }
-    }
-
     pub(crate) fn mark_entries<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<str>>) {
-        pods.into_iter().for_each(|pod| self.mark_entry(pod));
-    }
-
-    pub(crate) fn mark_all(&mut self) {
-        *self = Self::all();
-    }
-
-    pub(crate) fn mark_header(&mut self) {
-        self.header = true;
+        if !self.all {
+            self.entries.extend(pods.into_iter().cloned());
+        }
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -84,25 +70,13 @@ impl Dirty {
 }
 
 /// Where a version of an object comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// A single event: it may be late, so an older version than the known one is no news.
     Event,
     /// A complete list, or a read that began after all that is known: what it says is right, even if its
     /// version is older. After etcd was restored from a backup, all versions are.
     List,
-}
-
-/// The part of a status that is not about single Pods.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Header {
-    pub observed_generation: Option<i64>,
-    #[serde(rename = "targetUID")]
-    pub target_uid: Option<String>,
-    pub recorded: Option<i32>,
-    pub desired: Option<i32>,
-    pub conditions: Vec<Condition>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,37 +96,18 @@ pub(crate) struct MovedEntry {
 
 impl TrackedPps {
     pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
-        let capacity = Capacity::of(&fact.status);
-        let exceeded_limit = fact.spec.exceeds_limits();
         Self {
             workload,
+            exceeded_limit: fact.spec.exceeds_limits(),
+            capacity: Capacity::of(&fact.status),
             fact,
-            exceeded_limit,
             dirty: Dirty::all(),
-            missing_labels: BTreeSet::new(),
-            surplus: BTreeSet::new(),
-            capacity,
-            refused_forms: RefusedForms::default(),
-            hidden: None,
-            not_evicted: BTreeMap::new(),
-            held_drops: BTreeSet::new(),
-            refuted: BTreeSet::new(),
-            renewals: Renewals::default(),
-            in_flight: None,
-            superseding: None,
+            ..Self::default()
         }
-    }
-
-    pub(crate) fn recorded(&self) -> usize {
-        self.fact.status.pod_states.len()
     }
 
     pub(crate) fn has_entry(&self, pod: &str) -> bool {
         self.fact.status.pod_states.contains(pod)
-    }
-
-    pub(crate) fn is_write_in_flight(&self) -> bool {
-        self.in_flight.is_some()
     }
 
     /// The spec, and the newer one that waits for the answer to the write in flight; without those that are
@@ -166,12 +121,12 @@ impl TrackedPps {
 
     pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
         self.held_drops.remove(pod);
-        self.dirty.mark_entry(pod);
+        self.dirty.mark_entries([pod]);
     }
 
     pub(crate) fn note_all(&mut self) {
         self.held_drops.clear();
-        self.dirty.mark_all();
+        self.dirty = Dirty::all();
     }
 
     /// Whether this entry must not be dropped for now.
@@ -210,10 +165,6 @@ impl TrackedPps {
         !held.is_empty()
     }
 
-    pub(crate) fn mark_surplus(&mut self) {
-        self.dirty.mark_entries(&self.surplus);
-    }
-
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is
     /// no news: an older version, or the one that our own last write made. While a write is in flight, the
     /// object waits. States of which the definition may hide that they exist are kept, unless it
@@ -226,9 +177,8 @@ impl TrackedPps {
     ) -> Option<PpsFact> {
         if self.in_flight.is_some() {
             // An event after a list is newer than the list, and as much to be trusted.
-            let before = self.superseding.take().map(|(_, source)| source);
-            let source = if before == Some(Source::List) { Source::List } else { source };
-            self.superseding = Some((fact, source));
+            let before = self.superseding.take().map_or(source, |(_, source)| source);
+            self.superseding = Some((fact, source.max(before)));
             return None;
         }
         fact.status.restore(&self.fact.status, shows_packed);
@@ -242,7 +192,11 @@ impl TrackedPps {
         if is_known {
             return None;
         }
-        self.capacity.measure(&self.fact.status, &fact.status);
+        let (before, after) = (&self.fact.status, &fact.status);
+        // To measure costs time for each state, and most changes of an object are no changes of its states.
+        if before.form != after.form || before.pod_states != after.pod_states {
+            self.capacity.sizes = Sizes::of(after);
+        }
         self.exceeded_limit = fact.spec.exceeds_limits();
         Some(std::mem::replace(&mut self.fact, fact))
     }
@@ -267,7 +221,7 @@ impl TrackedPps {
             self.reconsider_form();
         }
         let Some(deferred) = self.capacity.reset() else { return is_refused };
-        self.dirty.mark_header();
+        self.dirty.header = true;
         self.dirty.mark_entries(&deferred);
         true
     }
@@ -292,28 +246,29 @@ impl TrackedPps {
             MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
         });
         let moved = moved.collect();
-        self.fact.status.follow_form(write.form);
-        let target_before = self.fact.status.target_uid.clone();
-        write.header.store(&mut self.fact.status);
-        let names_another = target_before.is_some() && target_before != self.fact.status.target_uid;
+        let status = &mut self.fact.status;
+        // Under a definition without the compact form, the API server may go on to say that it was written.
+        if write.form == Form::Plain && status.form != Form::Plain {
+            status.packed_claim = PackedClaim::Yes;
+        }
+        status.form = write.form;
+        let before = std::mem::replace(&mut status.header, write.header).target_uid;
+        let names_another = before.is_some() && before != status.header.target_uid;
         if names_another && self.fact.spec.retention() == RetentionPolicy::Retain {
             // A living Pod of the workload that the status named before does not hold this up, and is now a
             // stranger.
-            self.dirty.mark_all();
+            self.dirty = Dirty::all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
         // What makes the compact form larger than the plain one is only measured now. And what did not fit
         // may fit in it.
         let compact = write.sizes.stored.saturating_sub(overlay_size(&self.fact.status));
         let is_compact = self.fact.status.form.is_compact();
-        if if is_compact { compact > write.sizes.plain } else { self.capacity.is_exceeded() } {
-            self.dirty.mark_header();
-        }
+        self.dirty.header |=
+            if is_compact { compact > write.sizes.plain } else { self.capacity.is_exceeded() };
         let (retry, header) = self.capacity.on_written(write.sizes);
         self.dirty.mark_entries(&retry);
-        if header {
-            self.dirty.mark_header();
-        }
+        self.dirty.header |= header;
         Some(moved)
     }
 
@@ -321,7 +276,7 @@ impl TrackedPps {
     /// whether there was one.
     pub(crate) fn abandon_write(&mut self) -> bool {
         let Some(write) = self.in_flight.take() else { return false };
-        self.dirty.mark_header();
+        self.dirty.header = true;
         self.dirty.mark_entries(write.changes.iter().map(|change| &change.pod));
         true
     }
@@ -353,33 +308,14 @@ impl TrackedPps {
         };
         let moved = self.finish_write(resource_version, interner)?;
         self.fact.status.form = Form::Pruned(BTreeSet::new());
-        self.dirty.mark_header();
+        self.dirty.header = true;
         Some(moved)
     }
 
     /// The form of the object may have to change: it is decided again, whatever spoke against it.
     pub(crate) fn reconsider_form(&mut self) {
         self.refused_forms = RefusedForms::default();
-        self.dirty.mark_header();
-    }
-}
-
-impl Header {
-    /// The header that a status has now.
-    pub(crate) fn of(status: &PpsStatus) -> Self {
-        Self {
-            observed_generation: status.observed_generation,
-            target_uid: status.target_uid.clone(),
-            recorded: status.recorded,
-            desired: status.desired,
-            conditions: status.conditions.clone(),
-        }
-    }
-
-    fn store(self, status: &mut PpsStatus) {
-        let Self { observed_generation, target_uid, recorded, desired, conditions } = self;
-        (status.observed_generation, status.target_uid) = (observed_generation, target_uid);
-        (status.recorded, status.desired, status.conditions) = (recorded, desired, conditions);
+        self.dirty.header = true;
     }
 }
 

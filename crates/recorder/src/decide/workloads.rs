@@ -26,7 +26,7 @@ pub(crate) enum KindCoverage {
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
     pub(super) kinds: BTreeMap<GroupKind, Kind>,
-    by_uid: HashMap<Arc<str>, WorkloadKey>,
+    pub(super) by_uid: HashMap<Arc<str>, WorkloadKey>,
     /// Whether it is known which kinds can be watched at all.
     pub(super) kinds_known: bool,
 }
@@ -73,14 +73,6 @@ impl Workloads {
     /// The workload of this namespace with this UID.
     pub(crate) fn key_of(&self, namespace: &str, uid: &str) -> Option<&WorkloadKey> {
         self.by_uid.get(uid).filter(|key| *key.object.namespace == *namespace)
-    }
-
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &WorkloadKey> {
-        self.by_uid.values()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.kinds.values().map(|kind| kind.facts.count()).sum()
     }
 
     /// Forgets a kind and its workloads. Returns whether it was watched.

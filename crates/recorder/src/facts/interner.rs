@@ -1,9 +1,9 @@
-//! The interner: keeps each of the names that many facts share only once in memory. Depends only on the keys.
+//! The interner: keeps each of the names that many facts share only once in memory.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::keys::{GroupKind, NamespacedName, WorkloadKey};
+use super::{GroupKind, NamespacedName, WorkloadKey};
 
 /// The smallest set that is searched for unused names.
 const SWEEP_AFTER: usize = 1024;
@@ -23,7 +23,10 @@ impl Interner {
         if let Some(shared) = self.shared.get(&**name) {
             return shared.clone();
         }
-        self.sweep();
+        if self.shared.len() >= self.sweep_at.max(SWEEP_AFTER) {
+            self.shared.retain(|name| Arc::strong_count(name) > 1);
+            self.sweep_at = 2 * self.shared.len();
+        }
         self.shared.insert(name.clone());
         name.clone()
     }
@@ -41,13 +44,6 @@ impl Interner {
         for (key, value) in pairs {
             *key = self.intern(key);
             *value = self.intern(value);
-        }
-    }
-
-    fn sweep(&mut self) {
-        if self.shared.len() >= self.sweep_at.max(SWEEP_AFTER) {
-            self.shared.retain(|name| Arc::strong_count(name) > 1);
-            self.sweep_at = 2 * self.shared.len();
         }
     }
 }

@@ -1,25 +1,22 @@
 //! Recorded states of one PPS, stored compactly: a cluster may have a hundred thousand of them. An entry is
-//! unpacked each time it is read.
-//!
-//! The entries are grouped by the [`Bucket`] that they have in the compact form, so that a bucket can be
-//! written without a look at the others.
+//! unpacked each time it is read. The entries are grouped by the [`Bucket`] that they have in the compact
+//! form, so that a bucket can be written without a look at the others.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use pps_core::packed::{Bucket, Damaged, Row, parse_bucket, read_states};
 use pps_core::pps::PodState;
 use pps_core::size::entry_size;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::interner::Interner;
 
 /// Pairs with distinct keys, sorted by key.
 type Pairs = Box<[(Arc<str>, Arc<str>)]>;
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "BTreeMap<String, PodState>")]
 pub struct States {
     /// The entries of each bucket, sorted by Pod; no bucket is empty.
     buckets: BTreeMap<Bucket, Vec<Entry>>,
@@ -201,29 +198,14 @@ fn texts(pairs: &Pairs) -> impl Iterator<Item = (&str, &str)> {
     pairs.iter().map(|(key, value)| (&**key, &**value))
 }
 
-/// Entries are packed one at a time, so that a list of large objects is never in memory unpacked.
-impl<'de> Deserialize<'de> for States {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-
-        impl<'de> Visitor<'de> for Entries {
-            type Value = States;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a map of recorded states")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<States, A::Error> {
-                let mut states = States::default();
-                while let Some((pod, state)) = map.next_entry::<String, PodState>()? {
-                    states.put(Entry::pack(pod.into(), &state));
-                }
-                states.shrink();
-                Ok(states)
-            }
+impl From<BTreeMap<String, PodState>> for States {
+    fn from(map: BTreeMap<String, PodState>) -> Self {
+        let mut states = Self::default();
+        for (pod, state) in map {
+            states.put(Entry::pack(pod.into(), &state));
         }
-
-        deserializer.deserialize_map(Entries)
+        states.shrink();
+        states
     }
 }
 

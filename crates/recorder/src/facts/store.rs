@@ -21,17 +21,11 @@ pub enum Put<F> {
     Changed(F),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Store<K, F> {
     facts: HashMap<K, F>,
     listing: Option<(u64, HashSet<K>)>,
     complete: Option<u64>,
-}
-
-impl<K, F> Default for Store<K, F> {
-    fn default() -> Self {
-        Self { facts: HashMap::new(), listing: None, complete: None }
-    }
 }
 
 impl<K: Clone + Eq + Hash, F> Store<K, F> {
@@ -46,7 +40,6 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.values()
     }
 
-    /// Applies an update, for callers that do not need to know what changed.
     pub fn apply(&mut self, update: Update<K, F>)
     where
         F: PartialEq,
@@ -75,6 +68,11 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
     /// one.
     pub fn complete(&self) -> Option<u64> {
         self.complete
+    }
+
+    /// The revision of the list that has begun and is not complete.
+    pub(crate) fn listing(&self) -> Option<u64> {
+        self.listing.as_ref().map(|(revision, _)| *revision)
     }
 
     pub fn begin(&mut self, revision: u64) {

@@ -12,10 +12,9 @@ use crate::args::Args;
 use crate::telemetry::metrics::PODS;
 use crate::write::Failure;
 use pps_recorder::decide::PodEviction;
-use pps_recorder::decide::deadlines::Deadlines;
 use pps_recorder::decide::index::DropCheck;
-use pps_recorder::decide::missing_nodes::MissingNodes;
-use pps_recorder::decide::unschedulable::UnschedulablePods;
+use pps_recorder::decide::missing_nodes::{MissingNodes, UnschedulablePods};
+use pps_recorder::decide::schedule::Deadlines;
 use pps_recorder::facts::NamespacedName;
 
 /// How long a new node may lack a label, unless the grace period of missing nodes is shorter. A kubelet

@@ -398,7 +398,7 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.health.mark_watch(&"nodes".into(), false);
     worker.evict(&pod, false, now);
     assert!(worker.writes.in_flight() == 0, "a node may be there that the watch has not shown");
-    assert_eq!(worker.writes.evictions.len(), 1, "it is tried again");
+    assert_eq!(worker.writes.evictions.waiting().0, 1, "it is tried again");
 
     worker.health.mark_watch(&"nodes".into(), true);
     worker.health.mark_synced();
@@ -428,7 +428,7 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
         let done = worker.writes.next_result().await.unwrap().unwrap();
         worker.on_write_done(done);
         assert_eq!(requests.lock().unwrap().len(), evictions);
-        assert_eq!(worker.writes.evictions.len(), 1 - evictions, "it is tried again");
+        assert_eq!(worker.writes.evictions.waiting().0, 1 - evictions, "it is tried again");
     }
 }
 

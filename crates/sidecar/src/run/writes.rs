@@ -94,8 +94,9 @@ impl Writes {
 
     /// How many objects wait for a write, and for how long the first of them has waited.
     pub(super) fn pending(&self, now: Instant) -> (usize, Duration) {
-        let oldest = [self.statuses.oldest(), self.generated.oldest()];
-        let age = oldest.into_iter().flatten().min().map(|oldest| now.saturating_duration_since(oldest));
-        (self.statuses.len() + self.generated.len(), age.unwrap_or_default())
+        let (statuses, generated) = (self.statuses.waiting(), self.generated.waiting());
+        let oldest = [statuses.1, generated.1].into_iter().flatten().min();
+        let age = oldest.map(|oldest| now.saturating_duration_since(oldest));
+        (statuses.0 + generated.0, age.unwrap_or_default())
     }
 }

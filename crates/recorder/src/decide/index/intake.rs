@@ -7,16 +7,14 @@ use pps_core::alias::aliased;
 
 use super::Index;
 use crate::decide::generated_pps::target_of;
-use crate::decide::placement;
 use crate::decide::tracked_pps::{Source, TrackedPps};
 use crate::decide::workloads::Kind;
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 use crate::generate;
+use crate::record::compare_placement;
 
 impl Index {
-    // ---- Pods ------------------------------------------------------------------------------------
-
     pub fn apply_pods(&mut self, update: Update<NamespacedName, PodFact>) {
         match update {
             Update::Begin(revision) => self.pods.facts.begin(revision),
@@ -76,8 +74,8 @@ impl Index {
             && self.is_complete()
         {
             let state = pps.fact.status.pod_states.get(&key.name);
-            let placement =
-                placement::compare(&pps.fact.spec, state.as_ref(), node, self.nodes.facts.get(node));
+            let fact = self.nodes.facts.get(node);
+            let placement = compare_placement(&pps.fact.spec, state.as_ref(), node, fact);
             *self.work.bound_pods.entry((placement, pod.injected)).or_default() += 1;
         }
     }
@@ -91,8 +89,6 @@ impl Index {
         }
     }
 
-    // ---- Nodes -----------------------------------------------------------------------------------
-
     pub fn apply_nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
         match update {
             Update::Begin(revision) => self.nodes.facts.begin(revision),
@@ -103,11 +99,11 @@ impl Index {
                 }
             }
             Update::Done => {
-                for name in self.nodes.end_list() {
+                for name in self.nodes.facts.done() {
+                    self.nodes.remove(&name);
                     self.mark_node(&name);
                 }
-                let named: Vec<Arc<str>> = self.nodes.entries.keys().cloned().collect();
-                for node in named {
+                for node in self.nodes.entries.keys().cloned().collect::<Vec<_>>() {
                     self.follow_node(&node);
                 }
                 self.retry_all();
@@ -119,9 +115,10 @@ impl Index {
         let name = self.interner.intern(name);
         fact.labels.sort_unstable();
         self.interner.intern_pairs(&mut fact.labels);
-        match self.nodes.apply(&name, fact) {
+        match self.nodes.facts.put(&name, fact) {
             Put::Known => return,
             Put::New => {
+                self.nodes.new.insert(name.clone(), false);
                 self.work.new_nodes.insert(name.clone());
             }
             Put::Changed(before) => {
@@ -138,7 +135,7 @@ impl Index {
 
     /// A node has existed for so long that a label which it lacks is not on its way.
     pub fn on_node_settled(&mut self, node: &Arc<str>) {
-        if self.nodes.settle(node) {
+        if self.nodes.new.remove(node) == Some(true) {
             self.mark_node(node);
         }
     }
@@ -148,8 +145,6 @@ impl Index {
         self.follow_node(name);
         self.retry_evictions();
     }
-
-    // ---- Workloads -------------------------------------------------------------------------------
 
     /// Starts to accept workloads of this kind. Until they are listed, nothing is decided about the objects
     /// that name one.
@@ -242,11 +237,9 @@ impl Index {
         }
     }
 
-    // ---- PPS objects -----------------------------------------------------------------------------
-
     pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
         match update {
-            Update::Begin(revision) => self.objects.begin_list(revision),
+            Update::Begin(revision) => self.objects.listed.begin(revision),
             Update::Apply(key, fact) => {
                 let source = self.objects.note_listed(&key);
                 self.apply_object(&key, *fact, source);
@@ -283,7 +276,8 @@ impl Index {
         self.forget_alias(key);
         if aliased(&fact.spec.target_ref).is_some() {
             self.forget_object(key);
-            self.aliases.insert(key, fact);
+            self.aliases.refused.remove(key);
+            self.aliases.objects.insert(key.clone(), fact);
             return self.on_name_changed(key);
         }
         self.extend_interest(&fact.spec);
@@ -292,8 +286,8 @@ impl Index {
         self.hide_if_unknown(key, &mut fact, shows_packed);
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
         let workload = self.interner.intern_workload_key(&workload);
-        let before = self.objects.get(key).map(|object| object.workload.clone());
-        let replaced = if let Some(object) = self.objects.get_mut(key)
+        let before = self.objects.tracked.get(key).map(|object| object.workload.clone());
+        let replaced = if let Some(object) = self.objects.tracked.get_mut(key)
             && object.fact.uid == fact.uid
         {
             let Some(replaced) = object.refresh(fact, source, shows_packed) else { return };
@@ -318,14 +312,17 @@ impl Index {
     fn hide_if_unknown(&mut self, key: &NamespacedName, fact: &mut PpsFact, shows_packed: bool) {
         let is_it = |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
         let is_first_definition = self.objects.definition_revision == 0;
-        if self.objects.get(key).is_some_and(is_it)
+        if self.objects.tracked.get(key).is_some_and(is_it)
             || fact.unreadable.is_some()
             || !fact.status.may_hide_states()
             || (shows_packed && !is_first_definition)
         {
             return;
         }
-        fact.hide();
+        // Whatever was written to it would make the loss of its states permanent.
+        fact.unreadable = Some(
+            "status.packed: the API server hides the recorded states; apply this product's definition of PersistentPodState again".into(),
+        );
         // Perhaps the API server has begun to use the definition only after the first list.
         if is_first_definition && shows_packed {
             self.on_definition_changed();
@@ -381,7 +378,7 @@ impl Index {
     /// were taken into account, so that nothing changes for a node that is named as before.
     fn follow_entries(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
         self.objects.follow_entries(key, before);
-        let after = self.objects.get(key).map(|object| &object.fact);
+        let after = self.objects.tracked.get(key).map(|object| &object.fact);
         for node in self.nodes.replace_entries(key, before, after) {
             self.follow_node(&node);
         }

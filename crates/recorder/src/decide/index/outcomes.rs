@@ -65,13 +65,13 @@ impl Index {
         key: &NamespacedName,
         uid: &str,
     ) -> Option<(&mut TrackedPps, &mut Interner)> {
-        let object = self.objects.get_mut(key).filter(|object| object.fact.uid == uid)?;
+        let object = self.objects.tracked.get_mut(key).filter(|object| object.fact.uid == uid)?;
         Some((object, &mut self.interner))
     }
 
     /// No write of this object is in flight any longer: what waited for that goes on.
     fn end_write(&mut self, key: &NamespacedName, is_stored: bool) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.objects.tracked.get_mut(key) else { return };
         let superseding = object.superseding.take();
         if !object.dirty.is_clean() {
             self.work.statuses.insert(key.clone());
@@ -85,7 +85,7 @@ impl Index {
     /// A write has changed entries of an object: follows the nodes that they name, and the Pods that wait for
     /// their state to be dropped.
     fn follow_moved_entries(&mut self, key: &NamespacedName, moved: Vec<MovedEntry>) {
-        let forgets = self.objects.get(key).is_some_and(|object| object.fact.forgets_nodes());
+        let forgets = self.objects.tracked.get(key).is_some_and(|object| object.fact.forgets_nodes());
         for MovedEntry { pod, before, after } in moved {
             self.objects.follow_entry(key, &pod, before.is_some(), after.is_some());
             if after.is_none() {
@@ -109,7 +109,8 @@ impl Index {
     }
 
     pub fn on_generated_pps_written(&mut self, workload: &WorkloadKey, ok: bool) {
-        if self.aliases.end_write(workload) || !ok {
+        let is_asked_again = self.aliases.in_flight.remove(workload).unwrap_or(false);
+        if is_asked_again || !ok {
             self.work.generated.insert(workload.clone());
         }
     }
@@ -125,11 +126,11 @@ impl Index {
     pub fn on_pod_not_evicted(&mut self, eviction: &PodEviction, advice: String) {
         self.report(&eviction.workload, Reason::PodNotEvicted, advice.clone());
         let pods = &self.pods;
-        if let Some(object) = self.objects.get_mut(&eviction.pps) {
+        if let Some(object) = self.objects.tracked.get_mut(&eviction.pps) {
             let pod = |name: &Arc<str>| NamespacedName { name: name.clone(), ..eviction.pod.clone() };
             object.not_evicted.retain(|name, _| pods.pending.contains(&pod(name)));
             object.not_evicted.insert(eviction.pod.name.clone(), (eviction.uid.clone(), advice));
-            object.dirty.mark_header();
+            object.dirty.header = true;
             self.work.statuses.insert(eviction.pps.clone());
         }
     }
@@ -141,8 +142,13 @@ impl Index {
         else {
             return;
         };
-        if self.objects.get_mut(&pps).is_some_and(|object| object.not_evicted.remove(&pod.name).is_some()) {
-            self.mark(&pps, |object| object.dirty.mark_header());
+        if self
+            .objects
+            .tracked
+            .get_mut(&pps)
+            .is_some_and(|object| object.not_evicted.remove(&pod.name).is_some())
+        {
+            self.mark(&pps, |object| object.dirty.header = true);
         }
     }
 
@@ -154,7 +160,7 @@ impl Index {
     /// The API server has just confirmed that there is no such node.
     pub fn on_node_gone(&mut self, node: &Arc<str>) {
         // If the node came back and went missing again, the answer may be to an earlier question.
-        if self.nodes.absence(node) == Some(Absence::Overdue) {
+        if self.nodes.missing.get(node) == Some(&Absence::Overdue) {
             self.set_absence(node, Absence::Confirmed);
         }
     }
@@ -165,7 +171,10 @@ impl Index {
     }
 
     fn set_absence(&mut self, node: &Arc<str>, absence: Absence) {
-        for (object, pod) in self.nodes.set_absence(node, absence) {
+        let Some(known) = self.nodes.missing.get_mut(node) else { return };
+        *known = absence;
+        let entries = self.nodes.entries.get(node).into_iter().flatten();
+        for (object, pod) in entries.cloned().collect::<Vec<_>>() {
             self.mark(&object, |object| object.note_entry(&pod));
         }
     }

@@ -16,7 +16,6 @@ mod totals;
 mod writes;
 
 use crate::demand::Demand;
-use crate::workload::Ordinals;
 use pps_core::pps::Status;
 use serde_json::{Value, json};
 
@@ -74,7 +73,7 @@ impl World {
             api_version: "apps/v1".into(),
             uid: uid.into(),
             terminating: false,
-            demand: Demand::of_ordinals(Ordinals::new(0, replicas, [])),
+            demand: Demand::numbered(0, replicas),
             annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
         };
         self.index.apply_workloads(&GroupKind::stateful_set(), Update::Apply(key(name), fact));
@@ -140,13 +139,13 @@ impl World {
         let states =
             status.pod_states.nodes().map(|(pod, _)| (pod.to_string(), status.pod_states.get(pod).unwrap()));
         serde_json::to_value(Status {
-            observed_generation: status.observed_generation,
+            observed_generation: status.header.observed_generation,
             pod_states: states.collect(),
             packed: None,
-            target_uid: status.target_uid,
-            recorded: status.recorded,
-            desired: status.desired,
-            conditions: status.conditions,
+            target_uid: status.header.target_uid,
+            recorded: status.header.recorded,
+            desired: status.header.desired,
+            conditions: status.header.conditions,
         })
         .unwrap()
     }

@@ -22,12 +22,13 @@ pub struct Totals {
 impl Index {
     /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes are missing.
     pub fn counts(&self) -> [(&'static str, usize); 6] {
+        let recorded = |object: &TrackedPps| object.fact.status.pod_states.len();
         [
             ("pods", self.pods.facts.count()),
             ("nodes", self.nodes.facts.count()),
-            ("workloads", self.workloads.len()),
+            ("workloads", self.workloads.kinds.values().map(|kind| kind.facts.count()).sum()),
             ("persistentpodstates", self.objects.tracked.len()),
-            ("recorded_states", self.objects.tracked.values().map(TrackedPps::recorded).sum()),
+            ("recorded_states", self.objects.tracked.values().map(recorded).sum()),
             ("missing_nodes", self.nodes.missing.len()),
         ]
     }
@@ -47,14 +48,14 @@ impl Index {
         self.objects.tracked.values().filter(|object| object.fact.unreadable.is_some()).count()
     }
 
-    /// How far recording and injecting are. Costs time for each object and for each Pod that waits for a
-    /// node.
+    /// How far recording and injecting are. Costs time for each object and each Pod.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { injected_pods: self.pods.injected, ..Totals::default() };
+        let injected_pods = self.pods.facts.values().filter(|pod| pod.injected).count();
+        let mut totals = Totals { injected_pods, ..Totals::default() };
         for (workload, pps) in self.objects.governed() {
             let desired = self.workloads.get(workload).and_then(|fact| fact.demand.replicas()).unwrap_or(0);
             totals.desired_states += desired;
-            totals.missing_states += desired.saturating_sub(pps.recorded() as u64);
+            totals.missing_states += desired.saturating_sub(pps.fact.status.pod_states.len() as u64);
         }
         for key in &self.pods.pending {
             let pending = self.pods.facts.get(key).and_then(|fact| fact.pending.as_deref());
@@ -74,7 +75,7 @@ impl Index {
     /// was injected when the PPS is deleted.
     fn is_pinned(&self, pod: &NamespacedName, pending: &PendingPod) -> bool {
         let key = NamespacedName { namespace: pod.namespace.clone(), name: pending.pps.clone() };
-        let pps = self.objects.get(&key);
+        let pps = self.objects.tracked.get(&key);
         !pending.required_affinity.is_empty()
             && pps.is_none_or(|pps| pps.fact.spec.required_keys().next().is_some())
     }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use pps_core::limits::MAX_MESSAGES;
 use pps_core::size::nearly_full;
-use pps_core::{PodState, Reason, Spec, successor_of};
+use pps_core::{Reason, successor_of};
 
 use super::view::View;
-use crate::decide::capacity::{FittedChanges, OBJECT_OVERHEAD};
-use crate::decide::changed_states::EntryChange;
+use crate::decide::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
 use crate::decide::tracked_pps::TrackedPps;
 use crate::decide::workloads::KindCoverage;
 use crate::record::missing_keys;
@@ -18,7 +17,7 @@ use crate::recording::{RECORDING, Recording};
 const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop states earlier (persistentPodStateRetentionPolicy: WhenScaled)";
 
 /// What keeps a PPS from recording, if anything does.
-pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
+pub(crate) fn obstacle(view: &View<'_>) -> Option<Recording> {
     let target = &view.pps.fact.spec.target_ref;
     let (kind, group_version) = (&target.kind, &target.api_version);
     let (reason, message) = match (view.coverage, view.superseded_by, &view.pps.exceeded_limit) {
@@ -77,7 +76,7 @@ pub(super) fn capacity(
             "{CAPACITY_ADVICE}: the object keeps the compact form, since in podStates its {recorded} states would take more than the {kib} KiB that an object can have"
         )
     } else {
-        let mut conditions = pps.fact.status.conditions.iter();
+        let mut conditions = pps.fact.status.header.conditions.iter();
         let was_near = conditions.any(|condition| {
             condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
         });
@@ -142,11 +141,8 @@ pub(super) fn missing_label(
     let changed = changes.iter().find(|change| change.pod == *pod);
     let known = || view.pps.fact.status.pod_states.get(pod);
     let state = changed.map_or_else(known, |change| change.after.clone())?;
-    describe_missing_label(&view.pps.fact.spec, pod, &state)
-}
-
-fn describe_missing_label(spec: &Spec, pod: &str, state: &PodState) -> Option<Recording> {
-    let keys = missing_keys(spec, |key| state.node_topology_labels.contains_key(key));
+    let has_label = |key: &str| state.node_topology_labels.contains_key(key);
+    let keys = missing_keys(&view.pps.fact.spec, has_label);
     let replace_deprecated = |key: &&str| Some(format!("use {} instead of {key}", successor_of(key)?));
     let advice = keys
         .iter()

@@ -57,7 +57,7 @@ impl ReplacedValues {
             pod: pod.clone(),
             before: before.clone(),
             after: after.clone(),
-            is_node_new: view.nodes.is_new(&after.node_name),
+            is_node_new: view.nodes.new.contains_key(&*after.node_name),
         })
     }
 }

@@ -12,8 +12,9 @@ use pps_core::status::entry_patch;
 
 use super::drop_check::{DropCause, DroppedEntry, ReplacedValues};
 use super::view::View;
-use crate::decide::changed_states::EntryChange;
+use crate::decide::capacity::EntryChange;
 use crate::decide::nodes::Absence;
+use crate::facts::NamespacedName;
 
 /// Of how many entries a write may drop or replace something: each costs a read. The others come next.
 const MAX_CHECKED: usize = 100;
@@ -27,7 +28,7 @@ const MAX_CHECKED: usize = 100;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Renewals {
     /// Whether none is missing. A process that has just begun to lead does not know what was recorded before.
-    is_complete: bool,
+    pub is_complete: bool,
     /// The UID of the workload to which each of these entries belongs. A Pod may show its new owner before a
     /// watch shows that workload.
     pub workloads: BTreeMap<Arc<str>, Arc<str>>,
@@ -59,11 +60,6 @@ impl Renewals {
                 self.workloads.extend(pods.into_iter().map(|pod| (pod, workload.clone())));
             }
         }
-    }
-
-    /// Another process may have recorded entries.
-    pub(crate) fn doubt(&mut self) {
-        self.is_complete = false;
     }
 }
 
@@ -234,7 +230,7 @@ fn decide_one(
     {
         // Until the node is known, so are none of its labels.
         let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::Keep };
-        let place = (&**node_name, node, view.nodes.is_new(node_name));
+        let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
         return EntryDecision::Record(record(&view.pps.fact.spec, pod, place, before));
     }
     if before.is_none() {
@@ -243,17 +239,13 @@ fn decide_one(
     if absence == Some(Absence::Confirmed) {
         return EntryDecision::Drop(DropCause::NodeGone);
     }
-    let wanted = view.living_workload().map_or(Wanted::No, |workload| {
-        let living = view.pods.living(&view.pps.workload.object.namespace, &workload.uid);
-        workload.demand.wants(&view.pps.workload.object.name, name, living)
-    });
-    // With fewer living Pods than the workload wants.
-    let may_be_wanted = || {
-        let wanted = view
-            .living_workload()
-            .map(|workload| workload.demand.wants(&view.pps.workload.object.name, name, 0));
-        wanted == Some(Wanted::Maybe)
+    let NamespacedName { namespace, name: workload_name } = &view.pps.workload.object;
+    let wanted_beside = |living| {
+        let workload = view.living_workload();
+        workload.map_or(Wanted::No, |workload| workload.demand.wants(workload_name, name, living))
     };
+    let living = view.living_workload().map(|workload| view.pods.living(namespace, &workload.uid));
+    let wanted = wanted_beside(living.unwrap_or_default());
     let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
     let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), presence(wanted), wanted, ownership);
     match wanted {
@@ -264,7 +256,7 @@ fn decide_one(
             EntryDecision::Drop(DropCause::NotRetained {
                 wanted,
                 presence: presence(wanted),
-                is_counted: !wanted && may_be_wanted(),
+                is_counted: !wanted && wanted_beside(0) == Wanted::Maybe,
             })
         }
     }
@@ -272,7 +264,7 @@ fn decide_one(
 
 /// The new node of a Pod, if the state has a label that the node does not have yet.
 fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
-    let name = view.pod(pod)?.node.as_ref().filter(|name| view.nodes.is_new(name))?;
+    let name = view.pod(pod)?.node.as_ref().filter(|name| view.nodes.new.contains_key(*name))?;
     let node = view.nodes.facts.get(name)?;
     state.node_topology_labels.keys().any(|key| node.label(key).is_none()).then(|| name.clone())
 }

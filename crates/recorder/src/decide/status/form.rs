@@ -8,10 +8,11 @@ use pps_core::limits::{MAX_BUCKET_LENGTH, MAX_UNPACKED_LENGTH};
 use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, VERSION};
 use serde_json::{Map, Value, json};
 
-use super::header::recorded_after;
+use super::recorded_after;
 use super::view::View;
-use crate::decide::capacity::{OBJECT_OVERHEAD, Sizes, overlay_size};
-use crate::decide::changed_states::{ChangedStates, EntryChange, size_of as size_of_bucket};
+use crate::decide::capacity::{
+    ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, overlay_size, size_of_texts,
+};
 use crate::facts::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +76,13 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             if !may_move || plain_size > MAX_UNPACKED_LENGTH {
                 return FormDecision::Stay;
             }
-            let texts: Vec<_> = states.texts().collect();
+            let texts = states.texts();
             let is_writable = texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH);
             // A move has to be worth its cost. It is, unless the states have few keys and values in common.
-            if size_of(&texts) + OBJECT_OVERHEAD > size_limit {
+            if size_of_texts(&texts) + OBJECT_OVERHEAD > size_limit {
                 // As many states as fit in `podStates` are moved first.
                 FormDecision::Stay
-            } else if is_writable && size_of(&texts) <= plain_size / 4 * 3 {
+            } else if is_writable && size_of_texts(&texts) <= plain_size / 4 * 3 {
                 FormDecision::ToCompact(texts)
             } else {
                 FormDecision::StayPlain
@@ -107,15 +108,11 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             }
         }
         Form::Pruned(_) if can_be_compact && (!fits || (!rules.is_off && rules.suits(recorded, true))) => {
-            FormDecision::ToCompact(states.texts().collect())
+            FormDecision::ToCompact(states.texts())
         }
         Form::Pruned(_) if fits => FormDecision::ToPlain,
         Form::Pruned(_) => FormDecision::Wait,
     }
-}
-
-fn size_of(texts: &[(Bucket, String)]) -> usize {
-    texts.iter().map(|(bucket, text)| size_of_bucket(*bucket, text)).sum()
 }
 
 impl FormDecision {
@@ -123,7 +120,7 @@ impl FormDecision {
     pub(super) fn sizes(&self, view: &View<'_>, changes: &[EntryChange]) -> Option<Sizes> {
         let plain = view.pps.capacity.sizes.plain_after(&view.pps.fact.status.pod_states, changes);
         match self {
-            Self::ToCompact(texts) => Some(Sizes { stored: size_of(texts), plain }),
+            Self::ToCompact(texts) => Some(Sizes { stored: size_of_texts(texts), plain }),
             Self::ToPlain => Some(Sizes { stored: plain, plain }),
             _ => None,
         }

@@ -14,6 +14,7 @@ use crate::facts::{NamespacedName, PodFact, WorkloadFact};
 
 /// A read-only view of the cluster from one PPS.
 pub(crate) struct View<'a> {
+    pub key: &'a NamespacedName,
     pub pps: &'a TrackedPps,
     pub workload: Option<&'a WorkloadFact>,
     /// UID of the workload for which the states were recorded, unless another workload that exists has it:
@@ -28,8 +29,7 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(crate) fn pod(&self, name: &Arc<str>) -> Option<&'a PodFact> {
-        let namespace = self.pps.workload.object.namespace.clone();
-        self.pods.facts.get(&NamespacedName { namespace, name: name.clone() })
+        self.pods.facts.get(&NamespacedName { name: name.clone(), ..self.key.clone() })
     }
 
     pub(crate) fn living_workload(&self) -> Option<&'a WorkloadFact> {
@@ -37,7 +37,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn presence(&self) -> WorkloadPresence {
-        match (self.living_workload(), self.target_uid()) {
+        match (self.living_workload(), &self.pps.fact.status.header.target_uid) {
             (Some(workload), Some(uid)) if *uid != *workload.uid => WorkloadPresence::Replaced,
             (Some(_), _) => WorkloadPresence::Present,
             (None, None) if self.workload.is_none() => WorkloadPresence::Awaited,
@@ -48,28 +48,24 @@ impl<'a> View<'a> {
     /// Whether the workload exists for which the entry of this Pod was recorded. `in_doubt` is the answer if
     /// that is not known.
     pub(crate) fn presence_for(&self, name: &Arc<str>, in_doubt: bool) -> WorkloadPresence {
-        let presence = self.presence();
         let is_renewed =
             |workload: &WorkloadFact| self.pps.renewals.is_renewed(&workload.uid, name).unwrap_or(in_doubt);
-        if presence == WorkloadPresence::Replaced && self.living_workload().is_some_and(is_renewed) {
-            return WorkloadPresence::Present;
+        match self.presence() {
+            WorkloadPresence::Replaced if self.living_workload().is_some_and(is_renewed) => {
+                WorkloadPresence::Present
+            }
+            presence => presence,
         }
-        presence
     }
 
     pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
         ownership(self.pod(name), self.workload, self.former_uid)
     }
 
-    /// UID of the workload for which the states were recorded.
-    pub(crate) fn target_uid(&self) -> Option<&'a str> {
-        self.pps.fact.status.target_uid.as_deref()
-    }
-
     /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow the entry to be dropped
     /// with it.
     pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
-        let absence = self.nodes.absence(&state.node_name)?;
+        let absence = *self.nodes.missing.get(&*state.node_name)?;
         let policy = self.pps.fact.spec.node_deletion();
         is_forgettable(policy, self.ownership(name), self.pod(name), &state.node_name).then_some(absence)
     }

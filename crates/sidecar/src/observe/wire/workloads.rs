@@ -6,7 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pps_recorder::demand::{Demand, Naming};
 use pps_recorder::facts::{NamespacedName, WorkloadFact};
 use pps_recorder::generate;
-use pps_recorder::workload::Ordinals;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -53,8 +52,8 @@ pub fn read_stateful_set(object: Encoded<'_>) -> Result<Item<NamespacedName, Wor
     let api_version = v1::StatefulSet::API_VERSION;
     let whole = |workload: StatefulSet| {
         let start = workload.spec.ordinals.and_then(|ordinals| ordinals.start);
-        let ordinals = Ordinals::new(number(start, 0), number(workload.spec.replicas, 1), []);
-        Some(fact(&workload.metadata, api_version, Demand::of_ordinals(ordinals)))
+        let demand = Demand::numbered(number(start, 0), number(workload.spec.replicas, 1));
+        Some(fact(&workload.metadata, api_version, demand))
     };
     let rest = |metadata: &ObjectMeta| Some(fact(metadata, api_version, Demand::default()));
     item(object, STATEFUL_SET, |workload: &StatefulSet| &workload.metadata, key_of, whole, rest)
@@ -109,9 +108,9 @@ mod tests {
             let text = json!({"metadata": {"name": "w"}, "spec": spec}).to_string();
             read_stateful_set(Encoded::Json(&text)).unwrap().fact.unwrap().demand
         };
-        assert_eq!(demand(json!({})), Demand::of_ordinals(Ordinals::new(0, 1, [])));
+        assert_eq!(demand(json!({})), Demand::numbered(0, 1));
         let spec = json!({"replicas": 3, "ordinals": {"start": 5}});
-        assert_eq!(demand(spec), Demand::of_ordinals(Ordinals::new(5, 3, [])));
+        assert_eq!(demand(spec), Demand::numbered(5, 3));
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use kube::Client;
 use kube::client::Body;
 use pps_recorder::demand::Demand;
-use pps_recorder::workload::Ordinals;
 use serde_json::json;
 use tower::service_fn;
 
@@ -40,7 +39,7 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
     });
     let leadership = Leadership::fixed(true);
     let writer = Writer::new(Client::new(service, "n"), leadership.permit(leadership.term()));
-    let demand = Demand::of_ordinals(Ordinals::new(0, 3, []));
+    let demand = Demand::numbered(0, 3);
     let workload = WorkloadFact { uid: "uid-w".into(), demand, ..WorkloadFact::default() };
     assert_eq!(writer.count_living("n", &workload).await.unwrap(), 2);
     let expected =

@@ -9,7 +9,7 @@ fn pod_of(bytes: usize) -> PodFact {
 
 impl World {
     fn condition(&self, object: &str) -> (String, String) {
-        let condition = &self.index.objects.tracked[&key(object)].fact.status.conditions[0];
+        let condition = &self.index.objects.tracked[&key(object)].fact.status.header.conditions[0];
         (condition.status.clone(), condition.reason.clone())
     }
 
@@ -95,7 +95,7 @@ fn an_object_stays_below_its_limit_before_the_api_server_refuses_anything() {
 
     // A state that is dropped makes room.
     world.index.apply_pods(Update::Delete(key("w-0")));
-    let demand = Demand::of_ordinals(Ordinals::new(1, 2, []));
+    let demand = Demand::numbered(1, 2);
     let fact = WorkloadFact {
         api_version: "apps/v1".into(),
         uid: "uid-w".into(),
@@ -177,7 +177,7 @@ fn writes_what_shrinks_the_object_after_a_refusal() {
 
     // A dropped entry makes room for the deferred one.
     world.index.apply_pods(Update::Delete(key("w-0")));
-    let demand = Demand::of_ordinals(Ordinals::new(1, 2, []));
+    let demand = Demand::numbered(1, 2);
     let fact = WorkloadFact {
         api_version: "apps/v1".into(),
         uid: "uid-w".into(),

@@ -81,7 +81,7 @@ fn condition_drops_a_missing_key_that_the_spec_no_longer_names() {
     missing_labels["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["zone", "rack"]});
     let is_reported = |world: &World| {
         let status = &world.index.objects.tracked[&key("p")].fact.status;
-        status.conditions[0].reason == "TopologyKeyMissing"
+        status.header.conditions[0].reason == "TopologyKeyMissing"
     };
     let states = |world: &World| world.status("p");
     world.object("p", &missing_labels, &json!({}));

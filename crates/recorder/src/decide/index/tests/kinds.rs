@@ -51,7 +51,7 @@ impl World {
     }
 
     fn reason(&self, object: &str) -> String {
-        let conditions = &self.index.objects.tracked[&key(object)].fact.status.conditions;
+        let conditions = &self.index.objects.tracked[&key(object)].fact.status.header.conditions;
         conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
     }
 }
@@ -116,7 +116,7 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
     assert_eq!(world.reason("d"), "AllRecorded");
 
     world.index.unwatch_kind(&database());
-    assert_eq!(world.index.workloads.keys().count(), 0, "the workloads themselves are forgotten");
+    assert_eq!(world.index.workloads.by_uid.values().count(), 0, "the workloads themselves are forgotten");
     // Late events of the watch, and Pods, are ignored.
     world.apply(Update::Delete(key("w")));
     world.database("w", &json!({"replicas": 0}), ASK);
@@ -127,7 +127,11 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
         (world.states("d"), world.reason("d")),
         (vec!["w-0".to_owned()], "WorkloadKindNotWatched".into())
     );
-    assert_eq!(world.index.objects.tracked[&key("d")].fact.status.desired, Some(1), "the last known number");
+    assert_eq!(
+        world.index.objects.tracked[&key("d")].fact.status.header.desired,
+        Some(1),
+        "the last known number"
+    );
     let write = world.index.generated_pps(&database_key("w"));
     assert!(
         matches!(write, Some(GeneratedPps::Create { is_alias: true, .. })),

@@ -359,7 +359,9 @@ fn does_not_evict_before_all_node_labels_are_known() {
 fn examines_pending_pods_again_when_nodes_change() {
     let mut world = abandoned(&forgetting("Forget"));
     world.pod("w-0", waiting_for("a"));
-    assert!(world.index.is_pending(&key("w-0")) && !world.index.is_pending(&key("w-1")));
+    assert!(
+        world.index.pods.pending.contains(&key("w-0")) && !world.index.pods.pending.contains(&key("w-1"))
+    );
     let mut is_examined_after = |what: &str, change: &dyn Fn(&mut World)| {
         world.index.take_work();
         change(&mut world);
@@ -369,5 +371,5 @@ fn examines_pending_pods_again_when_nodes_change() {
     is_examined_after("a node changes", &|world| world.node("node-3", &[("zone", "c")]));
     is_examined_after("a node is deleted", &|world| world.index.apply_nodes(Update::Delete("node-3".into())));
     is_examined_after("the Pod is bound", &|world| world.pod("w-0", ready_on("node-2")));
-    assert!(!world.index.is_pending(&key("w-0")));
+    assert!(!world.index.pods.pending.contains(&key("w-0")));
 }

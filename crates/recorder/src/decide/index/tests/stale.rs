@@ -148,7 +148,7 @@ fn a_workload_that_has_changed_in_the_cluster_refutes_all_drops() {
     let scaled = world.index.workload(&workload("w")).unwrap().clone();
     let check = check(&mut world);
     assert!(check.refuted(Some(&scaled), &pods(&[]), &BTreeMap::new()).is_empty());
-    let wanted = WorkloadFact { demand: Demand::of_ordinals(Ordinals::new(0, 3, [])), ..scaled };
+    let wanted = WorkloadFact { demand: Demand::numbered(0, 3), ..scaled };
     assert_eq!(names(&check.refuted(Some(&wanted), &pods(&[]), &BTreeMap::new())), ["w-2"]);
     assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeMap::new())), ["w-2"]);
 }

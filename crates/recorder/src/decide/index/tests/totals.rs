@@ -11,7 +11,7 @@ fn bound(node: &str, injected: bool) -> PodFact {
     PodFact { ready: false, injected, ..ready_on(node) }
 }
 
-fn bound_pods(world: &mut World) -> Vec<(Placement, bool, u64)> {
+fn bound_pods(world: &mut World) -> Vec<(&'static str, bool, u64)> {
     let counts = world.index.take_work().bound_pods;
     counts.into_iter().map(|((placement, injected), pods)| (placement, injected, pods)).collect()
 }

@@ -1,7 +1,7 @@
 //! What the compact form costs: buckets that are rendered, states of both forms beside each other, and sizes.
 
 use super::*;
-use crate::decide::{capacity::Sizes, changed_states::RENDERED};
+use crate::decide::capacity::{RENDERED, Sizes};
 
 /// How many texts of buckets are rendered meanwhile.
 fn rendered(act: impl FnOnce()) -> usize {
