@@ -135,6 +135,15 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.queue(key, due);
     }
 
+    /// Has this key examined again at this time, unless it is marked: nothing has changed, so that no write
+    /// waits.
+    pub fn revisit(&mut self, key: &K, time: Instant) {
+        if !self.is_marked(key) {
+            self.keys.entry(key.clone()).or_default().marked_at = None;
+            self.queue(key, time);
+        }
+    }
+
     /// Puts a key into one of the queues: its last write may have failed or succeeded since it was there.
     fn queue(&mut self, key: &K, due: Instant) {
         let Pending { not_before, failures, .. } = self.keys.get(key).copied().unwrap_or_default();
@@ -386,6 +395,17 @@ mod tests {
         assert_eq!(batch.keys.len(), 1);
         batch.sweep(now + 2 * LAST_RETRY);
         assert_eq!(batch.keys.len(), 0);
+    }
+
+    #[test]
+    fn a_revisit_is_no_write_that_waits_and_delays_none() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        let later = now + LONGEST;
+        batch.revisit(&"a", later);
+        assert_eq!((batch.waiting(), batch.next(Candidates::All)), ((0, None), Some(later)));
+        batch.mark(&"a", now);
+        batch.revisit(&"a", later);
+        assert_eq!((batch.waiting(), batch.next(Candidates::All)), ((1, Some(now)), Some(now)));
     }
 
     #[test]

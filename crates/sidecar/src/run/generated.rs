@@ -26,7 +26,7 @@ impl Worker {
             && *retry_at > Instant::now()
             && *refused == generated.clone().without_version()
         {
-            self.writes.generated.mark(&workload, *retry_at);
+            self.writes.generated.revisit(&workload, *retry_at);
             return self.index.on_generated_pps_written(&workload, true);
         }
         let writer = self.term.writer.clone();
@@ -87,7 +87,7 @@ impl Worker {
     fn hold_back(&mut self, workload: &WorkloadKey, generated: GeneratedPps, now: Instant) {
         let retry_at = now + REFUSED_RETRY_INTERVAL;
         self.writes.refused.insert(workload.clone(), (generated.without_version(), retry_at));
-        self.writes.generated.mark(workload, retry_at);
+        self.writes.generated.revisit(workload, retry_at);
     }
 
     /// The API server says again and again that an object exists, and no watch shows it: the sidecar cannot

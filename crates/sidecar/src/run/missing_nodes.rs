@@ -117,7 +117,7 @@ impl Worker {
         };
         let evictable_from = self.absences.unschedulable.observe(pod, &eviction.uid, now);
         if evictable_from > now {
-            return self.writes.evictions.mark(pod, evictable_from);
+            return self.writes.evictions.revisit(pod, evictable_from);
         }
         if !self.absences.evicts_pending_pods {
             return self.report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");

@@ -282,6 +282,7 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     }
     assert_eq!(requests.lock().unwrap().len(), 1);
     assert!(worker.writes.generated.next(Candidates::All).is_some(), "it is tried again later");
+    assert_eq!(worker.writes.pending(Instant::now()).0, 0, "no write waits until then");
 
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
     assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
