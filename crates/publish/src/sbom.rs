@@ -1,7 +1,6 @@
 //! The software bill of materials (SBOM) in CycloneDX form, and the artifact that attaches it to its subject.
 
 use anyhow::Result;
-use cargo_metadata::Package;
 use oci_client::{
     annotations::{ORG_OPENCONTAINERS_IMAGE_CREATED, ORG_OPENCONTAINERS_IMAGE_TITLE},
     manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest},
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     artifact::{Annotations, Artifact, Blob, sha256_hex},
-    components::{Components, PackageKey},
+    components::{Components, Package, PackageKey},
     provenance::{Provenance, VERSION},
 };
 
@@ -18,7 +17,6 @@ use crate::{
 const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 
-/// The SBOM of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Sbom {
     name: String,
@@ -35,15 +33,17 @@ pub(crate) fn create(
     components: &Components,
     provenance: &Provenance,
 ) -> Sbom {
-    let mut subject = describe("application", &components.root);
+    let Components { root, packages } = components;
+    let mut subject = describe("application", root, &packages[root]);
     subject["hashes"] = json!([{"alg": "SHA-256", "content": sha256_hex(file)}]);
     if let Some(platform) = platform {
         subject["properties"] = json!([{"name": "persistent-pod-state:platform", "value": platform}]);
     }
-    let list: Vec<Value> = components.packages.values().map(|package| describe("library", package)).collect();
-    let dependencies = components.dependencies.iter().map(|(id, used)| {
-        let used: Vec<String> = used.iter().map(bom_ref).collect();
-        json!({"ref": bom_ref(id), "dependsOn": used})
+    let used = packages.iter().filter(|(key, _)| *key != root);
+    let list: Vec<Value> = used.map(|(key, package)| describe("library", key, package)).collect();
+    let dependencies = packages.iter().map(|(key, package)| {
+        let used: Vec<String> = package.dependencies.iter().map(bom_ref).collect();
+        json!({"ref": bom_ref(key), "dependsOn": used})
     });
     let bom = json!({
         "bomFormat": "CycloneDX",
@@ -58,7 +58,7 @@ pub(crate) fn create(
         "dependencies": dependencies.collect::<Vec<_>>(),
     });
     let json = format!("{bom:#}\n").into_bytes();
-    Sbom { name: name.to_owned(), components: components.packages.len(), json }
+    Sbom { name: name.to_owned(), components: packages.len() - 1, json }
 }
 
 impl Sbom {
@@ -84,28 +84,23 @@ impl Sbom {
     }
 }
 
-fn describe(kind: &str, package: &Package) -> Value {
-    let (name, version) = (&package.name, package.version.to_string());
-    let id = bom_ref(&(name.to_string(), version.clone()));
-    let mut component = json!({"type": kind, "bom-ref": id, "name": name, "version": version});
-    // A package without a source belongs to this workspace and has no package URL.
-    if package.source.is_some() {
+fn describe(kind: &str, key: &PackageKey, package: &Package) -> Value {
+    let (name, version) = key;
+    let mut component = json!({"type": kind, "bom-ref": bom_ref(key), "name": name, "version": version});
+    // A package of this workspace has no package URL.
+    if !package.is_own {
         component["purl"] = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")).into();
     }
-    if let Some(description) = &package.description {
-        component["description"] = description.split_whitespace().collect::<Vec<_>>().join(" ").into();
-    }
     // An SPDX expression. Old packages separate alternatives by a slash, as in `MIT/Apache-2.0`.
-    if let Some(license) = &package.license {
-        component["licenses"] = json!([{"expression": license.replace('/', " OR ")}]);
+    if !package.license.is_empty() {
+        component["licenses"] = json!([{"expression": package.license.replace('/', " OR ")}]);
     }
-    if let Some(repository) = &package.repository {
-        component["externalReferences"] = json!([{"type": "vcs", "url": repository}]);
+    if !package.repository.is_empty() {
+        component["externalReferences"] = json!([{"type": "vcs", "url": package.repository}]);
     }
     component
 }
 
-/// The identifier of a component within the SBOM.
 fn bom_ref((name, version): &PackageKey) -> String {
     format!("{name}@{version}")
 }
