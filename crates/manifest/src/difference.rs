@@ -4,12 +4,10 @@ use serde::Serialize;
 use similar::ChangeTag;
 use similar::algorithms::{Capture, Replace, myers};
 
-/// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line<'a> {
     /// `+` if only the second text has it, `-` if only the first has it, a space if both have it.
     pub op: char,
-    /// The line, without its end.
     pub text: &'a str,
 }
 

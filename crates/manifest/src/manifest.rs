@@ -21,7 +21,6 @@ pub fn to_yaml(object: &Value) -> String {
     text
 }
 
-/// Fields that come first, in this order.
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "name"];
 
 fn fields(text: &mut String, object: &Value, indent: usize, first_is_inline: bool) {
@@ -81,7 +80,7 @@ fn below_inline(text: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// Whether a string is easier to read on lines of its own.
+/// Whether a string is shown in block style.
 fn is_block(string: &str) -> bool {
     let printable = |c: char| c == '\n' || !is_hidden(c) && !"\u{fffe}\u{ffff}".contains(c);
     string.trim_end_matches('\n').contains('\n')
@@ -113,8 +112,8 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// JSON, which is YAML, but for characters that end a line in YAML 1.1 or must not be in it, and those that a terminal obeys
-/// or hides.
+/// JSON, which is YAML too. Escapes the characters that YAML 1.1 forbids or takes for the end of a line, and the ones
+/// that a terminal obeys or hides.
 fn json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {

@@ -1,7 +1,7 @@
 //! Reads YAML as Kubernetes does, and remembers where everything was.
 //!
 //! Kubernetes' clients read YAML 1.1: `on` is true, `010` is eight. Unlike them, this reader refuses duplicate keys, as the API
-//! server does if asked, since the one that a user reads is often not the one that counts.
+//! server does if asked, since the value that a user reads is often not the value that counts.
 
 mod builder;
 mod positions;
@@ -17,24 +17,17 @@ pub(crate) use self::resolve::is_read_as_string;
 
 /// The largest text that [`parse`] reads.
 pub const MAX_BYTES: usize = 1 << 20;
-/// How deep lists and mappings may be nested.
 pub const MAX_DEPTH: usize = 64;
 
-/// One document.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    /// What it says.
     pub value: Value,
-    /// Where it says so.
     pub positions: Positions,
 }
 
-/// Why a text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
-    /// Where.
     pub place: Place,
-    /// Why, and what to do about it.
     pub message: String,
 }
 
@@ -45,19 +38,11 @@ impl fmt::Display for YamlError {
 }
 
 /// Reads all documents that are not empty, of a text of at most [`MAX_BYTES`].
-///
-/// # Errors
-///
-/// The first thing that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Document>, YamlError> {
     parse_up_to(text, MAX_BYTES)
 }
 
 /// Reads all documents that are not empty, of a text of at most so many bytes.
-///
-/// # Errors
-///
-/// The first thing that is wrong.
 pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlError> {
     let length = text.len();
     if length > max_bytes {
@@ -75,17 +60,13 @@ pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlEr
 }
 
 /// Reads one document; null if there is none.
-///
-/// # Errors
-///
-/// What is wrong, or that there are several documents.
 pub fn parse_one(text: &str) -> Result<Document, YamlError> {
     let mut documents = parse(text)?.into_iter();
     let first = documents.next().unwrap_or_default();
     match documents.next() {
         None => Ok(first),
         Some(second) => Err(YamlError {
-            place: second.positions.start(),
+            place: second.positions.start,
             message: "there is a second document: keep one, and remove the line ---".into(),
         }),
     }

@@ -7,9 +7,7 @@ use serde::Serialize;
 /// A place in a text: line and column, both from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// The line.
     pub line: usize,
-    /// The column.
     pub column: usize,
 }
 
@@ -19,10 +17,10 @@ impl Default for Place {
     }
 }
 
-/// Where a value and everything in it is.
+/// The places of a value and of everything in it.
 #[derive(Clone, Debug, Default)]
 pub struct Positions {
-    /// Of the value. If it has a key: of the key, where people look.
+    /// The place of the value's key, if it has one, else of the value.
     pub(super) start: Place,
     pub(super) children: Children,
 }
@@ -31,18 +29,11 @@ pub struct Positions {
 pub(super) enum Children {
     #[default]
     None,
-    /// By index.
     Items(Vec<Positions>),
-    /// By key.
     Fields(BTreeMap<String, Positions>),
 }
 
 impl Positions {
-    /// Where the value begins.
-    pub fn start(&self) -> Place {
-        self.start
-    }
-
     /// Where a field is: `spec.template.spec.containers[0].name`. If there is no such field, where the innermost value that
     /// should have it begins. Keys may have dots in them.
     pub fn find(&self, path: &str) -> Place {
@@ -67,7 +58,7 @@ impl Positions {
     }
 }
 
-/// What remains of a path after its first segment, if that is this key: as it is, or in brackets, quoted or not.
+/// The rest of a path whose first segment is this key: plain, or in brackets, quoted or not.
 fn rest_after<'a>(path: &'a str, key: &str) -> Option<&'a str> {
     if let Some(bracketed) = path.strip_prefix('[') {
         let quote = bracketed.starts_with('"');

@@ -2,12 +2,11 @@
 
 use serde_json::{Number, Value};
 
-/// What a scalar means.
 pub(super) enum Scalar {
     Value(Value),
     /// A number that JSON cannot hold.
     NotJson,
-    /// It has a tag such as `!!int` and is none.
+    /// Not a value of its tag, such as `!!int`.
     NotOfTag,
 }
 
@@ -43,7 +42,7 @@ fn fits(tag: &str, value: &Value) -> bool {
     }
 }
 
-/// A key is a string in JSON, whatever it is in YAML.
+/// JSON knows only strings as keys.
 pub(super) fn key_text(key: Value) -> Option<String> {
     match key {
         Value::String(text) => Some(text),
@@ -52,7 +51,7 @@ pub(super) fn key_text(key: Value) -> Option<String> {
     }
 }
 
-/// What a plain scalar is, unless it is a string.
+/// The value of a plain scalar; none if it is a string.
 fn plain(text: &str) -> Option<Scalar> {
     let value = match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

@@ -1,7 +1,6 @@
 //! What is read, where it is, and what is refused.
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
-use std::fmt::Write;
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -114,7 +113,6 @@ fn documents_are_separate_and_empty_ones_do_not_count() {
     let values: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
     assert_eq!(values, [&json!({"a": 1}), &json!({"b": 2})]);
     assert_eq!(parse("").unwrap().len(), 0);
-    assert_eq!(error("a: &x 1\n---\nb: *x\n").split(": ").next(), Some("line 3, column 4"));
     assert_eq!(
         parse_one("a: 1\n---\nb: 2\n").unwrap_err().to_string(),
         "line 4, column 1: there is a second document: keep one, and remove the line ---"
@@ -123,11 +121,11 @@ fn documents_are_separate_and_empty_ones_do_not_count() {
 }
 
 #[test]
-fn aliases_and_merges_stand_for_what_they_name() {
-    let text = "base: &base {a: 1, b: 2}\nnext: {<<: *base, b: 3}\nabove: {b: 3, <<: *base}\nboth: {<<: [*base, {a: 7, c: 4}]}\nlist: [*base]\n";
-    let expected = json!({"base": {"a": 1, "b": 2}, "next": {"a": 1, "b": 3}, "above": {"a": 1, "b": 2}, "both": {"a": 1, "b": 2, "c": 4}, "list": [{"a": 1, "b": 2}]});
-    assert_eq!(value(text), expected);
-    assert_eq!(error("a: {<<: 1}"), "line 1, column 5: << needs an object, or a list of objects");
+fn aliases_and_merges_are_refused() {
+    assert_eq!(value("a: &x {b: 1}\n"), json!({"a": {"b": 1}}));
+    assert_eq!(error("a: &x 1\nb: *x\n"), "line 2, column 4: aliases are not read: write the value here");
+    assert_eq!(error("a: {<<: {b: 1}}"), "line 1, column 5: << is not read: write the fields here");
+    assert_eq!(value("\"<<\": 1"), json!({"<<": 1}));
 }
 
 #[test]
@@ -181,18 +179,7 @@ fn what_is_no_yaml_is_explained_with_its_place() {
 
 #[test]
 fn a_text_costs_no_more_than_its_limits_allow() {
-    let bomb = |item: &str| {
-        let mut text = format!("a0: &a0 {item}\n");
-        for level in 1..12 {
-            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-            let _ = writeln!(text, "a{level}: &a{level} [{aliases}]");
-        }
-        text
-    };
-    let long = "x".repeat(100_000);
     let cases = [
-        (bomb("lol"), "there is too much up to here, aliases included"),
-        (bomb(&long), "there is too much up to here, aliases included"),
         ("[".repeat(100_000), "nested more than 64 deep"),
         ("a: ".repeat(1000), "this is not valid YAML"),
         ("- ".repeat(100_000), "nested more than 64 deep"),
