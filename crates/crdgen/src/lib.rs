@@ -11,7 +11,6 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The comment at the top of the generated file.
 const HEADER: &str = "\
 # Generated from the types in crates/core/src/pps: do not edit.
 # To regenerate it: make crd
@@ -73,7 +72,6 @@ fn version(name: &str) -> Value {
     })
 }
 
-/// The columns of `kubectl get pps`.
 fn printer_columns() -> Value {
     json!([
         {"name": "Kind", "type": "string", "jsonPath": ".spec.targetRef.kind",

@@ -27,7 +27,7 @@ pub fn run_text(scenario: &str) -> String {
 
 type Problems = Vec<Value>;
 
-/// The scenario with its texts parsed, and its actions as they were.
+/// The scenario with its texts parsed, and its actions unchanged.
 fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
     let unreadable = |message: String| vec![problem("scenario", None, &message)];
     if text.len() > MAX_BYTES {
@@ -92,7 +92,6 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
     Ok((scenario, texts, actions))
 }
 
-/// A text of the scenario; empty if it is not there.
 fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a str, String> {
     match fields.get(name) {
         None => Ok(""),

@@ -5,7 +5,7 @@ use pps_manifest::{difference, to_yaml};
 use pps_simulation::{Problem, RunResult, Source};
 use serde_json::{Value, json};
 
-/// Where everything of a scenario is in its texts.
+/// The positions in the texts of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     pub(crate) objects: Vec<Positions>,
@@ -41,7 +41,7 @@ pub(crate) fn result(
             }
         }
     }
-    // The page gets each action as it gave it, with its text.
+    // The page gets its own actions back, with their texts.
     for (step, action) in shown["steps"].as_array_mut().into_iter().flatten().skip(1).zip(actions) {
         step["action"] = action.clone();
     }

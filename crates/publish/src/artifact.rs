@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 
 pub(crate) type Annotations = BTreeMap<String, String>;
 
-/// Data with a media type.
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     pub(crate) media_type: &'static str,
@@ -66,7 +65,6 @@ impl Artifact {
         describe(OCI_IMAGE_MEDIA_TYPE, &self.bytes)
     }
 
-    /// The manifest's entry in an index.
     pub(crate) fn index_entry(&self) -> Result<ImageIndexEntry> {
         let descriptor = self.descriptor()?;
         Ok(ImageIndexEntry {
@@ -93,7 +91,6 @@ pub(crate) fn digest(data: &[u8]) -> String {
     format!("sha256:{}", sha256_hex(data))
 }
 
-/// The SHA-256 digest in hexadecimal.
 pub(crate) fn sha256_hex(data: &[u8]) -> String {
     Sha256::digest(data).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -7,7 +7,6 @@ use object::{
     read::elf::{Dyn, FileHeader, ProgramHeader},
 };
 
-/// The architectures for which there are images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Architecture {
     Amd64,
@@ -15,7 +14,6 @@ pub(crate) enum Architecture {
 }
 
 impl Architecture {
-    /// The name in image configurations.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -31,7 +29,6 @@ impl Architecture {
         }
     }
 
-    /// Rust's target triple.
     pub(crate) const fn target(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-gnu",

@@ -14,7 +14,6 @@ use crate::{
     provenance::{Provenance, VERSION},
 };
 
-/// Name of the package, and of the file in the image.
 pub(crate) const PACKAGE: &str = "pps-sidecar";
 const TITLE: &str = "persistent-pod-state-sidecar";
 const DESCRIPTION: &str =

@@ -8,7 +8,6 @@ use crate::{
     binary::Architecture,
 };
 
-/// The images, and the index that names them.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     /// Sorted by architecture, as in the index.

@@ -1,5 +1,5 @@
-//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes what is attested of them. See
-//! `--help`.
+//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the provenance
+//! and the SBOMs to attest. See `--help`.
 //!
 //! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same commit
 //! gives the same digests. Only [`registry`] uses the network.

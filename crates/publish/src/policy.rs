@@ -16,7 +16,6 @@ use crate::{
 /// The policy's package, and its compilation target.
 pub(crate) const PACKAGE: &str = "persistent-pod-state-policy";
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
-/// The custom section that holds the metadata.
 const SECTION: &str = "io.kubewarden.metadata";
 const SOURCE: &str = "io.kubewarden.policy.source";
 
@@ -26,7 +25,7 @@ struct PolicyMetadata {
     annotations: Annotations,
 }
 
-/// Builds the artifact. Its annotations are those that kwctl derives from the metadata, and the provenance.
+/// Builds the artifact. Its annotations are the ones that kwctl derives from the metadata, and the provenance.
 pub(crate) fn build_artifact(module: &[u8], provenance: &Provenance) -> Result<Artifact> {
     let metadata = read_metadata(module)?;
     let annotation = |key: &str| {

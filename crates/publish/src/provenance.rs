@@ -9,18 +9,15 @@ use oci_client::annotations as key;
 use crate::artifact::Annotations;
 
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
-/// The version of the workspace.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const LICENSE: &str = "Apache-2.0";
 const VENDOR: &str = "The PersistentPodState authors";
 
-/// The commit and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provenance {
     /// The commit, with the suffix `-dirty` if the checkout has changes.
     pub(crate) revision: String,
-    /// The time of the commit.
     pub(crate) created: Timestamp,
 }
 
@@ -48,7 +45,6 @@ impl Provenance {
         Ok(Self { revision, created: parse_timestamp(&seconds)? })
     }
 
-    /// The time in the form of RFC 3339.
     pub(crate) fn created(&self) -> String {
         self.created.to_string()
     }

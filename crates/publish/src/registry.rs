@@ -34,7 +34,7 @@ pub(crate) struct Registry {
     context: RequestContext,
 }
 
-/// Parses `registry/repository:tag`. The tag defaults to that of this version.
+/// Parses `registry/repository:tag`. The tag defaults to the tag of this version.
 pub(crate) fn parse_reference(text: &str) -> Result<Reference> {
     let form = "use registry/repository:tag";
     let bare = text.strip_prefix("registry://").or_else(|| text.strip_prefix("oci://")).unwrap_or(text);
@@ -53,7 +53,6 @@ fn with_tag(reference: &Reference, tag: String) -> Reference {
 }
 
 impl Registry {
-    /// Connects to the registry and authenticates for the operation.
     pub(crate) async fn connect(
         target: Reference,
         access: &Access,
@@ -104,14 +103,14 @@ impl Registry {
         self.push_tagged(&index.bytes, OCI_IMAGE_INDEX_MEDIA_TYPE).await
     }
 
-    /// Returns the immutable reference of what the tag refers to.
+    /// Returns the immutable reference of the tag.
     pub(crate) async fn resolve(&self) -> Result<String> {
         // The client keeps the credentials with which it has connected.
         let digest = self.client.fetch_manifest_digest(&self.target, &RegistryAuth::Anonymous).await;
         Ok(self.immutable(&digest.map_err(|error| self.context.explain(&error))?))
     }
 
-    /// Pushes all that must exist before the manifest.
+    /// Pushes everything that must exist before the manifest.
     async fn push_content(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<()> {
         self.push_blobs(artifact).await?;
         if let Some(sbom) = sbom {

@@ -1,5 +1,5 @@
 //! The provenance of a build in GitHub Actions: the predicate of an attestation in the form of
-//! <https://slsa.dev/spec/v1.0/provenance>. `cosign attest` adds the digest of what was built, and signs both.
+//! <https://slsa.dev/spec/v1.0/provenance>. `cosign attest` adds the digest of the artifact, and signs both.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
 use mdbook_html::HtmlHandlebars;
 use mdbook_renderer::book::{Book, BookItem, Chapter};
 use mdbook_renderer::config::Config;
@@ -17,26 +18,31 @@ use crate::example::{add_links, find};
 use crate::links::{Kind, Targets, rewrite};
 use crate::theme;
 
-/// The product's name, as it is shown above each page.
+/// The product's name, above each page.
 const TITLE: &str = "PersistentPodState for Kubewarden";
 const DESCRIPTION: &str = "Stateful Pods return to the node and the zone they had, and to their IP address";
 
-/// What to build, and from what.
-#[derive(Debug, Clone)]
+/// Builds the documents as a static site.
+#[derive(Debug, Clone, Parser)]
+#[command(version)]
 pub struct Options {
-    /// The repository.
+    /// The repository
+    #[arg(long, default_value = ".")]
     pub source: PathBuf,
-    /// The folder to write. Its content is replaced.
+    /// The folder to write; its content is replaced
+    #[arg(long, default_value = "target/site")]
     pub output: PathBuf,
-    /// The folder with the finished playground. Without one, the site has no playground and no links to it.
+    /// The folder with the finished playground; without one, the site has no links to it
+    #[arg(long)]
     pub playground: Option<PathBuf>,
-    /// The repository on the Git host.
+    /// The repository on the Git host: links to files that the site does not have lead there
+    #[arg(long, default_value = env!("CARGO_PKG_REPOSITORY"))]
     pub repository: String,
-    /// The branch, tag or commit that links to the Git host name.
+    /// The branch, tag or commit that these links name
+    #[arg(long, default_value = "HEAD")]
     pub revision: String,
 }
 
-/// What was built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The number of pages, without the playground.
@@ -130,7 +136,7 @@ fn config(repository: &str) -> Result<Config> {
         // Rust code would get a button that sends it to a server.
         "playground": {"runnable": false, "copy-js": false},
         "print": {"enable": false},
-        // The Git host of the site has its own page for what is not found.
+        // The Git host of the site has its own page for missing pages.
         "input-404": "",
         "search": {"limit-results": 20, "use-boolean-and": true, "boost-title": 3},
     });
@@ -154,7 +160,6 @@ fn unshown(source: &Path, shown: &BTreeSet<String>) -> Result<Vec<String>> {
     Ok(pictures.filter(|picture| !shown.contains(picture)).collect())
 }
 
-/// The sorted names in a folder.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -164,7 +169,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Building deletes what is in the folder, so it has to be empty or a site.
+/// A build deletes the content of the folder, so the folder has to be empty or a site.
 fn ensure_replaceable(output: &Path) -> Result<()> {
     let is_site = output.join(".nojekyll").is_file();
     let is_free = !output.exists() || (output.is_dir() && names(output)?.is_empty());

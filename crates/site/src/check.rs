@@ -12,7 +12,6 @@ use crate::links::is_external;
 /// The folder of the playground, whose fragments are scenarios and not anchors.
 pub const PLAYGROUND: &str = "playground";
 
-/// What is wrong with a site, one line each.
 pub fn problems(site: &Path) -> Result<Vec<String>> {
     let mut files = BTreeSet::new();
     list(site, "", &mut files)?;
@@ -44,15 +43,12 @@ fn list(site: &Path, below: &str, files: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file's name has this extension.
 pub(crate) fn has_extension(file: &str, extension: &str) -> bool {
     Path::new(file).extension().is_some_and(|found| found == extension)
 }
 
-/// What a page has and wants.
 struct Page {
     anchors: BTreeSet<String>,
-    /// Where its links lead.
     links: Vec<String>,
 }
 

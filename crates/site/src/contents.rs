@@ -5,24 +5,19 @@ use std::path::{Component, Path};
 use anyhow::{Context, Result, bail, ensure};
 use mdbook_summary::{SummaryItem, parse_summary};
 
-/// The folder with the table of contents.
 pub const FOLDER: &str = "docs";
 
-/// An entry of the table of contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// The title of the pages that follow.
     Part(String),
-    /// A page.
     Page(Page),
 }
 
-/// A page of the site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Its title in the table of contents.
     pub title: String,
-    /// Its document, relative to the repository.
+    /// The document, relative to the repository.
     pub file: String,
 }
 
@@ -59,7 +54,6 @@ pub fn parse(summary: &str) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The pages among the entries.
 pub fn pages(entries: &[Entry]) -> impl Iterator<Item = &Page> {
     entries.iter().filter_map(|entry| match entry {
         Entry::Page(page) => Some(page),

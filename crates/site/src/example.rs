@@ -18,7 +18,6 @@ use crate::links::{events, line_at};
 /// An example: a fenced block with a StatefulSet or a PersistentPodState.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Example {
-    /// The line of its fence.
     pub line: usize,
     /// The objects of the block and of the cluster around them.
     cluster: Cluster,
@@ -54,7 +53,7 @@ pub fn add_links(markdown: &str, playground: &str) -> Result<String> {
     Ok(linked)
 }
 
-/// The page reads no more characters of a fragment.
+/// The longest fragment that the page reads.
 const MAX_DATA: usize = 64 * 1024;
 
 /// The fragment of a link to the playground: the scenario's JSON, compressed (raw DEFLATE), in base64url.
@@ -97,7 +96,7 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// The YAML texts of a block: all of it, or what a command of a shell reads.
+/// The YAML texts of a block: all of it, or the input of `kubectl apply` in a shell.
 fn texts(language: &str, code: &str) -> Vec<String> {
     let mut texts = Vec::new();
     let mut lines = code.lines();
@@ -122,7 +121,7 @@ const STATEFUL_SET: &str = "StatefulSet";
 
 #[derive(Debug, PartialEq, Eq)]
 struct Cluster {
-    /// As YAML. The line numbers of the block stay the same.
+    /// YAML. The line numbers of the block stay the same.
     objects: String,
     /// The Pod that is deleted after the workloads were created.
     pod: String,

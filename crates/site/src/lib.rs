@@ -2,6 +2,8 @@
 //! links between documents work on the Git host and on the site. mdBook renders the pages; this crate decides what they
 //! contain. Besides [`build()`] only [`theme`] and [`check`] read and write files.
 
+#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+
 pub mod build;
 pub mod check;
 pub mod contents;

@@ -9,35 +9,27 @@ use mdbook_markdown::{MarkdownOptions, new_cmark_parser};
 
 use crate::contents::{FOLDER, folder, on_site, resolve};
 
-/// What a path of the repository is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A file.
     File,
-    /// A folder.
     Folder,
-    /// Nothing.
     Missing,
 }
 
 /// What the links of a document may lead to.
 pub struct Targets<'a> {
-    /// The documents that are pages.
     pub pages: BTreeSet<&'a str>,
-    /// The repository on the Git host.
     pub repository: &'a str,
     /// The branch, tag or commit that links to the Git host name.
     pub revision: &'a str,
-    /// What a path of the repository is.
     pub kind: &'a dyn Fn(&str) -> Kind,
 }
 
 /// A document whose links lead to the right places on the site.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rewritten {
-    /// The document.
     pub markdown: String,
-    /// The files that it shows or links to and that the site has to contain.
+    /// The files that the document shows or links to and that the site has to contain.
     pub files: BTreeSet<String>,
 }
 
@@ -51,12 +43,11 @@ pub(crate) fn events(
     new_cmark_parser(markdown, &options).into_offset_iter()
 }
 
-/// The line of a position, as editors count.
 pub(crate) fn line_at(markdown: &str, position: usize) -> usize {
     markdown[..position].matches('\n').count() + 1
 }
 
-/// Makes the links of a document lead to the site's pages, and to the Git host for what the site does not have.
+/// Makes the links of a document lead to the site's pages, and to the Git host for all other files.
 pub fn rewrite(file: &str, markdown: &str, targets: &Targets<'_>) -> Result<Rewritten> {
     let mut files = BTreeSet::new();
     let mut changes: Vec<(Range<usize>, String)> = Vec::new();

@@ -11,7 +11,6 @@ use crate::check::PLAYGROUND;
 
 const HEAD: &str = include_str!("../theme/head.hbs");
 const STYLE: &str = include_str!("../theme/site.css");
-/// The style sheet in the folder of [`write()`].
 pub const STYLE_NAME: &str = "site.css";
 
 /// Writes a theme into a folder: mdBook's template of a page, with a link to the playground if there is one.
@@ -28,7 +27,6 @@ pub fn write(folder: &Path, has_playground: bool) -> Result<()> {
     Ok(())
 }
 
-/// The template of a page.
 fn page(template: &str, has_playground: bool) -> Result<String> {
     let mut page = replace(template, "Search this book ...", "Search the documents")?;
     if has_playground {

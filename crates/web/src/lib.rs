@@ -1,4 +1,6 @@
-//! What turns the playground's WebAssembly into a page: the JavaScript around it, and a server to look at it.
+//! Makes JavaScript for the playground's WebAssembly, and serves the page on this machine.
+
+#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
 mod server;
 
@@ -11,10 +13,6 @@ pub use server::{Request, Server};
 
 /// Writes a module for browsers, with an ES module around it and its types: `bindings.js`. The ES module exports `__wbg_reset_state`,
 /// with which a page goes on after a panic.
-///
-/// # Errors
-///
-/// If the module was not compiled with the same version of wasm-bindgen, or a file cannot be read or written.
 pub fn bindgen(module: &Path, folder: &Path) -> Result<()> {
     Bindgen::new()
         .input_path(module)

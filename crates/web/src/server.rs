@@ -11,24 +11,20 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn};
 use tower_http::services::ServeDir;
 
-/// What the playground needs, and nothing more: its own scripts, styles and images, its module, and its worker. Any web server that
-/// shows it should send the same.
+/// The least that the playground needs: its own scripts, styles and images, its module, and its worker. Every web server
+/// of the playground should send this policy.
 const PLAYGROUND_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// What the documents of the site need, and nothing more. mdBook's scripts and styles are partly inline. Each page names the same.
+/// The least that the documents of the site need. mdBook's scripts and styles are partly inline. Each page names the same policy.
 const SITE_POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' \
      'unsafe-inline'; img-src 'self' data:; font-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'";
 
-/// A request that the server has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`
     pub method: String,
-    /// The path with its query.
     pub path: String,
-    /// The status of the answer.
     pub status: u16,
 }
 
@@ -41,10 +37,6 @@ pub struct Server {
 
 impl Server {
     /// Serves a folder. Port 0 takes a free one. `on_request` is called with each request.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such folder, or the address is in use.
     pub fn start(
         folder: &Path,
         address: SocketAddr,
@@ -64,7 +56,6 @@ impl Server {
         Ok(Self { address, thread })
     }
 
-    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

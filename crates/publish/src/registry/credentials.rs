@@ -5,7 +5,6 @@ use std::{env, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential};
 
-/// A user and password, and the file that they come from.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Credentials {
     pub(super) user: String,
@@ -14,7 +13,6 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Loads the credentials for a registry, if there are any.
     pub(super) fn load(registry: &str) -> Result<Option<Self>> {
         let Some(file) = docker_config_path().filter(|file| file.exists()) else { return Ok(None) };
         match get_credential(registry) {

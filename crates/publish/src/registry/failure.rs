@@ -12,7 +12,7 @@ use rustls::CertificateError::UnknownIssuer;
 
 use super::credentials::Credentials;
 
-/// What a failed request was for.
+/// The request that failed.
 pub(super) struct RequestContext {
     pub(super) operation: RegistryOperation,
     pub(super) host: String,
