@@ -1,6 +1,6 @@
 //! The command line. The help, the man page and `docs/kubectl-pps.md` come from this text.
 
-#![allow(clippy::doc_markdown, missing_docs, reason = "--help prints these texts unchanged")]
+#![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
 mod commands;
 

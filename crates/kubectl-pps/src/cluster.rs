@@ -27,16 +27,11 @@ const MAX_VERSION: usize = 1 << 16;
 pub struct Connected {
     /// The client. Reads through [`read`], writes through [`write`] only.
     pub client: Client,
-    /// The namespace of the command line, else that of the kubeconfig's context.
+    /// The namespace of the command line, else the namespace of the kubeconfig's context.
     pub namespace: String,
 }
 
-/// Connects, and sees that the API server answers: whoever cannot reach it learns that at once, and not what could not be
-/// read of it.
-///
-/// # Errors
-///
-/// If there is no kubeconfig, or it cannot be read, or has no such context; or if the API server cannot be reached.
+/// Connects, and checks that the API server answers: an unreachable server is reported at once, and not list by list.
 pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
     let unusable = |error: KubeconfigError| {

@@ -1,4 +1,4 @@
-//! What the answer is, and what to write. Pure functions: no clock, no I/O, no API server.
+//! The answers, and the writes. Pure functions: no clock, no I/O, no API server.
 
 pub mod command_line;
 pub mod explain;

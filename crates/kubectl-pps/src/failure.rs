@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a command ends that gave its answer, the worst last: what is wrong counts more than what is unknown.
+/// How a command ends that gave its answer, the worst last: a problem counts more than an unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All is well, or everything is done.
@@ -14,7 +14,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// 0, 1 or 2.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Well => 0,
@@ -24,22 +23,22 @@ impl Outcome {
     }
 }
 
-/// Why a command gave no answer, or did not do what it was to do. The text says what to do about it.
+/// How a command ends.
+pub type CommandResult = Result<Outcome, Failure>;
+
+/// Why a command gave no answer or did not do its work. The text names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The command line cannot be carried out.
     Usage(String),
     /// The request names what does not exist, was refused, or is not safe. Nothing was changed, unless the
     /// text says so.
     Refused(String),
     /// The API server could not be reached or read, or a right is missing.
     Unreadable(String),
-    /// The cluster has no definition of PersistentPodState.
     NoDefinition,
 }
 
 impl Failure {
-    /// The same with more lines.
     #[must_use]
     pub fn with(self, lines: &str) -> Self {
         let text = format!("{self}\n{lines}");
@@ -50,7 +49,6 @@ impl Failure {
         }
     }
 
-    /// 1 if something was refused, else 2.
     pub fn exit_code(&self) -> u8 {
         if matches!(self, Self::Refused(_)) { 1 } else { 2 }
     }

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`args`] | the command line; the help, the man page and `docs/kubectl-pps.md` come from it |
 //! | [`cluster`] | reads from and writes to the API server |
-//! | [`snapshot`] | what was read, and what could not be |
-//! | [`decide`] | pure functions: what the answer is, and what to write |
+//! | [`snapshot`] | the objects that were read, and the lists that could not be read |
+//! | [`decide`] | pure functions: the answer, and the writes |
 //! | [`run`] | one file for each command: reads, lets `decide` decide, asks, writes |
 //! | [`render`] | tables, colours and text that a terminal can show |
 //!
 //! Only `cluster/write.rs` changes anything. All decisions are those of [`pps_core`], the simulation and the check.
+
+#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
 pub mod args;
 pub mod cluster;
@@ -19,4 +21,4 @@ pub mod render;
 pub mod run;
 pub mod snapshot;
 
-pub use failure::{Failure, Outcome};
+pub use failure::{CommandResult, Failure, Outcome};

@@ -62,7 +62,7 @@ fn json(value: &impl Serialize, escape: impl Fn(char, &mut String)) -> String {
     text + "\n"
 }
 
-/// A list that could not be read, and what is not known therefore.
+/// A list that could not be read, and what the answer lacks because of it.
 fn with_consequence(unread: &Unread) -> String {
     let unknown = match unread.resource {
         Resource::Nodes => "which nodes there are, and which labels and room they have",

@@ -21,10 +21,6 @@ use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 /// Runs a command.
-///
-/// # Errors
-///
-/// If it gives no answer, or does not do what it was to do.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
         Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),
@@ -48,12 +44,11 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     }
 }
 
-/// Which namespaces a command reads.
 fn scope(is_all: bool, namespace: &str) -> Scope {
     if is_all { Scope::All } else { Scope::Namespace(namespace.to_owned()) }
 }
 
-/// How an answer names commands.
+/// How an answer writes commands.
 fn commands(connection: &Connection, namespace: &str) -> CommandLine {
     CommandLine {
         own_namespace: connection.namespace.is_none().then(|| namespace.to_owned()),

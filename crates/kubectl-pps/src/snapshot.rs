@@ -20,10 +20,8 @@ pub use self::objects::{Node, Pod, Pps, Workload};
 pub(crate) use self::tests::forbidden;
 use crate::Failure;
 
-/// A kind of object that commands list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names are Kubernetes'")]
 pub enum Resource {
     PersistentPodStates,
     Pods,
@@ -56,7 +54,6 @@ impl Resource {
         if group == GROUP { Self::KruiseStatefulSets } else { Self::StatefulSets }
     }
 
-    /// Whether its objects have no namespace.
     pub fn is_cluster_wide(self) -> bool {
         matches!(self, Self::Nodes | Self::PersistentVolumes)
     }
@@ -66,16 +63,14 @@ impl Resource {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unread {
-    /// What was to be listed.
     pub resource: Resource,
     /// In which namespace; none for all.
     pub namespace: Option<String>,
-    /// Why it could not be read; none if the user lacks the right to list it.
+    /// None if the user lacks the right to list.
     pub why: Option<String>,
 }
 
 impl Unread {
-    /// Whether the user lacks the right.
     pub fn is_forbidden(&self) -> bool {
         self.why.is_none()
     }
@@ -98,23 +93,18 @@ impl From<&Unread> for Failure {
     }
 }
 
-/// Which namespaces were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All.
     #[default]
     All,
-    /// One.
     Namespace(String),
 }
 
 impl Scope {
-    /// Whether a namespace belongs to it.
     pub fn contains(&self, namespace: &str) -> bool {
         self.namespace().is_none_or(|own| own == namespace)
     }
 
-    /// The namespace, if it is one.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::All => None,
@@ -136,13 +126,9 @@ pub struct Snapshot {
     pub workloads: Vec<Workload>,
     /// PersistentPodStates, aliases among them.
     pub pps: Vec<Pps>,
-    /// `PersistentVolumeClaims`.
     pub claims: Vec<Value>,
-    /// `PersistentVolumes`.
     pub volumes: Vec<Value>,
-    /// `PodDisruptionBudgets`.
     pub budgets: Vec<Value>,
-    /// The lists that could not be read.
     pub unread: Vec<Unread>,
     /// When it was read, in seconds since 1970; none if that is not known.
     pub read_at: Option<i64>,
@@ -152,12 +138,10 @@ pub struct Snapshot {
 const MOMENT_SECONDS: i64 = 30;
 
 impl Snapshot {
-    /// One without any object.
     pub fn empty(scope: Scope) -> Self {
         Self { scope, ..Self::default() }
     }
 
-    /// Puts all objects in order.
     pub fn sort(&mut self) {
         self.pods.sort_by(|one, other| one.order().cmp(&other.order()));
         self.workloads
@@ -165,7 +149,6 @@ impl Snapshot {
         self.pps.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
     }
 
-    /// A Pod of a namespace.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&Pod> {
         self.pods.iter().find(|pod| pod.namespace() == namespace && pod.name() == name)
     }
@@ -211,19 +194,11 @@ impl Snapshot {
     }
 
     /// Fails if not all objects of a kind could be read within the scope.
-    ///
-    /// # Errors
-    ///
-    /// Which list could not be read.
     pub fn require(&self, resource: Resource) -> Result<(), &Unread> {
         self.unread(resource).map_or(Ok(()), Err)
     }
 
     /// The same of all workloads. OpenKruise's do not matter where nothing names one.
-    ///
-    /// # Errors
-    ///
-    /// Which list could not be read.
     pub fn require_workloads(&self) -> Result<(), &Unread> {
         self.require(Resource::StatefulSets)?;
         if self.names_workload_of(GROUP) { self.require(Resource::KruiseStatefulSets) } else { Ok(()) }
@@ -235,7 +210,6 @@ impl Snapshot {
         self.unread.iter().filter(move |one| is_named || one.resource != Resource::KruiseStatefulSets)
     }
 
-    /// The PersistentPodState of a name.
     pub fn pps(&self, namespace: &str, name: &str) -> Option<&Pps> {
         self.pps.iter().find(|pps| pps.namespace() == namespace && pps.name() == name)
     }

@@ -1,7 +1,5 @@
 //! The arguments of each command.
 
-#![allow(missing_docs, reason = "--help prints these texts")]
-
 use std::path::PathBuf;
 use std::time::Duration;
 

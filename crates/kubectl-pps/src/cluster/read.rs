@@ -16,23 +16,20 @@ use crate::Failure;
 use crate::decide::names::hint;
 use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 
-/// Those of all commands. An installation of 20,000 Pods is read.
+/// The limits of all commands: an installation of 20,000 Pods is read.
 const LIMITS: Limits =
     Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
-/// How long all reads of a command may take.
 const TOTAL: Duration = Duration::from_mins(3);
 
-/// What a command needs to know beside PersistentPodStates.
+/// The lists that a command needs beside PersistentPodStates.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a kind of object")]
 pub struct Wanted {
-    /// The Pods of the namespace.
     pub pods: bool,
     /// The nodes, for their labels.
     pub nodes: bool,
     /// The Pods of all other namespaces, which take room.
     pub other_pods: bool,
-    /// The StatefulSets.
     pub workloads: bool,
     /// The volumes, which exclude nodes.
     pub volumes: bool,
@@ -40,12 +37,14 @@ pub struct Wanted {
     pub budgets: bool,
 }
 
-/// Reads a snapshot of a namespace, or of all of them.
-///
-/// # Errors
-///
-/// If there is no such namespace, as far as the user may know, or if PersistentPodStates cannot be read at all: the API
-/// server cannot be reached, or there is no definition. A missing right is no error: [`Snapshot::unread`] has it.
+impl Wanted {
+    /// All that the simulated scheduler reads.
+    pub const SCHEDULING: Self =
+        Self { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
+}
+
+/// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`] has the
+/// list. Without PersistentPodStates for another reason, or without the namespace, there is no answer.
 pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
     let lists = Lists::new(client);
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
@@ -113,10 +112,6 @@ async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failu
 }
 
 /// Reads one object; none if it does not exist.
-///
-/// # Errors
-///
-/// If it cannot be read. The text names a missing right.
 pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Value>, Failure> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
     match reader.get::<Value>(right, path).await {
@@ -170,7 +165,7 @@ impl<'a> Lists<'a> {
         if other_pods
             && *scope != Scope::All
             && let Read::Known(pods) = self.list(Resource::Pods, &Scope::All, Pod::read).await
-            // Those of the scope must be complete: one that was not read looks like one that does not exist.
+            // The Pods of the scope must be complete: an unread Pod looks like a missing one.
             && pods.len() < LIMITS.objects
         {
             return Read::Known(pods);
@@ -185,7 +180,7 @@ impl<'a> Lists<'a> {
         scope: &Scope,
         take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
-        // OpenKruise may serve only the newer version, and an old control plane only that of budgets.
+        // OpenKruise may serve only the newer version; an old control plane serves only v1beta1 of budgets.
         let versions: &[&str] = match resource {
             Resource::PersistentPodStates => &["v1alpha1", "v1beta1"],
             Resource::PodDisruptionBudgets => &["v1", "v1beta1"],

@@ -1,4 +1,4 @@
-//! The only file that changes anything. Each write carries the UID and the resource version of what was read.
+//! The only file that changes anything. Each write carries the UID and the resource version of the object that was read.
 
 use std::time::Duration;
 
@@ -10,30 +10,25 @@ use tokio::time::sleep;
 
 use crate::Failure;
 
-/// Whose writes and Events these are.
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
-/// How long a write may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a busy API server is asked again, and how long to wait before.
+/// Retries of a write that a busy API server has not looked at, and the pause before each.
 const BUSY_TRIES: u32 = 4;
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a write was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// Another client has changed the object since it was read, or deleted it.
+    /// Another client has changed or deleted the object since it was read.
     Conflict(String),
-    /// The object does not exist.
     NotFound,
     /// A right is missing: `patch pods in namespace prod`.
     Forbidden(Right),
     /// An eviction would break a `PodDisruptionBudget`.
     Disruption(String),
-    /// The API server has too many requests, and has not looked at it.
+    /// The API server has too many requests, and has not looked at the write.
     Busy(String),
-    /// The API server or an admission policy refuses it.
     Refused(String),
     /// The API server did not answer, or with an error. Whether the write was done is not known.
     Failed(String),
@@ -56,7 +51,6 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// A write.
 #[derive(Clone, Debug)]
 pub struct Write {
     method: Method,
@@ -82,7 +76,6 @@ impl Write {
         Self::new(Method::PATCH, path, content_type, body, right)
     }
 
-    /// Creates an object.
     pub fn create(right: Right, path: String, body: Value) -> Self {
         Self::new(Method::POST, path, "application/json", body, right)
     }
@@ -110,7 +103,7 @@ impl Write {
         Self::create(right, format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction"), body)
     }
 
-    /// The same write, which the API server checks and does not do.
+    /// The API server checks the write and does not do it.
     #[must_use]
     pub fn as_dry_run(mut self) -> Self {
         self.dry_run = true;
@@ -122,11 +115,7 @@ impl Write {
     }
 }
 
-/// Sends a write, and returns what the API server has stored. One that has too many requests is asked again some times.
-///
-/// # Errors
-///
-/// If it was not done, or if it is not known whether it was.
+/// Sends a write, and returns the stored object. A busy API server is asked again some times.
 pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
     for _ in 0..BUSY_TRIES {
         match send_once(client, &write).await {
@@ -182,24 +171,18 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
     }
 }
 
-/// What an Event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note<'a> {
-    /// The object that it is about, as it was read.
+    /// The regarded object, as it was read.
     pub about: &'a Value,
-    /// One word: `PodMoved`.
+    /// `PodMoved`
     pub reason: &'static str,
-    /// What was done: `Move`.
+    /// `Move`
     pub action: &'static str,
-    /// A sentence.
     pub message: String,
 }
 
 /// Leaves an Event on an object.
-///
-/// # Errors
-///
-/// If it could not be created. What it tells is done all the same.
 pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), WriteError> {
     let metadata = &note.about["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or("default");

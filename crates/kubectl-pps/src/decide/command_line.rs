@@ -1,9 +1,9 @@
-//! Commands that an answer names: they reach the same cluster and namespace as the one that answers.
+//! Commands that an answer names: they reach the cluster and the namespace of the answer.
 
-/// How long the names in one command may be together: a long line is cut.
+/// The longest list of names in one command: a longer line would be cut.
 const MOST: usize = 240;
 
-/// Names in as many portions as there have to be commands.
+/// Names in portions that fit into one command each.
 pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut portions: Vec<Vec<&str>> = Vec::new();
     let mut length = MOST;
@@ -19,10 +19,9 @@ pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
     portions
 }
 
-/// How to write a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The namespace that needs not be named.
+    /// The namespace that commands need not name.
     pub own_namespace: Option<String>,
     /// The context, if it was named.
     pub context: Option<String>,

@@ -1,4 +1,4 @@
-//! `explain`: why a Pod is where it is, or why it is nowhere, and what the user can do.
+//! `explain`: why a Pod is on its node or on none, and what the user can do.
 
 mod remedies;
 mod subject;
@@ -11,6 +11,7 @@ use pps_recorder::workload::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 
+pub(crate) use self::remedies::CORDON_TAINT;
 pub use self::remedies::{Remedy, RemedyKind, Step};
 pub use self::subject::Subject;
 use super::names::hint;
@@ -20,14 +21,11 @@ use super::status::{Drift, drift_of};
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
 use crate::{Failure, Outcome};
 
-/// The label that is a node's name.
-const HOSTNAME: &str = "kubernetes.io/hostname";
-/// How many characters of a refusal are repeated.
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Characters of a refusal that an answer repeats.
 const MAX_MESSAGE: usize = 500;
 
-/// What is asked.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Question<'a> {
     pub snapshot: &'a Snapshot,
     pub namespace: &'a str,
@@ -36,50 +34,40 @@ pub struct Question<'a> {
     pub refusals: &'a [String],
 }
 
-/// The answer.
 #[derive(Clone, Debug)]
 pub struct Explanation<'a> {
-    /// The Pod, and what is recorded of it.
+    /// The Pod and its recorded state.
     pub subject: Subject<'a>,
-    /// In one word.
     pub verdict: Verdict,
-    /// Why that is so.
     pub cause: Cause,
     /// How a Pod with a node differs from its recorded state.
     pub drift: Vec<Drift>,
-    /// The nodes that cannot take the Pod now, or the next one.
+    /// The nodes that cannot take the Pod, or its successor.
     pub excluded: Vec<NodeVerdict>,
-    /// The nodes that could take the Pod now, or the next one.
+    /// The nodes that could take the Pod, or its successor.
     pub landing: Landing,
     /// What would become of the Pod if it were deleted now, as far as that is known.
     pub next: Option<Next>,
     /// What the user can do. Each was tried in the simulation of the scheduler.
     pub remedies: Vec<Remedy>,
-    /// Whether nothing that was tried lets the Pod go.
+    /// No tried remedy lets the Pod start.
     pub is_stuck: bool,
-    /// What is not simulated.
     pub caveats: Vec<Caveat>,
-    /// The lists that could not be read.
     pub unread: Vec<Unread>,
 }
 
-/// The answer in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub enum Verdict {
     Running,
     NotRunning,
-    /// It runs where it must not be.
     Misplaced,
     /// It runs and is not recorded, and its PersistentPodState has a problem.
     NotRecorded,
-    /// It is bound to a node that does not exist any more.
     NodeGone,
     /// No node can take it, because of its recorded state.
     Pinned,
     /// No node can take it, whatever its recorded state.
     Unschedulable,
-    /// It has no node yet.
     Unscheduled,
     Terminating,
     Refused,
@@ -92,25 +80,23 @@ pub enum Verdict {
 /// Why a Pod is where it is, or nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// It is on its node.
     OnNode(Option<LostNode>),
     /// Its node lacks a label that the recorded state requires.
     Misplaced(Drift),
     /// It is Ready and not recorded, and its PersistentPodState has a problem.
     NotRecorded,
-    /// Its node is gone, and Kubernetes deletes it. This becomes of the next one.
+    /// Its node is gone, and Kubernetes deletes the Pod; with the successor, as far as known.
     NodeGone(Option<Next>),
     /// It is being deleted. If its node is not Ready, nothing confirms that it has stopped.
     Terminating(Option<LostNode>),
     /// It has no node, and one could take it, as far as nodes could be read.
     Unscheduled,
-    /// No node can take it, not even these, which have the injected labels; none if nodes could not be read.
+    /// No node can take the Pod. The verdicts are of the nodes with the injected labels; none if nodes could not be read.
     NoNode(Option<Vec<NodeVerdict>>),
     /// It does not exist, and its workload does not want it.
     NotWanted,
-    /// It does not exist, and nothing wants it; whether all workloads were read that may want it.
+    /// It does not exist, and no workload that was read wants it.
     NoWorkload {
-        /// Whether that is certain.
         is_known: bool,
     },
     /// An ordered workload creates this Pod first.
@@ -121,9 +107,8 @@ pub enum Cause {
     NotCreated,
 }
 
-/// A node that is not Ready, and since when if that is known.
+/// A node that is not Ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct LostNode {
     pub name: String,
     pub since: Option<String>,
@@ -134,7 +119,6 @@ pub struct LostNode {
 pub struct Next {
     /// The labels that the recorded state requires.
     pub required: Vec<Requirement>,
-    /// Where it could start.
     pub landing: Landing,
     /// Why the node of the present Pod could not take it.
     pub excluded: Vec<Exclusion>,
@@ -157,7 +141,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// Takes over what the simulation of the scheduler says of the Pod, or of the next one.
+    /// Takes over the simulated scheduling of the Pod, or of its successor.
     fn add(&mut self, selection: Selection) {
         self.landing = Landing::of(&selection);
         self.caveats = selection.caveats;
@@ -165,7 +149,6 @@ impl<'a> Explanation<'a> {
         self.excluded.retain(|verdict| !verdict.exclusions.is_empty());
     }
 
-    /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         match self.verdict {
             Verdict::Unknown => Outcome::Incomplete,
@@ -178,10 +161,6 @@ impl<'a> Explanation<'a> {
 }
 
 /// Answers.
-///
-/// # Errors
-///
-/// If there is no such Pod and nothing wants it, or Pods could not be read.
 pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
     let subject = Subject::of(question, &index).ok_or_else(|| unknown(question, &index))?;
@@ -254,7 +233,7 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     explanation
 }
 
-/// A Pod whose node does not exist any more: Kubernetes deletes it, and then it is created again.
+/// A Pod whose node does not exist any more: Kubernetes deletes the Pod, and its controller creates a successor.
 fn on_gone_node(subject: Subject<'_>) -> Explanation<'_> {
     let next = subject.successor().and_then(|next| Some((subject.select(&next)?, next)));
     let cause = next.as_ref().map(|(selection, next)| Next::new(next, selection, ""));
@@ -269,7 +248,7 @@ fn on_gone_node(subject: Subject<'_>) -> Explanation<'_> {
 }
 
 impl LostNode {
-    /// None if the node is Ready, or was not read.
+    /// None if the node is Ready or was not read.
     fn of(snapshot: &Snapshot, node: &str) -> Option<Self> {
         let lost = snapshot.node(node).filter(|node| !node.is_ready())?;
         Some(Self { name: node.to_owned(), since: lost.not_ready_since().map(str::to_owned) })
@@ -283,7 +262,7 @@ impl Next {
         Self { required: candidate.required.clone(), landing: Landing::of(selection), excluded }
     }
 
-    /// If there were only these nodes; none if not enough is known.
+    /// The successor if there were only these nodes; none if too little is known.
     fn of(subject: &Subject, nodes: Option<&Nodes>, node: &str) -> Option<(Self, Selection)> {
         let next = subject.successor()?;
         let selection = subject.select_on(nodes?, &next.pod, Some(&next.before));
@@ -291,7 +270,7 @@ impl Next {
     }
 }
 
-/// A Pod without a node: why it has none, and what would give it one.
+/// A Pod without a node: the reasons, and the remedies.
 fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     let is_refused = pod.unschedulable().is_some();
     let present = subject.present(pod);
@@ -331,7 +310,6 @@ fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     explanation
 }
 
-/// A Pod that does not exist.
 fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> Explanation<'a> {
     let (verdict, cause) = match subject.workload {
         Some(workload) if workload.wants(question.pod) => not_created(question, index, workload),
@@ -379,7 +357,7 @@ fn is_by_policy(message: &str) -> bool {
     webhook.is_some_and(is_own_webhook)
 }
 
-/// The workload that wants a Pod of this name, or one that could.
+/// The workload that wants a Pod of this name, or else one that could.
 pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
     let of_this_name =
         |workload: &&Workload| workload.namespace() == namespace && ordinal(workload.name(), pod).is_some();

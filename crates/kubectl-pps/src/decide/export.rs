@@ -9,25 +9,20 @@ use serde_json::{Map, Value, json};
 
 use crate::snapshot::Pps;
 
-/// What kubectl remembers of an object that was applied: another copy of it.
+/// kubectl's copy of the object that was applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exported {
     /// PersistentPodStates, by namespace and name.
     pub objects: Vec<Value>,
-    /// How many recorded states they have.
+    /// The number of recorded states in the objects.
     pub states: usize,
     /// Objects that are left out: each `NAMESPACE/NAME` with why its states cannot be read.
     pub left_out: Vec<(String, EditError)>,
 }
 
 /// The objects of these names; all if no names are given. Aliases are left out: the sidecar makes them again.
-///
-/// # Errors
-///
-/// The names of which there is no object.
 pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, BTreeSet<String>> {
     let mut missing: BTreeSet<String> = names.iter().cloned().collect();
     for pps in objects {
@@ -38,7 +33,7 @@ pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, 
     if missing.is_empty() { Ok(chosen.collect()) } else { Err(missing) }
 }
 
-/// What is written of these objects. One whose states cannot be read is left out: an import would take it for one
+/// The exported form of these objects. An object with unreadable states is left out: an import would take it for one
 /// without states.
 pub fn export(objects: &[Value]) -> Exported {
     let mut exported = Exported::default();
@@ -60,7 +55,7 @@ pub fn export(objects: &[Value]) -> Exported {
     exported
 }
 
-/// An object without its status, and without owners, UIDs and managers: these are one cluster's.
+/// An object without its status, and without owners, UIDs and managers: these belong to one cluster.
 pub(super) fn portable(object: &Value) -> Value {
     let from = &object["metadata"];
     let mut metadata = json!({"name": from["name"], "namespace": from["namespace"]});

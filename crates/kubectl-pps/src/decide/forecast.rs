@@ -25,7 +25,6 @@ use crate::{Failure, Outcome};
 
 /// What happens to nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Question {
     WithoutNodes(BTreeSet<String>),
     Drain(BTreeSet<String>),
@@ -35,7 +34,6 @@ pub enum Question {
 /// What would happen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Forecast {
     /// The Pods that something would happen to, or that have no node already, by namespace and name.
     pub pods: Vec<PodForecast>,
@@ -52,39 +50,35 @@ pub struct Forecast {
     pub incomplete: bool,
 }
 
-/// What a user can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Advice {
     Cordon { nodes: Vec<String> },
     Move { namespace: String, pods: Vec<String>, flags: String },
 }
 
-/// What would happen to one Pod.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct PodForecast {
     pub namespace: String,
     pub workload: String,
     pub pod: String,
     pub node_now: Option<String>,
     pub then: Then,
-    /// Whether it has no node now, either.
+    /// Whether the Pod has no node now, either.
     pub already: bool,
-    /// The node that it would be on; one of `may_land_on`.
+    /// The Pod's node afterwards; one of `may_land_on`.
     pub node_then: Option<String>,
-    /// The scheduler would take one of these nodes.
+    /// The nodes among which the scheduler would choose.
     pub may_land_on: Vec<String>,
     pub recorded_node: Option<String>,
-    /// Whether it would have its recorded state. None if it would not run, or nothing was recorded.
+    /// Whether the Pod would have its recorded state. None for a Pod that would not run or has no recorded state.
     pub as_recorded: Option<bool>,
     pub why: Why,
-    /// The nodes that cannot take it. Empty unless it would be Pending.
+    /// The nodes that cannot take a Pod that would be Pending.
     #[serde(skip)]
     pub excluded: Vec<Verdict>,
-    /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
+    /// The nodes that could take a Pod that would be Pending, if it had no recorded state.
     pub without_its_state: Vec<String>,
     /// Whether `nodeDeletionPolicy: Forget` drops its recorded state after the grace period for nodes.
     pub forgotten: bool,
@@ -92,10 +86,8 @@ pub struct PodForecast {
     pub caveats: Vec<String>,
 }
 
-/// How a Pod would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Then {
     Pending,
     Refused,
@@ -108,7 +100,6 @@ pub enum Then {
 /// Why a Pod would be how it would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Why {
     /// It has its recorded values: `zone=a`.
     AsRecorded(Vec<String>),
@@ -164,11 +155,6 @@ impl Question {
 }
 
 /// Answers a question.
-///
-/// # Errors
-///
-/// If the question names what does not exist, the cluster is too large, or what a forecast needs was not
-/// read.
 pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Failure> {
     for resource in [Resource::Nodes, Resource::PersistentPodStates, Resource::Pods] {
         snapshot.require(resource)?;
@@ -408,8 +394,8 @@ impl Forecast {
     }
 }
 
-/// What lets Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while
-/// these wait are moved with them.
+/// How to let Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while such a Pod
+/// waits are moved with it.
 fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodForecast]) -> Vec<Advice> {
     let is_held = |pod: &&PodForecast| !pod.without_its_state.is_empty() && pod.recorded_node.is_some();
     let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();

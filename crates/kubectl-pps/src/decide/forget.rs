@@ -8,7 +8,6 @@ use pps_core::edit::{EditError, states};
 use crate::decide::move_pod::PodName;
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread};
 
-/// Which recorded states are dropped, and which are not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drops {
     /// The states, by the namespace and the name of the PersistentPodState.
@@ -19,15 +18,10 @@ pub struct Drops {
     pub pending: Vec<PodName>,
     /// Names on the command line without a recorded state.
     pub unrecorded: Vec<String>,
-    /// PersistentPodStates whose states cannot be read.
     pub unreadable: Vec<(String, EditError)>,
 }
 
-/// Decides which states are dropped: those of these Pods, and those that name this node.
-///
-/// # Errors
-///
-/// If too little could be read to know whether a Pod runs.
+/// Decides which states are dropped: the states of these Pods, and the states on this node.
 pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -> Result<Drops, &'a Unread> {
     snapshot.require(Resource::Pods)?;
     snapshot.require(Resource::PersistentPodStates)?;
@@ -72,12 +66,11 @@ fn is_recorded_again(snapshot: &Snapshot, pod: &Pod) -> bool {
 }
 
 impl Drops {
-    /// How many states are dropped.
     pub fn count(&self) -> usize {
         self.objects.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether nothing that was asked for is left out.
+    /// No requested state is left out.
     pub fn is_complete(&self) -> bool {
         self.ready.is_empty() && self.unrecorded.is_empty() && self.unreadable.is_empty()
     }

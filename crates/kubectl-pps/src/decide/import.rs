@@ -41,7 +41,6 @@ pub struct Entry {
 
 /// What is wrong with an object of a file.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Flaw {
     Empty,
     TooMany { most: usize },
@@ -53,10 +52,6 @@ pub enum Flaw {
 }
 
 /// Reads the objects of a file. Aliases are left out: the sidecar makes them again.
-///
-/// # Errors
-///
-/// Everything that is wrong with the file, each with the index of its object. None of it is used then.
 pub fn read(objects: &[Value], options: &Options) -> Result<Vec<Entry>, Vec<(usize, Flaw)>> {
     if objects.is_empty() {
         return Err(vec![(0, Flaw::Empty)]);
@@ -167,7 +162,7 @@ pub enum Refusal {
 }
 
 impl Plan {
-    /// How many states replace another one.
+    /// The number of states that replace another state.
     pub fn replaced(&self) -> usize {
         self.changes.values().filter(|change| replaces(change)).count()
     }
@@ -262,8 +257,8 @@ pub fn compact_status() -> Value {
     json!({"packed": {"version": packed::VERSION, "buckets": {}}, "podStates": null})
 }
 
-/// The next write to an object that was just read, towards what the user has agreed to. None if nothing is
-/// left to do. A state that has changed since it was shown stays.
+/// The next write to an object that was just read, within the plan that the user has seen. None if nothing is
+/// left to do. A state that has changed since then stays.
 pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<edit::Edit>, EditError> {
     let now = edit::states(object)?;
     let is_as_shown = |(pod, change): &(&String, &Change)| {

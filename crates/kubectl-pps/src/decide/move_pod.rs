@@ -9,22 +9,17 @@ use serde_json::{Value, json};
 
 pub use self::new_state::{NewState, WayOut, require_keys, short};
 pub use self::select::{Selected, select};
-use crate::decide::explain::{Question, Subject};
+use crate::decide::explain::{HOSTNAME, Question, Subject};
 use crate::decide::placement::Landing;
 use crate::decide::template::is_former;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
 
-/// The label of a node that is its name, as a rule.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The value of the mark of a Pod that a user has exempted from recording.
 const EXEMPT: &str = "exempt";
 
-/// The namespace and the name of a Pod.
 pub type PodName = (String, String);
 
-/// Which Pod to move, and how.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the fields are what they are called")]
 pub struct Request<'a> {
     pub namespace: &'a str,
     pub pod: &'a str,
@@ -50,48 +45,37 @@ pub enum Removal {
 
 /// A move that is possible, unless something is in its way.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are what they are called")]
 pub struct PodMove {
     pub namespace: String,
     pub pod: String,
-    /// None if the Pod does not exist.
     pub present: Option<Pod>,
     pub removal: Removal,
     /// Whether the Pod's node is gone: Kubernetes deletes the Pod soon, whatever is done.
     pub is_stranded: bool,
-    /// The PersistentPodState that governs the workload.
     pub pps: String,
-    /// The recorded state.
     pub before: Option<PodState>,
     pub new_state: NewState,
-    /// The destination; none for any node.
     pub to: Option<String>,
     /// Where the Pod may start; none if nodes or the workload may not be read.
     pub forecast: Option<Selection>,
     pub obstacle: Option<Obstacle>,
 }
 
-/// Why no suitable node can take a Pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
-    /// The destination cannot take it.
     Excluded(Vec<Exclusion>),
-    /// No node can take it, each for some reasons; and what would have to be given up.
+    /// No node can take the Pod: the reasons of each node, and the values to give up.
     NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
 }
 
-/// Why a move is not possible.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the fields are what they are called")]
 pub enum Refusal {
-    /// Too little could be read.
     Unread(Unread),
     /// The PersistentPodState has another definition, or its states are damaged.
     UnreadablePps {
         pps: String,
         why: String,
     },
-    /// There is no such Pod, and no recorded state of one.
     NoPod {
         namespace: String,
         pod: String,
@@ -105,7 +89,6 @@ pub enum Refusal {
         workload: Box<WorkloadKey>,
         waits: bool,
     },
-    /// The workload would not create the Pod again.
     NotWanted {
         pod: String,
         workload: Box<WorkloadKey>,
@@ -126,22 +109,18 @@ impl From<&Unread> for Refusal {
 }
 
 impl PodMove {
-    /// Its namespace and name.
     pub fn name(&self) -> PodName {
         (self.namespace.clone(), self.pod.clone())
     }
 
-    /// The state after the move.
     pub fn after(&self) -> PodState {
         self.new_state.of(self.before.as_ref()).unwrap_or_default()
     }
 
-    /// Whether the recorded state has to be changed.
     pub fn changes_state(&self) -> bool {
         self.new_state.changes(self.before.as_ref())
     }
 
-    /// The node that the Pod is on.
     pub fn from(&self) -> Option<&str> {
         self.present.as_ref()?.node()
     }
@@ -166,8 +145,7 @@ impl PodMove {
             && (evicted_now.is_none() || evicted_now == evicted(self))
     }
 
-    /// Whether this Pod is not one that has to go: a Pod that need not be removed is its own successor, unless it is
-    /// terminating.
+    /// Whether this Pod may stay: it is a new one, or need not be removed and is not terminating.
     pub fn is_successor(&self, pod: &Pod) -> bool {
         let is_former = |former: &Pod| former.uid() == pod.uid();
         let is_kept = self.removal == Removal::Unneeded && self.from().is_none();
@@ -188,10 +166,6 @@ pub fn order(moves: &mut [PodMove]) {
 }
 
 /// Decides a move. None if the Pod is at its destination already, and recorded there.
-///
-/// # Errors
-///
-/// If it is not possible, or too little could be read.
 pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMove>, Refusal> {
     let index = Index::of(snapshot);
     let Request { namespace, pod: name, to, .. } = *request;
@@ -278,7 +252,7 @@ fn governing<'a>(
     }
 }
 
-/// Why it is not known whether there is such a workload. Those of other kinds are not read at all.
+/// Why the workload is not known. Workloads of other kinds than StatefulSet are never read.
 fn unread<'a>(snapshot: &'a Snapshot, key: &WorkloadKey) -> Option<&'a Unread> {
     snapshot.unread(Resource::stateful_sets_of(&key.group)).filter(|_| key.kind == "StatefulSet")
 }

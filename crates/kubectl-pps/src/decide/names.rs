@@ -1,13 +1,11 @@
-//! Names: lists of them, those that are similar, and what WORKLOAD on the command line stands for.
+//! Lists of names, similar names, and the meaning of WORKLOAD on the command line.
 
 use std::collections::BTreeSet;
 
 use crate::Failure;
 use crate::snapshot::{Index, Resource, Scope, Snapshot, WorkloadKey};
 
-/// Up to so many names are all named.
 const ALL: usize = 6;
-/// How many are named if there are more.
 const SOME: usize = 3;
 
 /// `node-1`, `node-1 and node-2`, `node-1, node-2, node-3 and 7 others`.
@@ -25,9 +23,8 @@ pub fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
-/// How many names are shown.
 const SHOWN: usize = 3;
-/// Longer texts are not compared: that would take time for nothing.
+/// Longer texts are not compared: the comparison takes quadratic time.
 const MAX_LENGTH: usize = 80;
 
 /// The names that are most like this one, the best first.
@@ -58,10 +55,6 @@ pub fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String 
 
 /// The workloads that a text may mean: `NAME` or `KIND/NAME`, where the kind may be written as kubectl takes it. There is
 /// at least one.
-///
-/// # Errors
-///
-/// If there is none. The text names similar ones.
 pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<WorkloadKey>, Failure> {
     let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
     let known = known(snapshot, index);

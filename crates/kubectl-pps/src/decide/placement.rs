@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::snapshot::{Pod, Snapshot};
 
-/// The nodes of a snapshot with the Pods on them.
 #[derive(Clone, Debug)]
 pub struct Nodes<'a> {
     views: Vec<NodeView<'a>>,
@@ -17,7 +16,7 @@ pub struct Nodes<'a> {
 }
 
 impl<'a> Nodes<'a> {
-    /// All nodes; none if they may not be read. This Pod is left out: it is the one that needs a node.
+    /// All nodes; none if nodes may not be read. `without` is the Pod that needs a node.
     pub fn of(snapshot: &'a Snapshot, without: Option<&Pod>) -> Option<Self> {
         let nodes = snapshot.nodes.as_ref()?;
         let mut on: HashMap<&str, Vec<&Value>> = HashMap::new();
@@ -40,13 +39,13 @@ impl<'a> Nodes<'a> {
         Some(Self { views: nodes.iter().map(view).collect(), volumes: Rc::new(volumes) })
     }
 
-    /// What the scheduler decides about a Pod. `before` is the Pod without what the policy has injected, `selector` that
+    /// The scheduler's decision about a Pod. `before` is the Pod without the injected parts, `selector` is the selector
     /// of its controller.
     pub fn select(&self, pod: &Value, before: Option<&Value>, selector: Option<&Value>) -> Selection {
         select(&Placement { pod, before, selector, volumes: Some(&self.volumes) }, &self.views)
     }
 
-    /// The same with another Node in place of the one of its name, or beside all others.
+    /// The nodes with another version of one node, or with a further node.
     #[must_use]
     pub fn with(&self, node: &'a Value, pods: Vec<&'a Value>) -> Self {
         let mut views = self.views.clone();
@@ -58,14 +57,12 @@ impl<'a> Nodes<'a> {
         Self { views, volumes: Rc::clone(&self.volumes) }
     }
 
-    /// The same without a Node.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
         let views = self.views.iter().filter(|view| view.node["metadata"]["name"] != name);
         Self { views: views.cloned().collect(), volumes: Rc::clone(&self.volumes) }
     }
 
-    /// A Node and the Pods on it.
     pub fn view(&self, name: &str) -> Option<&NodeView<'a>> {
         self.views.iter().find(|view| view.node["metadata"]["name"] == name)
     }
@@ -88,7 +85,6 @@ impl Landing {
         Self { favourites, others }
     }
 
-    /// What the simulation of the scheduler says.
     pub fn of(selection: &Selection) -> Self {
         if selection.chosen.is_none() {
             return Self::default();
@@ -97,12 +93,10 @@ impl Landing {
         Self::new(selection.may_land_on.clone(), could.map(|verdict| verdict.node.clone()).collect())
     }
 
-    /// Whether no node could take it.
     pub fn is_nowhere(&self) -> bool {
         self.favourites.is_empty()
     }
 
-    /// The same with these nodes alone.
     #[must_use]
     pub fn within(&self, nodes: &BTreeSet<String>) -> Self {
         let [best, others] = [&self.favourites, &self.others]
@@ -115,7 +109,6 @@ impl Landing {
         &self.favourites
     }
 
-    /// The other nodes that could take it.
     pub fn others(&self) -> &[String] {
         &self.others
     }
@@ -125,7 +118,6 @@ impl Landing {
         self.favourites.iter().any(|one| one == node)
     }
 
-    /// The only node that could take it.
     pub fn only(&self) -> Option<&str> {
         match (self.favourites.as_slice(), self.others.as_slice()) {
             ([node], []) => Some(node),
@@ -148,7 +140,7 @@ pub fn is_closed(pod: &Value, node: &Value) -> bool {
     kinds.any(|kind| matches!(kind, ExclusionKind::Cordon | ExclusionKind::Taint))
 }
 
-/// A Pod as it is before it has a node.
+/// A Pod before it has a node.
 pub fn unbound(pod: &Value) -> Value {
     let mut pod = pod.clone();
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {

@@ -1,4 +1,4 @@
-//! `status`: where each Pod is, where it is recorded, and what is wrong.
+//! `status`: the node and the recorded node of each Pod, and what is wrong.
 
 mod row;
 
@@ -12,47 +12,40 @@ use super::names::{named, pod_name};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
 use crate::{Failure, Outcome};
 
-/// The answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Each Pod, by namespace, workload and ordinal.
     pub pods: Vec<Row>,
     /// Each PersistentPodState whose condition is not True, or that cannot serve its workload.
     pub problems: Vec<Problem>,
-    /// How many workloads a PersistentPodState governs, of those that were asked for.
+    /// The number of requested workloads that a PersistentPodState governs.
     pub governed: usize,
     /// Workloads that were asked for and have no PersistentPodState.
     pub unpinned: Vec<WorkloadKey>,
     /// Whether Pods that are wanted and do not exist are left out, because there are too many.
     pub is_cut: bool,
-    /// The lists that could not be read.
     pub unread: Vec<Unread>,
-    /// Why nothing is recorded at all, which the snapshot does not tell.
+    /// Why no state is recorded at all; the snapshot does not show that.
     pub silence: Option<Silence>,
 }
 
-/// A PersistentPodState with a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Problem {
     pub namespace: String,
     pub pps: String,
     pub kind: ProblemKind,
 }
 
-/// What is wrong with a PersistentPodState.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
     /// Its condition is not True: the reason and the message.
     Condition(String, String),
-    /// No sidecar has looked at it.
     NotSeen,
-    /// Its spec or its states cannot be read.
     Unreadable(String),
 }
 
 impl ProblemKind {
-    /// What its condition says, unless that is True.
+    /// None if the condition Recording is True.
     pub(super) fn of(pps: &Pps) -> Option<Self> {
         match pps.recording() {
             Some((true, ..)) => None,
@@ -63,13 +56,11 @@ impl ProblemKind {
 }
 
 impl Status {
-    /// Whether all is well, as far as it was seen.
     pub fn is_well(&self) -> bool {
         let is_bad = |row: &Row| row.concern.is_some_and(Concern::is_bad);
         self.problems.is_empty() && self.silence.is_none() && !self.pods.iter().any(is_bad)
     }
 
-    /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         let well = if self.is_well() { Outcome::Well } else { Outcome::NotWell };
         // Without the right to list nodes there is an answer nevertheless.
@@ -78,7 +69,6 @@ impl Status {
         well.max(if is_incomplete { Outcome::Incomplete } else { Outcome::Well })
     }
 
-    /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
         self.governed == 0 && self.pods.is_empty() && self.unpinned.is_empty() && self.problems.is_empty()
     }
@@ -87,17 +77,11 @@ impl Status {
 /// A workload with the PersistentPodState that governs it.
 struct Governed<'a> {
     key: &'a WorkloadKey,
-    /// None if none does.
     pps: Option<&'a Pps>,
     spec: Spec,
     states: BTreeMap<String, PodState>,
 }
 
-/// Answers.
-///
-/// # Errors
-///
-/// If a workload is named that does not exist; the command helps a user who has named a Pod.
 pub fn status(
     snapshot: &Snapshot,
     workload: Option<&str>,
@@ -140,7 +124,7 @@ pub fn status(
     Ok(status)
 }
 
-/// The workloads that a text may mean. A Pod is none: its name leads to the command that it can be given to.
+/// The workloads that a text may mean. The name of a Pod leads to `explain`.
 fn find(
     snapshot: &Snapshot,
     index: &Index,

@@ -1,4 +1,4 @@
-//! From which template a Pod was made, what was injected into it, and from which template its successor will be.
+//! The template of a Pod, the injected state, and the template of the successor.
 
 pub use pps_core::injected::Injected;
 use pps_core::injected::Template;
@@ -8,15 +8,14 @@ use pps_recorder::workload::{Revision, UpdateStrategy, ordinal, successor_revisi
 
 use crate::snapshot::{Pod, Workload};
 
-/// By this label of a Pod a StatefulSet knows from which of its templates the Pod was made.
+/// The label by which a StatefulSet knows the template of a Pod.
 const REVISION: &str = "controller-revision-hash";
 
-/// The template from which a Pod was made; none if it does not say so.
 fn revision(pod: &Pod) -> Option<&str> {
     pod.label(REVISION)
 }
 
-/// Whether the Pod is of the newest revision of its workload; none if one of them does not say its revision.
+/// Whether the Pod is of the newest revision of its workload; none if a revision is not known.
 fn has_newest_revision(pod: &Pod, workload: &Workload) -> Option<bool> {
     Some(workload.object()["status"]["updateRevision"].as_str()? == revision(pod)?)
 }
@@ -62,7 +61,6 @@ pub fn injected(
     pps_core::injected::injected(pod.object(), template, spec, state)
 }
 
-/// Whether these are the same labels, in whichever order.
 pub fn same_labels(some: &[Requirement], others: &[Requirement]) -> bool {
     let has_all = |some: &[Requirement], others: &[Requirement]| some.iter().all(|one| others.contains(one));
     has_all(some, others) && has_all(others, some)

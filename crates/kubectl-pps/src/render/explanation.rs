@@ -1,4 +1,4 @@
-//! The answer of `explain` in English: which nodes are excluded, and what the user can do.
+//! The answer of `explain` in English.
 
 mod words;
 
@@ -12,20 +12,15 @@ use self::words::{answer, becomes, facts, labels};
 use super::text::Text;
 use super::{Role, Style, with_consequence};
 use crate::decide::command_line::CommandLine;
-use crate::decide::explain::{Explanation, Remedy, RemedyKind, Step, Subject, Verdict};
+use crate::decide::explain::{CORDON_TAINT, Explanation, Remedy, RemedyKind, Step, Subject, Verdict};
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
 
-/// Up to so many nodes are all named, and have their exact reasons.
+/// Up to this number, all nodes are named with their exact reasons.
 const ALL: usize = 6;
-/// How many groups of nodes are shown.
 const MAX_GROUPS: usize = 12;
-/// The taint that a cordon sets.
-const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
-/// The answer, as programs read it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Document {
     pub namespace: String,
     pub pod: String,
@@ -44,17 +39,15 @@ pub struct Document {
 /// Nodes that cannot take the Pod for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Excluded {
     pub nodes: Vec<String>,
     pub reasons: Vec<String>,
     pub by_recorded_state: bool,
 }
 
-/// A remedy, the command that carries it out, and what else follows from it.
+/// A remedy with its command and its consequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Advised {
     pub text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +59,6 @@ pub struct Advised {
 }
 
 impl Document {
-    /// Of an answer.
     pub fn of(explanation: &Explanation, commands: &CommandLine) -> Self {
         let subject = &explanation.subject;
         let mut notes: Vec<String> =
@@ -87,7 +79,6 @@ impl Document {
         }
     }
 
-    /// The answer for people.
     pub fn text(&self, style: Style) -> String {
         let mut text = Text::new(style);
         let role = match self.verdict {
@@ -155,7 +146,7 @@ fn is_about_labels(exclusion: &Exclusion) -> bool {
     matches!(exclusion.kind(), ExclusionKind::RequiredAffinity | ExclusionKind::NodeSelector)
 }
 
-/// Why a node cannot take a Pod, each reason once. A cordon sets a taint too, which says nothing more.
+/// Why a node cannot take a Pod, each reason once. The taint of a cordon says no more than the cordon.
 fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
     let is_cordoned = exclusions.contains(&Exclusion::Cordon);
     let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint { key, .. } if key == CORDON_TAINT);
@@ -169,7 +160,6 @@ fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
     reasons
 }
 
-/// A remedy, and the command that carries it out.
 fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advised {
     let Remedy { kind, landing } = remedy;
     let (namespace, pod) = (subject.namespace, subject.name);
@@ -240,7 +230,6 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
     Advised { text: capitalized(&text), command, consequence, landing: landing.clone() }
 }
 
-/// What to do, and the command for it, if there is one.
 fn step_on(step: &Step, node: &str) -> (String, Option<String>) {
     match step {
         Step::Uncordon => (format!("allow Pods on {node} again"), Some(format!("uncordon {node}"))),

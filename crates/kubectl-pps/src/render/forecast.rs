@@ -10,7 +10,6 @@ use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::forecast::{Advice, Forecast, PodForecast, Question, Then, Why};
 use crate::decide::names::{count, list};
 
-/// How many lines of one kind are printed at most.
 const LINES: usize = 20;
 
 impl fmt::Display for Question {
@@ -43,7 +42,6 @@ impl fmt::Display for Why {
     }
 }
 
-/// The forecast as a table, with what follows from it.
 pub fn forecast(
     question: &Question,
     forecast: &Forecast,
@@ -150,7 +148,6 @@ fn details(forecast: &Forecast) -> Vec<(String, Vec<String>)> {
     groups
 }
 
-/// Why the nodes cannot take a Pod.
 fn excluded(pod: &PodForecast) -> String {
     let group = |group: &Excluded| format!("{}: {}", list(&group.nodes, "and"), group.reasons.join(", "));
     let groups: Vec<String> = groups(&pod.excluded).iter().map(group).collect();
@@ -161,7 +158,7 @@ fn excluded(pod: &PodForecast) -> String {
     format!("{}. Without its recorded state, {nodes} could take it", groups.join("; "))
 }
 
-/// How many Pods would be how: the numbers add up to the rows of the table.
+/// The number of Pods with each outcome: the numbers add up to the rows of the table.
 fn summary(text: &mut Text, forecast: &Forecast) {
     // The worst one, which comes first, gives the line its colour.
     let parts = [

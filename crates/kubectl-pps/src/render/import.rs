@@ -9,16 +9,14 @@ use crate::Failure;
 use crate::decide::import::{Action, Flaw, Plan, Refusal, replaces};
 use crate::decide::names::{count, list};
 
-/// How many things of one kind are named.
 const NAMED: usize = 10;
 
-/// The first lines, and how many there are more.
+/// The first lines, and the number of the rest.
 fn first<T>(all: &[T], line: impl Fn(&T) -> String) -> Vec<String> {
     let more = all.len().checked_sub(NAMED).filter(|more| *more > 0);
     all.iter().take(NAMED).map(line).chain(more.map(|more| format!("and {more} more"))).collect()
 }
 
-/// Why a file cannot be imported.
 pub fn flaws(file: &str, flaws: &[(usize, Flaw)]) -> Failure {
     let line = |(index, flaw): &(usize, Flaw)| format!("{file}: object {}: {}", index + 1, self::flaw(flaw));
     Failure::Usage(first(flaws, line).join("\n") + "\nnothing was changed")
@@ -39,7 +37,6 @@ fn flaw(flaw: &Flaw) -> String {
     }
 }
 
-/// A table of the plans.
 pub fn plans(style: Style, plans: &[Plan]) -> String {
     let mut table = Table::new(style, &["NAMESPACE", "NAME", "ACTION", "ADDED", "REPLACED", "KEPT"]);
     for plan in plans {
@@ -62,7 +59,6 @@ pub fn plans(style: Style, plans: &[Plan]) -> String {
     table.render()
 }
 
-/// What the user has to know about a plan.
 pub fn notes(plan: &Plan) -> Vec<String> {
     let node = |state: &Option<_>| {
         let node = state.as_ref().map_or("", |state: &pps_core::PodState| &state.node_name);
@@ -113,7 +109,6 @@ pub fn absent_values(values: &BTreeMap<(String, String), usize>) -> Vec<String> 
     values.chunk_by(|((one, _), _), ((other, _), _)| one == other).map(note).collect()
 }
 
-/// What the user is asked.
 pub fn question(plans: &[Plan]) -> String {
     let created = plans.iter().filter(|plan| matches!(plan.action, Action::Create(_))).count();
     let states = plans.iter().map(|plan| plan.changes.len()).sum();

@@ -16,10 +16,8 @@ use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Sele
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
 
-/// How many nodes are listed, each with why it cannot take a Pod.
 const MAX_NODES: usize = 20;
 
-/// A state in one line.
 pub fn describe(state: Option<&PodState>) -> String {
     let Some(state) = state.filter(|state| **state != PodState::default()) else { return "nothing".into() };
     let pairs = state.node_topology_labels.iter().chain(&state.annotations);
@@ -29,7 +27,6 @@ pub fn describe(state: Option<&PodState>) -> String {
     node.cloned().into_iter().chain(pairs).chain(without).collect::<Vec<_>>().join(", ")
 }
 
-/// What is done.
 pub fn plan(one: &PodMove, style: Style) -> String {
     let from = match (one.from(), one.is_stranded) {
         _ if one.present.is_none() => "the Pod does not exist now".into(),
@@ -71,7 +68,6 @@ pub fn plan(one: &PodMove, style: Style) -> String {
     titled(style, &format!("Move Pod {} in namespace {}", one.pod, one.namespace), &lines)
 }
 
-/// What the user should know beside the plan.
 pub fn notes(one: &PodMove) -> Vec<String> {
     let Some(forecast) = one.forecast.as_ref().filter(|_| one.removal != Removal::Stay) else {
         let is_unknown = one.forecast.is_none() && one.present.is_some();
@@ -95,7 +91,6 @@ fn listed(names: &[String]) -> String {
     if names.len() > MAX_NODES { format!("{shown} and {} more", names.len() - MAX_NODES) } else { shown }
 }
 
-/// Why no suitable node can take the Pod.
 pub fn obstacle(one: &PodMove) -> Option<String> {
     let reasons = |node: &str, all: &[Exclusion]| {
         all.iter().map(|one| format!("\n- {node}: {one}")).collect::<Vec<_>>().concat()
@@ -166,19 +161,17 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// That there is no such node.
 pub fn no_node(node: &str) -> Failure {
     Failure::Usage(format!("there is no node {node}"))
 }
 
-/// That a move is not what was shown any more.
+/// The move is no longer as it was shown.
 pub fn changed(pod: &str) -> Failure {
     Failure::Refused(format!(
         "Pod {pod} or its recorded state has changed meanwhile; run the command again to see the new plan"
     ))
 }
 
-/// Why a Pod could not be removed.
 pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
     match error {
         WriteError::Disruption(why) => {
@@ -190,7 +183,6 @@ pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
     }
 }
 
-/// The Pods of a node that are not moved.
 pub fn not_selected(selected: &Selected) -> Vec<String> {
     let groups = [
         ("no PersistentPodState governs them", &selected.not_governed),
@@ -204,18 +196,16 @@ fn names(pods: &[PodName]) -> String {
     list(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>(), "and")
 }
 
-/// The Pods that were not moved because an earlier one was not well.
+/// The Pods after the one whose move failed.
 pub fn rest(moves: &[PodMove]) -> Option<String> {
     let pods: Vec<PodName> = moves.iter().map(PodMove::name).collect();
     (!pods.is_empty()).then(|| format!("not moved: {}", names(&pods)))
 }
 
-/// What is waited for.
 pub fn waiting(one: &PodMove) -> String {
     printable(&format!("waiting until Pod {} is created again, Ready and recorded …", one.pod))
 }
 
-/// Why a Pod was not waited for any longer.
 pub fn timed_out(one: &PodMove, waited: Duration, commands: &CommandLine) -> Failure {
     let (seconds, explain) = (waited.as_secs(), explain(one, commands));
     Failure::Refused(format!(
@@ -224,13 +214,11 @@ pub fn timed_out(one: &PodMove, waited: Duration, commands: &CommandLine) -> Fai
     ))
 }
 
-/// That a move is not complete.
 pub fn unfinished(one: &PodMove, commands: &CommandLine) -> String {
     let explain = explain(one, commands);
     format!("the move of Pod {} has begun; to see how to finish it or call it off: {explain}", one.pod)
 }
 
-/// That nothing was done with a Pod.
 pub fn left_alone(one: &PodMove) -> String {
     format!("Pod {} was left alone: nothing was changed", one.pod)
 }
@@ -239,12 +227,10 @@ fn explain(one: &PodMove, commands: &CommandLine) -> String {
     commands.pps(&format!("explain {}", one.pod), &one.namespace)
 }
 
-/// That a Pod stays, and is recorded again.
 pub fn stays(one: &PodMove) -> String {
     printable(&format!("Pod {} stays on {}", one.pod, one.from().unwrap_or_default())) + "\n"
 }
 
-/// Where a Pod has started.
 pub fn moved(one: &PodMove, node: &str, style: Style) -> String {
     let pod = &one.pod;
     let line = match one.from() {
@@ -258,7 +244,6 @@ pub fn moved(one: &PodMove, node: &str, style: Style) -> String {
     }
 }
 
-/// The Event that a move leaves.
 pub fn event(one: &PodMove, before: Option<&PodState>, after: Option<&PodState>) -> String {
     format!(
         "Pod {} is moved to {} with kubectl-pps: its recorded state was {}, and is {}",
@@ -269,7 +254,6 @@ pub fn event(one: &PodMove, before: Option<&PodState>, after: Option<&PodState>)
     )
 }
 
-/// The states that are dropped.
 pub fn drops(drops: &Drops, style: Style) -> String {
     let mut table = Table::new(style, &["NAMESPACE", "PPS", "POD", "RECORDED"]);
     for ((namespace, pps), states) in &drops.objects {
@@ -281,12 +265,6 @@ pub fn drops(drops: &Drops, style: Style) -> String {
     table.render()
 }
 
-/// `2 recorded states`
-pub fn states(count: usize) -> String {
-    if count == 1 { "1 recorded state".into() } else { format!("{count} recorded states") }
-}
-
-/// What the user should know beside the table of dropped states.
 pub fn drop_notes(drops: &Drops) -> Vec<String> {
     let groups = [
         (

@@ -13,10 +13,8 @@ use crate::decide::move_pod::short;
 use crate::decide::status::{Concern, Drift, Phase, ProblemKind, Row, Status};
 use crate::snapshot::{Scope, WorkloadKey};
 
-/// How many Pods a line names.
 const SHOWN: usize = 3;
 
-/// The answer, as programs read it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document<'a> {
@@ -26,12 +24,11 @@ pub struct Document<'a> {
     pub advice: Vec<Line>,
     governed: usize,
     is_cut: bool,
-    /// What could not be read, and what is not known therefore.
+    /// Each failed list, and what the answer lacks because of it.
     pub unread: Vec<String>,
     is_well: bool,
 }
 
-/// A PersistentPodState with a problem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Problem<'a> {
@@ -41,16 +38,13 @@ struct Problem<'a> {
     message: String,
 }
 
-/// What is wrong, and the next command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Line {
     pub text: String,
     pub command: String,
 }
 
 impl<'a> Document<'a> {
-    /// Of an answer about these namespaces.
     pub fn of(status: &'a Status, scope: &Scope, commands: &CommandLine) -> Self {
         let problem = |one: &'a crate::decide::status::Problem| {
             let (reason, message) = one.kind.words();
@@ -103,7 +97,6 @@ fn annotate(commands: &CommandLine, workload: &str, namespace: &str) -> String {
 }
 
 impl ProblemKind {
-    /// The reason and the message.
     pub(super) fn words(&self) -> (&str, String) {
         match self {
             Self::Condition(reason, message) => (reason, message.clone()),
@@ -115,7 +108,7 @@ impl ProblemKind {
     }
 }
 
-/// What is wrong, and the next commands. That nobody records comes first: all else may be out of date.
+/// Problems and the next commands. A silent sidecar comes first: all else may be out of date.
 fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
     let line = |text: &str, command: String| Line { text: text.to_owned(), command };
     let silence = status.silence.iter().map(|one| format!("{}: {}. To see why", one.subject, one.seen));
@@ -146,7 +139,7 @@ fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
     advice
 }
 
-/// What follows the names of Pods and `is` or `are`.
+/// Words that follow the names of Pods and `is` or `are`.
 impl fmt::Display for Concern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -6,13 +6,12 @@ use anstream::AutoStream;
 use anstyle::{AnsiColor, Effects, Style as Ansi};
 
 use super::printable;
-use crate::Failure;
 use crate::args::Consent;
+use crate::{Failure, Outcome};
 
 /// What a text means, and so how it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// As it should be.
     Good,
     /// Worth a look.
     Warning,
@@ -48,10 +47,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// No colours, and lines of any length.
     pub const PLAIN: Self = Self { has_color: false, width: None };
 
-    /// A text in the colour of its role.
     pub fn paint(&self, role: Role, text: &str) -> String {
         if self.has_color && !text.is_empty() {
             let ansi = role.ansi();
@@ -67,7 +64,6 @@ impl Style {
     }
 }
 
-/// The narrowest terminal for which tables are made.
 const MIN_WIDTH: usize = 60;
 
 /// Where the program's output goes, and where answers come from.
@@ -79,7 +75,6 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// That of this process.
     pub fn of_process() -> Self {
         let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let width = terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
@@ -94,16 +89,11 @@ impl Terminal {
         }
     }
 
-    /// The style of the output.
     pub fn style(&self) -> Style {
         self.output
     }
 
     /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written: the disk is full.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -125,19 +115,23 @@ impl Terminal {
         self.say(&format!("{} {}", self.errors.paint(Role::Warning, "note:"), printable(text)));
     }
 
-    /// Writes what went wrong.
     pub fn error(&self, text: &str) {
         self.say(&self.errors.error(text));
     }
 
-    /// Asks, unless the command line has answered already. False: the user says no.
-    ///
-    /// # Errors
-    ///
-    /// If there is nobody to ask.
-    pub fn ask(&self, question: &str, consent: Consent) -> Result<bool, Failure> {
+    /// None if the user, or the command line, agrees to the change; else how the command ends. `outcome` is that of a dry run.
+    pub fn ask(
+        &self,
+        question: &str,
+        consent: Consent,
+        outcome: Outcome,
+    ) -> Result<Option<Outcome>, Failure> {
+        if consent.dry_run {
+            self.say("dry run: nothing was changed");
+            return Ok(Some(outcome));
+        }
         if consent.yes {
-            return Ok(true);
+            return Ok(None);
         }
         if !self.is_interactive {
             return Err(Failure::Usage(
@@ -149,7 +143,11 @@ impl Terminal {
         let asked = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
         let mut answer = String::new();
         let read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
-        Ok(read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        if read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+            return Ok(None);
+        }
+        self.say("nothing was changed");
+        Ok(Some(Outcome::NotWell))
     }
 }
 

@@ -11,7 +11,6 @@ use crate::decide::placement::Landing;
 /// The width of a line where the terminal does not say how wide it is.
 const WIDTH: usize = 100;
 
-/// Lines that are put together.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     style: Style,
@@ -28,17 +27,15 @@ impl Text {
         self.lines
     }
 
-    /// Lines that are made already.
     pub(super) fn push(&mut self, lines: &str) {
         self.lines.push_str(lines);
     }
 
-    /// A sentence. Its lines but the first one are indented below what it begins with.
+    /// A sentence. Its further lines are indented by the width of `begin`.
     pub(super) fn sentence(&mut self, begin: &str, role: Option<Role>, sentence: &str) {
         self.add(begin, begin, role, sentence);
     }
 
-    /// A sentence after a word with a colour.
     pub(super) fn marked(&mut self, role: Role, word: &str, sentence: &str) {
         self.add(&format!("{word} "), &(self.style.paint(role, word) + " "), None, sentence);
     }
@@ -53,7 +50,7 @@ impl Text {
         }
     }
 
-    /// A sentence with the next command, which is never broken: it may be copied.
+    /// A sentence with the next command. The command is never broken, so that it can be copied.
     pub(super) fn command(&mut self, begin: &str, sentence: &str, command: &str) {
         let (sentence, command) = (printable(sentence), printable(command));
         let painted = self.style.paint(Role::Strong, &command);
@@ -66,13 +63,12 @@ impl Text {
         let _ = writeln!(self.lines, "{}  {painted}", " ".repeat(indent));
     }
 
-    /// A title.
     pub(super) fn title(&mut self, title: &str) {
         let _ = writeln!(self.lines, "\n{}", self.style.paint(Role::Strong, title));
     }
 }
 
-/// A heading, and what is done, each with a title.
+/// A heading and titled lines.
 pub fn titled(style: Style, heading: &str, lines: &[(&str, String)]) -> String {
     let mut text = Text::new(style);
     text.push(&(style.paint(Role::Strong, &printable(heading)) + "\n"));
@@ -90,7 +86,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
     pub fn new(style: Style, header: &[&str]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -121,7 +116,6 @@ impl Table {
         self.inner.add_row(cells);
     }
 
-    /// Its lines, each with its end.
     pub fn render(&self) -> String {
         self.inner.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }

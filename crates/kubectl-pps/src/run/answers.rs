@@ -16,14 +16,9 @@ use crate::decide::explain::{Question, wanting};
 use crate::decide::{explain, forecast, status};
 use crate::render::{self, Terminal, explanation};
 use crate::snapshot::{Pod, Scope};
-use crate::{Failure, Outcome};
+use crate::{CommandResult, Failure, Outcome};
 
-/// What is wrong with the installation.
-pub(super) async fn check(
-    args: &Check,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     // The namespace of a context is that of the user's workloads.
     let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
@@ -44,18 +39,11 @@ pub(super) async fn check(
     })
 }
 
-/// Why a Pod is where it is.
-pub(super) async fn explain(
-    args: &Explain,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let namespace = connected.namespace.as_str();
     let scope = Scope::Namespace(namespace.to_owned());
-    let wanted =
-        Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
-    let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
+    let snapshot = Box::pin(read(&connected.client, &scope, Wanted::SCHEDULING)).await?;
     let pod = args.pod.as_str();
     let refusals = match wanting(&snapshot, namespace, pod) {
         Some(workload) if snapshot.pod(namespace, pod).is_none() => {
@@ -87,12 +75,7 @@ async fn refusals(client: &Client, namespace: &str, workload: &str) -> Vec<Strin
     found.into_iter().filter_map(|event| Some(event["message"].as_str()?.to_owned())).collect()
 }
 
-/// Where Pods would go.
-pub(super) async fn simulate(
-    args: &Simulate,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let question = match &args.zone_down {
@@ -102,9 +85,7 @@ pub(super) async fn simulate(
         }
         None => forecast::Question::Drain(args.drain.iter().cloned().collect()),
     };
-    let budgets = !args.drain.is_empty();
-    let wanted =
-        Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets };
+    let wanted = Wanted { budgets: !args.drain.is_empty(), ..Wanted::SCHEDULING };
     let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
     let answer = forecast::forecast(&snapshot, &question)?;
     let commands = commands(connection, &connected.namespace);
@@ -116,12 +97,7 @@ pub(super) async fn simulate(
     Ok(answer.outcome())
 }
 
-/// Where each Pod is, and where it is recorded.
-pub(super) async fn status(
-    args: &Status,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };

@@ -17,16 +17,11 @@ use crate::decide::export::{chosen, export};
 use crate::decide::names::count;
 use crate::render::{Terminal, json_as_yaml, yaml as to_yaml};
 use crate::snapshot::Pps;
-use crate::{Failure, Outcome};
+use crate::{CommandResult, Failure, Outcome};
 
-/// How many objects are read at a time.
 const READERS: usize = 8;
 
-pub(super) async fn run(
-    args: &Export,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &scope, Wanted::default())).await?;
@@ -65,7 +60,7 @@ pub(super) async fn run(
     Ok(if exported.left_out.is_empty() { Outcome::Well } else { Outcome::NotWell })
 }
 
-/// YAML that is read as the same objects. Kubernetes reads YAML 1.1, in which `1_000` is a number: such a
+/// YAML that is read as exactly this list. Kubernetes reads YAML 1.1, in which `1_000` is a number: such a
 /// value needs the quotes of JSON, which is YAML too.
 fn text(list: &Value) -> String {
     let text = to_yaml(list);

@@ -13,16 +13,15 @@ use crate::cluster::connect;
 use crate::cluster::read::Wanted;
 use crate::cluster::write::{Note, WriteError};
 use crate::decide::forget::{Drops, decide};
+use crate::decide::names::count;
 use crate::render::Terminal;
 use crate::render::move_pod as text;
 use crate::snapshot::{Scope, Snapshot};
-use crate::{Failure, Outcome};
+use crate::{CommandResult, Failure, Outcome};
 
-pub(super) async fn run(
-    args: &Forget,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+const STATE: &str = "recorded state";
+
+pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let client = &connected.client;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
@@ -39,14 +38,9 @@ pub(super) async fn run(
         terminal.print(&node.collect::<String>())?;
         return Ok(outcome);
     }
-    if args.consent.dry_run {
-        terminal.say("dry run: nothing was changed");
-        return Ok(outcome);
-    }
     let shown = drops.count();
-    if !terminal.ask(&format!("Drop {}?", text::states(shown)), args.consent)? {
-        terminal.say("nothing was changed");
-        return Ok(Outcome::NotWell);
+    if let Some(ended) = terminal.ask(&format!("Drop {}?", count(shown, STATE)), args.consent, outcome)? {
+        return Ok(ended);
     }
     if !args.consent.yes {
         // The answer may have come long after the cluster was read.
@@ -56,16 +50,16 @@ pub(super) async fn run(
     for ((namespace, name), states) in &drops.objects {
         let address = Address::of(&snapshot, namespace, name);
         let failed =
-            |failure: Failure| failure.with(&format!("{} dropped before that", text::states(dropped)));
+            |failure: Failure| failure.with(&format!("{} dropped before that", count(dropped, STATE)));
         dropped += drop_states_of(client, terminal, &address, states).await.map_err(failed)?;
     }
-    terminal.print(&format!("Dropped {}.\n", text::states(dropped)))?;
+    terminal.print(&format!("Dropped {}.\n", count(dropped, STATE)))?;
     if dropped == shown {
         return Ok(outcome);
     }
     terminal.say(&format!(
         "{} kept: the Pods or the states have changed meanwhile",
-        text::states(shown - dropped)
+        count(shown - dropped, STATE)
     ));
     Ok(Outcome::NotWell)
 }
@@ -81,7 +75,7 @@ async fn read_and_decide(
     Ok((snapshot, drops))
 }
 
-/// Drops these states from one object, as far as they are still the same. Returns how many.
+/// Drops the unchanged ones of these states from one object. Returns their number.
 async fn drop_states_of(
     client: &Client,
     terminal: &Terminal,

@@ -25,18 +25,12 @@ use crate::decide::import::{
 use crate::render::Terminal;
 use crate::render::import as show;
 use crate::snapshot::{Resource, Scope};
-use crate::{Failure, Outcome};
+use crate::{CommandResult, Failure, Outcome};
 
-/// The largest file that is read, in bytes.
 const MAX_FILE: usize = 64 << 20;
-/// How many objects are written at a time.
 const WRITERS: usize = 8;
 
-pub(super) async fn run(
-    args: &Import,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let objects = read_file(&args.file, MAX_FILE)?;
     let connected = connect(connection).await?;
     let client = &connected.client;
@@ -78,13 +72,8 @@ pub(super) async fn run(
         terminal.say("nothing to do");
         return Ok(outcome);
     }
-    if args.consent.dry_run {
-        terminal.say("dry run: nothing was changed");
-        return Ok(outcome);
-    }
-    if !terminal.ask(&show::question(&plans), args.consent)? {
-        terminal.say("nothing was changed");
-        return Ok(Outcome::NotWell);
+    if let Some(ended) = terminal.ask(&show::question(&plans), args.consent, outcome)? {
+        return Ok(ended);
     }
     let writer = Writer { client, terminal, api_version };
     let done: Vec<(&Plan, Result<usize, Failure>)> = futures::stream::iter(writes)
@@ -101,7 +90,7 @@ pub(super) async fn run(
     failure.map_or(Ok(outcome), Err)
 }
 
-/// The objects of a file of at most so many bytes, those of lists among them; `-` is standard input.
+/// The objects of a file, and of the lists in it; `-` is standard input.
 fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
     let failure = |why: String| Failure::Unreadable(format!("{}: {why}", file_name(path)));
     let mut bytes = Vec::new();
@@ -134,7 +123,7 @@ fn file_name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
 }
 
-/// The version in which the cluster's definition serves the objects. Every user may read that.
+/// The version in which the cluster serves the objects. Every user may read the served versions.
 async fn served_version(client: &Client) -> Result<&'static str, Failure> {
     for api_version in API_VERSIONS {
         let right = Right::new("get", "", "the kinds that the API server serves");
@@ -147,7 +136,7 @@ async fn served_version(client: &Client) -> Result<&'static str, Failure> {
     Err(Failure::NoDefinition)
 }
 
-/// Carries out what the user has agreed to, one object at a time.
+/// Writes the objects of a confirmed plan.
 struct Writer<'a> {
     client: &'a Client,
     terminal: &'a Terminal,
@@ -155,7 +144,6 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Returns how many states were written.
     async fn write(&self, plan: &Plan) -> Result<usize, Failure> {
         let address = Address::new(&plan.namespace, &plan.name, self.api_version);
         let mut object = match &plan.action {

@@ -1,7 +1,7 @@
 //! `move`: moves Pods, one after the other.
 //!
-//! Each step leaves the cluster in a state from which the same command goes on: the mark and the recorded state are as they
-//! shall be already, and a Pod that is gone is created again with that state.
+//! After each step the same command can go on: the mark and the new recorded state are written before the Pod is removed,
+//! and its successor is created with that state.
 
 mod steps;
 
@@ -19,29 +19,20 @@ use crate::decide::move_pod::{PodMove, PodName, Request, decide, order, require_
 use crate::render::move_pod as text;
 use crate::render::{Terminal, printable};
 use crate::snapshot::{Resource, Scope, Snapshot};
-use crate::{Failure, Outcome};
+use crate::{CommandResult, Failure, Outcome};
 
-/// What a move reads.
-const WANTED: Wanted =
-    Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
 /// How long a disruption budget may take to allow an eviction after the Pod before has become Ready.
 const BUDGET_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The command, and what it needs all the time.
 struct Job<'a> {
     args: &'a Move,
     client: &'a Client,
     terminal: &'a Terminal,
-    /// How the commands are written that an answer names.
     commands: CommandLine,
     scope: Scope,
 }
 
-pub(super) async fn run(
-    args: &Move,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> Result<Outcome, Failure> {
+pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
     let (commands, scope) = (commands(connection, namespace), scope(args.all_namespaces, namespace));
@@ -63,7 +54,7 @@ pub(super) async fn run(
 
 impl Job<'_> {
     async fn read(&self) -> Result<Snapshot, Failure> {
-        read_confirmed(self.client, &self.scope, WANTED).await
+        read_confirmed(self.client, &self.scope, Wanted::SCHEDULING).await
     }
 
     fn notes(&self, texts: &[String]) {
@@ -72,7 +63,7 @@ impl Job<'_> {
         }
     }
 
-    /// None if the Pod is at its destination already, which is said.
+    /// None if the Pod is at its destination already; a line says so.
     fn decide(&self, snapshot: &Snapshot, (namespace, pod): &PodName) -> Result<Option<PodMove>, Failure> {
         let Move { any, to, .. } = self.args;
         let to = to.as_deref().map(|to| {
@@ -107,13 +98,8 @@ impl Job<'_> {
             (moves, _) => format!("Move these {} Pods?", moves.len()),
         };
         let outcome = if refused.is_empty() { Outcome::Well } else { Outcome::NotWell };
-        if args.consent.dry_run {
-            terminal.say("dry run: nothing was changed");
-            return Ok(outcome);
-        }
-        if !terminal.ask(&question, args.consent)? {
-            terminal.say("nothing was changed");
-            return Ok(Outcome::NotWell);
+        if let Some(ended) = terminal.ask(&question, args.consent, outcome)? {
+            return Ok(ended);
         }
         Ok(self.move_all(&moves).await?.max(outcome))
     }
@@ -155,8 +141,8 @@ impl Job<'_> {
         Steps::new(self, snapshot, one, Some(patience)).rehearse().await
     }
 
-    /// Moves one Pod after the other: the next one when the one before is Ready and recorded. It stops at the first one that
-    /// does not become so; a Pod of a node that has to be left alone holds up no other one.
+    /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the first Pod that does not
+    /// become Ready and recorded; with `--node`, a refused Pod is skipped.
     async fn move_all(&self, moves: &[PodMove]) -> Result<Outcome, Failure> {
         let mut outcome = Outcome::Well;
         for (number, shown) in moves.iter().enumerate() {
@@ -183,7 +169,7 @@ impl Job<'_> {
         Ok(outcome)
     }
 
-    /// Decides a move again as it was shown: much may have changed meanwhile. None if nothing is left to do.
+    /// Decides a shown move again, since the cluster may have changed. None if nothing is left to do.
     async fn prepare(&self, shown: &PodMove) -> Result<Option<(Snapshot, PodMove)>, Failure> {
         let snapshot = self.read().await?;
         let Some(now) = self.decide(&snapshot, &shown.name())? else { return Ok(None) };

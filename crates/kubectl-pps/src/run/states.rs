@@ -13,12 +13,11 @@ use crate::cluster::{now, read};
 use crate::render::Terminal;
 use crate::snapshot::Snapshot;
 
-/// How often a write is tried that conflicts with other clients'.
+/// Attempts at a write that conflicts with other clients.
 pub(super) const TRIES: usize = 5;
 
 const RESOURCE: &str = "persistentpodstates";
 
-/// Where a PersistentPodState is.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) namespace: String,
@@ -27,7 +26,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// That of an object in the version in which it was read.
+    /// The address in the API version in which the object was read.
     pub(super) fn of(snapshot: &Snapshot, namespace: &str, name: &str) -> Self {
         let api_version = snapshot.pps(namespace, name).and_then(|pps| pps.object()["apiVersion"].as_str());
         Self::new(namespace, name, api_version.unwrap_or_default())
@@ -43,15 +42,14 @@ impl Address {
         format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{RESOURCE}/{name}")
     }
 
-    /// Reads the object as it is now.
     pub(super) async fn read(&self, client: &Client) -> Result<Value, Failure> {
         let right = Right::new("get", GROUP, RESOURCE).named(&self.name).within(&self.namespace);
         let object = read::get(client, right, &self.path()).await?;
         object.ok_or_else(|| Failure::Refused(format!("PersistentPodState {} no longer exists", self.name)))
     }
 
-    /// Reads the object as it is now, to write its states. Fails if the definition hides some of them: the
-    /// write would lose them.
+    /// Reads the object to write its states. Fails if the cluster's definition hides some states: the write would lose
+    /// the hidden ones.
     pub(super) async fn read_to_write(&self, client: &Client) -> Result<Value, Failure> {
         for _ in 0..TRIES {
             let mut object = self.read(client).await?;
@@ -81,7 +79,6 @@ impl Address {
         Err(self.busy())
     }
 
-    /// The recorded states cannot be changed.
     pub(super) fn refused(&self, error: &dyn std::fmt::Display) -> Failure {
         Failure::Refused(format!("PersistentPodState {}: {error}", self.name))
     }
@@ -94,23 +91,20 @@ impl Address {
         ))
     }
 
-    /// The right to write its states.
     pub(super) fn right(&self) -> Right {
         Right::new("patch", GROUP, &format!("{RESOURCE}/status")).named(&self.name).within(&self.namespace)
     }
 
-    /// Writes its states.
     pub(super) async fn write(&self, client: &Client, edit: &Edit) -> Result<Value, WriteError> {
         write::send(client, self.patch(edit.body.clone())).await
     }
 
-    /// A write of its status.
     pub(super) fn patch(&self, body: Value) -> Write {
         Write::patch(self.right(), format!("{}/status", self.path()), body)
     }
 }
 
-/// Leaves an Event on a PersistentPodState. That it could not is said once, and changes nothing.
+/// Leaves an Event on a PersistentPodState. A failure is only noted.
 pub(super) async fn publish(client: &Client, terminal: &Terminal, note: &Note<'_>) {
     if let Err(error) = write::publish(client, note, &now()).await {
         terminal.note(&format!("no Event tells others of this: {}", Failure::from(error)));

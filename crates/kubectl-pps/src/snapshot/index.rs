@@ -11,7 +11,6 @@ use super::{Pod, Pps, Resource, Snapshot, Workload};
 
 /// Group, kind and name of a workload in its namespace. The version does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "each says what it is")]
 pub struct WorkloadKey {
     pub namespace: String,
     pub group: String,
@@ -20,7 +19,6 @@ pub struct WorkloadKey {
 }
 
 impl WorkloadKey {
-    /// Of a reference within a namespace.
     pub fn of(namespace: &str, target: &TargetReference) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -30,7 +28,6 @@ impl WorkloadKey {
         }
     }
 
-    /// The controller of a Pod.
     pub fn of_pod(pod: &Pod) -> Option<Self> {
         pod.owner().map(|(owner, _)| Self::of(pod.namespace(), &owner))
     }
@@ -57,7 +54,6 @@ pub struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Of a snapshot.
     pub fn of(snapshot: &'a Snapshot) -> Self {
         let has_unread_pps = snapshot.unread(Resource::PersistentPodStates).is_some();
         let mut index = Self { has_unread_pps, ..Self::default() };
@@ -88,7 +84,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// All workloads that a living PersistentPodState names, in order, each with those that name it: the first one governs.
+    /// All workloads that a living PersistentPodState names, in order, each with its PersistentPodStates: the first one governs.
     pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
         self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
     }
@@ -100,12 +96,11 @@ impl<'a> Index<'a> {
         own.take_while(move |(key, _)| key.namespace == namespace)
     }
 
-    /// The PersistentPodState that governs a workload.
     pub fn governing(&self, workload: &WorkloadKey) -> Option<&'a Pps> {
         self.targeting.get(workload)?.first().copied()
     }
 
-    /// The same, unless it is not known whether there is one.
+    /// Unknown if PersistentPodStates could not all be read.
     pub fn read_governing(&self, workload: &WorkloadKey) -> Read<&'a Pps> {
         match self.governing(workload) {
             Some(pps) => Read::Known(pps),
@@ -114,7 +109,6 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// A workload, if it was read.
     pub fn workload(&self, key: &WorkloadKey) -> Option<&'a Workload> {
         self.workloads.get(key).copied()
     }
@@ -124,7 +118,6 @@ impl<'a> Index<'a> {
         self.owned.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// A Pod.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&'a Pod> {
         self.pods.get(&(namespace, name)).copied()
     }

@@ -18,15 +18,12 @@ use pps_core::{
 use pps_recorder::demand::{Demand, Naming, Wanted};
 use serde_json::Value;
 
-/// An object of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object<K> {
     value: Arc<Value>,
     kind: PhantomData<K>,
 }
 
-/// The kinds of [`Object`].
-#[allow(missing_docs, reason = "the types below say what they are")]
 mod kind {
     #[derive(Clone, Debug, PartialEq)]
     pub enum Pod {}
@@ -38,16 +35,13 @@ mod kind {
     pub enum Workload {}
 }
 
-/// A Pod, with what the scheduler, the policy and the sidecar look at.
+/// A Pod, with the fields that the scheduler, the policy and the sidecar read.
 pub type Pod = Object<kind::Pod>;
-/// A node, with what the scheduler looks at.
+/// A node, with the fields that the scheduler reads.
 pub type Node = Object<kind::Node>;
-/// A PersistentPodState.
 pub type Pps = Object<kind::Pps>;
-/// A StatefulSet of Kubernetes or of OpenKruise.
 pub type Workload = Object<kind::Workload>;
 
-#[allow(missing_docs, reason = "the names say what they are")]
 impl<K> Object<K> {
     /// None without a name, or without a namespace if it has to have one. Managed fields are dropped.
     fn keep(mut value: Value, is_namespaced: bool) -> Option<Self> {
@@ -68,7 +62,7 @@ impl<K> Object<K> {
         &self.value
     }
 
-    /// The same, which a simulation shares.
+    /// Shared with a simulation.
     pub fn shared(&self) -> &Arc<Value> {
         &self.value
     }
@@ -93,7 +87,6 @@ impl<K> Object<K> {
         self.text("/metadata/uid").unwrap_or_default()
     }
 
-    /// The version that was read.
     pub fn resource_version(&self) -> &str {
         self.text("/metadata/resourceVersion").unwrap_or_default()
     }
@@ -103,7 +96,6 @@ impl<K> Object<K> {
         self.text("/metadata/creationTimestamp").unwrap_or_default()
     }
 
-    /// Whether it is being deleted.
     pub fn is_terminating(&self) -> bool {
         self.text("/metadata/deletionTimestamp").is_some()
     }
@@ -117,14 +109,12 @@ impl<K> Object<K> {
     }
 }
 
-/// How many ordinals of one workload are looked at.
 const MAX_ORDINALS: u64 = 20_000;
 const POD_STATUS: [&str; 8] =
     ["phase", "reason", "message", "conditions", "podIP", "podIPs", "nominatedNodeName", "startTime"];
 
-#[allow(missing_docs, reason = "the names say what they are")]
 impl Pod {
-    /// Keeps what matters. None if it has no name or namespace.
+    /// Drops what no command needs. None without a name or namespace.
     pub fn read(mut value: Value) -> Option<Self> {
         for field in ["containers", "initContainers"] {
             let containers = value.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
@@ -160,28 +150,27 @@ impl Pod {
         seconds(ready["lastTransitionTime"].as_str()?)
     }
 
-    /// Since when it has waited for the scheduler to look at it, in seconds since 1970; none if the scheduler has.
+    /// When a Pod was created that the scheduler has not looked at, in seconds since 1970.
     pub fn unscheduled_since(&self) -> Option<i64> {
         let is_waiting = self.node().is_none() && self.condition("PodScheduled").is_none();
         is_waiting.then(|| seconds(self.created())).flatten()
     }
 
-    /// Whether the sidecar leaves its state alone: because of a move, or because a user wants it so.
+    /// Whether the sidecar leaves its state alone, because of a move or a user's annotation.
     pub fn is_exempt(&self) -> bool {
         self.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
     }
 
-    /// Whether it has the mark of a move, which may have been killed. Without the exemption it is no mark.
+    /// Whether it has the mark of a move, which may have been interrupted. The mark needs the exemption.
     pub fn is_marked(&self) -> bool {
         self.is_exempt() && self.annotation(MOVE_ANNOTATION).is_some()
     }
 
-    /// Whether it has ended for good.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
     }
 
-    /// What the scheduler says about it, if it has found no node.
+    /// The scheduler's message, if it has found no node.
     pub fn unschedulable(&self) -> Option<&str> {
         let scheduled = self.condition("PodScheduled").filter(|one| one["status"] == "False")?;
         Some(scheduled["message"].as_str().unwrap_or_default())
@@ -213,9 +202,8 @@ pub(crate) fn name_order(pod: &str) -> (&str, u64) {
     ordinal.parse().map_or((pod, 0), |ordinal| (base, ordinal))
 }
 
-#[allow(missing_docs, reason = "the names say what they are")]
 impl Node {
-    /// Keeps what the scheduler looks at. None if it has no name.
+    /// Keeps the fields that the scheduler reads. None without a name.
     pub fn read(mut value: Value) -> Option<Self> {
         for (part, fields) in [
             ("metadata", &["name", "uid", "labels", "deletionTimestamp"][..]),
@@ -228,7 +216,6 @@ impl Node {
         Self::keep(value, false)
     }
 
-    /// Whether it has all these labels.
     pub fn has(&self, labels: &[Requirement]) -> bool {
         labels.iter().all(|one| self.label(&one.key) == Some(one.value.as_str()))
     }
@@ -246,15 +233,13 @@ impl Node {
         self.condition("Ready").is_none_or(|ready| ready["status"] == "True")
     }
 
-    /// Since when it is not Ready, in RFC 3339; none if it is, or if that is not known.
+    /// When it became not Ready, in RFC 3339; none if it is Ready or the time is not known.
     pub fn not_ready_since(&self) -> Option<&str> {
         self.condition("Ready").filter(|ready| ready["status"] != "True")?["lastTransitionTime"].as_str()
     }
 }
 
-#[allow(missing_docs, reason = "the names say what they are")]
 impl Pps {
-    /// None if it has no name or namespace.
     pub fn read(value: Value) -> Option<Self> {
         Self::keep(value, true)
     }
@@ -268,9 +253,6 @@ impl Pps {
         aliased(&self.target()).is_some()
     }
 
-    /// # Errors
-    ///
-    /// If it cannot be read: the definition is another one's.
     pub fn spec(&self) -> Result<Spec, String> {
         serde_json::from_value(self.value["spec"].clone()).map_err(|error| error.to_string())
     }
@@ -283,26 +265,17 @@ impl Pps {
     }
 
     /// The recorded state of one Pod.
-    ///
-    /// # Errors
-    ///
-    /// If what is stored is damaged.
     pub fn state(&self, pod: &str) -> Result<Option<PodState>, packed::Damaged> {
         packed::recorded_state(&self.value["status"], pod)
     }
 
     /// All recorded states.
-    ///
-    /// # Errors
-    ///
-    /// If what is stored is damaged.
     pub fn states(&self) -> Result<BTreeMap<String, PodState>, EditError> {
         edit::states(&self.value)
     }
 }
 
 impl Workload {
-    /// None if it has no name or namespace.
     pub fn read(mut value: Value, api_version: &str) -> Option<Self> {
         let fields = value.as_object_mut()?;
         fields.insert("apiVersion".into(), api_version.into());
@@ -316,7 +289,6 @@ impl Workload {
         TargetReference { api_version: text("apiVersion"), kind: text("kind"), name: self.name().to_owned() }
     }
 
-    /// How many Pods it wants.
     pub fn replicas(&self) -> u64 {
         self.value["spec"]["replicas"].as_u64().unwrap_or(1)
     }
@@ -325,12 +297,10 @@ impl Workload {
         Demand::read(&self.value["spec"], &Naming::StatefulSet)
     }
 
-    /// Whether it is to have a Pod of this name.
     pub fn wants(&self, pod: &str) -> bool {
         !self.is_terminating() && self.demand().wants(self.name(), pod, 0) == Wanted::Yes
     }
 
-    /// The Pods that it is to have, by ordinal.
     pub fn wanted(&self) -> impl Iterator<Item = String> {
         let (demand, name) = (self.demand(), self.name());
         let start = self.value["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
@@ -350,7 +320,6 @@ fn seconds(time: &str) -> Option<i64> {
     Some(time.parse::<Timestamp>().ok()?.as_second())
 }
 
-/// Keeps these fields of an object.
 fn keep(object: &mut Value, fields: &[&str]) {
     if let Some(object) = object.as_object_mut() {
         object.retain(|field, _| fields.contains(&field.as_str()));

@@ -9,54 +9,61 @@ use super::subject::{Candidate, Subject};
 use crate::decide::move_pod::WayOut;
 use crate::decide::placement::Landing;
 
-/// How many nodes are tried for one kind of remedy.
 const MAX_TRIED: usize = 50;
-/// How many remedies of one kind are named.
 const MAX_NAMED: usize = 3;
-/// A user who removes these taints gets them back: Kubernetes, or the cloud, sets them for a cause.
+/// Kubernetes or the cloud sets these taints for a cause, and sets them again after a user removes them.
 const TAINTS_WITH_CAUSE: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
-/// The taint that a cordon sets.
-const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
-/// Something that would let the Pod go, and where it could go then.
+/// What would let the Pod start, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Remedy {
     pub kind: RemedyKind,
     pub landing: Landing,
 }
 
-/// What can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields' names say what they are")]
 pub enum RemedyKind {
-    /// Changes of one node.
-    ChangeNode { node: String, steps: Vec<Step> },
-    /// A node with these labels, which none has.
-    LabelNode { labels: Vec<Requirement> },
+    ChangeNode {
+        node: String,
+        steps: Vec<Step>,
+    },
+    /// No node has these labels: bring one back, or add one.
+    LabelNode {
+        labels: Vec<Requirement>,
+    },
     /// The Pod is deleted, and created again from the present template with its present recorded state.
     CreateAgain,
     /// `move --anywhere` with these flags, away from a node.
-    Move { from: Option<String>, flags: String },
+    Move {
+        from: Option<String>,
+        flags: String,
+    },
     /// An unfinished move goes on.
-    FinishMove { to: Option<String> },
+    FinishMove {
+        to: Option<String>,
+    },
     /// An unfinished move ends where the Pod is.
-    CallMoveOff { node: String },
+    CallMoveOff {
+        node: String,
+    },
     /// The Node object of a node that does not come back is deleted, and then the Pod.
-    DeleteNode { node: String, next: Option<Next> },
-    /// Its recorded state is dropped.
+    DeleteNode {
+        node: String,
+        next: Option<Next>,
+    },
     Forget,
-    /// Another Pod is why.
-    ExplainOther { pod: String },
-    /// The installation is why.
+    /// The Pod waits for another Pod.
+    ExplainOther {
+        pod: String,
+    },
+    /// The installation has a defect.
     Check,
     /// The Pods of the namespace start without their recorded states.
     DisableInjection,
 }
 
-/// A change of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields' names say what they are")]
 pub enum Step {
     Uncordon,
     RemoveCause { taint: String },
@@ -65,24 +72,24 @@ pub enum Step {
 }
 
 impl Remedy {
-    /// One after which it is not said where the Pod goes.
+    /// A remedy without a forecast of where the Pod goes.
     pub(super) fn new(kind: RemedyKind) -> Self {
         Self { kind, landing: Landing::default() }
     }
 }
 
-/// What helps, what keeps the Pod's place first.
+/// All remedies; those that keep the recorded place come first.
 pub(super) fn remedies(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
     let mut all = of_nodes(subject, candidate, selection);
     all.extend(label_node(subject, candidate));
-    // A change of a node helps the Pod as it is: one of a former template should not be as it is.
+    // A change of a node would let a Pod of a former template start; a new Pod is better.
     let at = if candidate.is_former { 0 } else { all.len() };
     all.splice(at..at, create_again(subject, candidate));
     all.extend(move_away(subject, candidate));
     all
 }
 
-/// Changes of one node that is excluded for nothing else.
+/// Changes of nodes that have no other reason for exclusion.
 fn of_nodes(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
     let recorded = subject.recorded_node().unwrap_or_default();
     let can_change = |exclusion: &Exclusion| {
@@ -125,7 +132,7 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                     Step::RemoveTaint { key: key.clone(), effect: effect.clone() }
                 }
             }
-            // One reason stands for all that have to do with the Pods there.
+            // One reason stands for all reasons about the Pods on the node.
             _ if steps.iter().any(|one| matches!(one, Step::FreeCapacity { .. })) => continue,
             why => {
                 pods.clear();

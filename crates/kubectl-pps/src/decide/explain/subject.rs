@@ -16,11 +16,10 @@ use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
 pub(crate) struct Candidate {
-    /// The Pod, without a node.
     pub(crate) pod: Value,
-    /// The same without what is injected.
+    /// The Pod without the injected parts.
     pub(super) before: Value,
-    /// The labels of nodes that what is injected requires.
+    /// The node labels that the injected parts require.
     pub(super) required: Vec<Requirement>,
     /// Whether another Pod that is created now would require something else.
     pub(super) is_outdated: bool,
@@ -32,26 +31,20 @@ pub(crate) struct Candidate {
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    /// Its namespace.
     pub namespace: &'a str,
-    /// Its name.
     pub name: &'a str,
-    /// None if it does not exist.
     pub pod: Option<&'a Pod>,
     /// Its controller, or the workload that wants such a Pod or has its state.
     pub owner: Option<WorkloadKey>,
-    /// The same, if it was read.
+    /// The owner's object, if it was read.
     pub workload: Option<&'a Workload>,
-    /// The PersistentPodState that governs its workload.
     pub pps: Read<&'a Pps>,
-    /// What is wrong with the PersistentPodState.
     pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
     pub spec: Option<Spec>,
     /// The state that is recorded under the Pod's name; an error if that is not known, because it is damaged or could
     /// not be read.
     pub state: Result<Option<PodState>, Option<Damaged>>,
-    /// What was injected into the Pod.
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.
     pub(super) nodes: Option<Nodes<'a>>,
@@ -109,7 +102,6 @@ impl<'a> Subject<'a> {
         self.state.as_ref().ok()?.as_ref().filter(|state| **state != PodState::default())
     }
 
-    /// The recorded node.
     pub fn recorded_node(&self) -> Option<&str> {
         self.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
     }
@@ -139,7 +131,7 @@ impl<'a> Subject<'a> {
         name.filter(|name| self.snapshot.lacks_node(name))
     }
 
-    /// Whether the state that would be injected now differs from what was injected in what it requires.
+    /// Whether a Pod that is created now would require other labels than the injected ones.
     pub fn has_changed(&self) -> bool {
         let differs = |injected: &Injected| !template::same_labels(&injected.required, &self.plan().required);
         self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
@@ -151,7 +143,6 @@ impl<'a> Subject<'a> {
         self.state == Ok(None) && self.pps.known().is_some() && self.pod.is_some_and(is_due)
     }
 
-    /// The Pod as it is.
     pub(crate) fn present(&self, pod: &Pod) -> Candidate {
         let is_former =
             |workload: &Workload| !template::is_unobserved(workload) && template::is_former(pod, workload);
@@ -164,7 +155,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The Pod as it is, without what was injected.
+    /// The present Pod without the injected parts.
     fn before(&self, pod: &Pod) -> Value {
         unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
     }
@@ -174,10 +165,10 @@ impl<'a> Subject<'a> {
         self.successor_with(self.recorded())
     }
 
-    /// The same with another recorded state.
+    /// The successor with another recorded state.
     pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
         self.state.as_ref().ok().zip(self.owner.as_ref())?;
-        // A Pod that a partition holds back is made from the former template, which is not at hand: it stays as it is.
+        // A Pod that a partition holds back is made from the former template, which is not at hand: the present Pod stands for it.
         let workload = self.workload.filter(|workload| !template::is_held_back(workload, self.name));
         let made = workload
             .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());
@@ -196,13 +187,13 @@ impl<'a> Subject<'a> {
         Some(self.select_on(nodes, &candidate.pod, Some(&candidate.before)))
     }
 
-    /// The same without what is injected; none if that requires nothing.
+    /// The same for a Pod without injected parts; none if the injected parts require nothing.
     pub(super) fn select_freed(&self, candidate: &Candidate) -> Option<Selection> {
         let nodes = self.nodes.as_ref().filter(|_| !candidate.required.is_empty())?;
         Some(self.select_on(nodes, &candidate.before, None))
     }
 
-    /// The same with these nodes alone.
+    /// The same on these nodes alone.
     pub(super) fn select_on(&self, nodes: &Nodes, pod: &Value, before: Option<&Value>) -> Selection {
         nodes.select(pod, before, self.workload.and_then(Workload::selector))
     }

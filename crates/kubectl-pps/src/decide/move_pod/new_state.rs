@@ -14,17 +14,13 @@ pub fn short(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or(key)
 }
 
-/// The topology keys that a word of `--any` names: the key itself, or those that end with it.
+/// The topology keys that a word of `--any` names: the key itself, or all keys that end with it.
 fn named<'a>(spec: &'a Spec, word: &str) -> BTreeSet<&'a str> {
     let whole = spec.topology_keys().find(|key| *key == word);
     spec.topology_keys().filter(|key| whole.map_or(short(key) == word, |whole| *key == whole)).collect()
 }
 
 /// Fails if one of these words names a key of no governing PersistentPodState: nothing would be given up.
-///
-/// # Errors
-///
-/// If one does, or if PersistentPodStates could not be read.
 pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal> {
     let index = Index::of(snapshot);
     let specs: Vec<Spec> = index.targeted().filter_map(|(_, all)| all.first()?.spec().ok()).collect();
@@ -39,9 +35,7 @@ pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal
 /// How a move changes the recorded state, whatever that is at the moment of the write.
 #[derive(Clone, Debug)]
 pub struct NewState {
-    /// The destination; none for any node.
     to: Option<Node>,
-    /// The keys whose values are given up.
     given_up: Vec<String>,
     drops_annotations: bool,
     spec: Spec,
@@ -77,20 +71,20 @@ impl NewState {
         Some(record(&self.spec, &PodFact::default(), place, Some(&kept)))
     }
 
-    /// Whether this has to be written at all. An entry is not made only to be empty.
+    /// Whether the state has to be written. No empty entry is made.
     pub fn changes(&self, before: Option<&PodState>) -> bool {
         let after = self.of(before);
         let is_empty = |state: Option<&PodState>| state.is_none_or(|state| *state == PodState::default());
         before != after.as_ref() && !(is_empty(before) && is_empty(after.as_ref()))
     }
 
-    /// The recorded values that are required, beside the node itself.
+    /// The recorded values that the Pod requires, beside the node itself.
     pub(super) fn required_of<'a>(&'a self, state: Option<&'a PodState>) -> BTreeMap<&'a str, &'a str> {
         state.map(|state| required(&self.spec, state)).unwrap_or_default()
     }
 }
 
-/// The recorded values that are required, beside the node itself.
+/// The recorded values that the Pod requires, beside the node itself.
 fn required<'a>(spec: &'a Spec, state: &'a PodState) -> BTreeMap<&'a str, &'a str> {
     let keys = spec.required_keys().filter(|key| *key != HOSTNAME);
     keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str()))).collect()
@@ -108,7 +102,7 @@ pub struct WayOut {
 }
 
 impl WayOut {
-    /// Of a Pod that only its recorded state keeps from these nodes; none without a node.
+    /// For a Pod that only its recorded state keeps from these nodes; none without a node.
     pub fn of<'a>(spec: &Spec, state: &PodState, nodes: impl IntoIterator<Item = &'a Node>) -> Option<Self> {
         let recorded = required(spec, state);
         let differing = |node: &Node| -> BTreeSet<(&str, &str)> {

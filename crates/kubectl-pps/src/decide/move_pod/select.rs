@@ -4,22 +4,16 @@ use super::{HOSTNAME, PodName, Refusal, subject_of, unread};
 use crate::decide::explain::Subject;
 use crate::snapshot::{Index, Pod, Resource, Snapshot};
 
-/// The Pods that a node stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selected {
     /// Pods to move: they run on the node, or belong there and no node can take them.
     pub pods: Vec<PodName>,
-    /// Pods that are recorded there and come back by themselves, to this node or another one with the recorded values.
+    /// Pods that are recorded there and come back by themselves, to this node or to another node with the recorded values.
     pub returning: Vec<PodName>,
     /// Pods on the node that no PersistentPodState governs.
     pub not_governed: Vec<PodName>,
 }
 
-/// The Pods that a node stands for.
-///
-/// # Errors
-///
-/// If Pods or PersistentPodStates could not be read.
 pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     snapshot.require(Resource::Pods)?;
     snapshot.require(Resource::PersistentPodStates)?;
@@ -57,8 +51,8 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     Ok(selected)
 }
 
-/// Whether a Pod without a node is recorded on this one, or the state that was injected names it by its label. An interrupted
-/// move may have changed the recorded state, and the Pod waits for the node all the same.
+/// Whether the recorded or the injected state of a Pod without a node names this node. An interrupted move may have
+/// changed the recorded state, and the Pod waits for the node all the same.
 fn waits_for(subject: &Subject<'_>, node: &str) -> bool {
     let label = subject.snapshot.node(node).and_then(|node| node.label(HOSTNAME)).unwrap_or(node);
     subject.recorded_node() == Some(node)

@@ -1,4 +1,4 @@
-//! One Pod: where it is, how it differs from its recorded state, and why to look at it.
+//! One Pod: its node, its differences from the recorded state, and the reason to look at it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,19 +13,17 @@ use crate::decide::placement::is_closed;
 use crate::decide::template::{injected, same_labels};
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey, name_order};
 
-/// How many Pods of one workload are listed that are wanted and do not exist.
+/// The most missing Pods that are listed of one workload.
 const MAX_MISSING: usize = 200;
 
 /// A Pod of a workload, or the state of one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say what they are")]
 pub struct Row {
     pub namespace: String,
     pub pod: String,
     pub workload_kind: String,
     pub workload: String,
-    /// The PersistentPodState that governs its workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_pod_state: Option<String>,
     pub phase: Phase,
@@ -34,30 +32,25 @@ pub struct Row {
     pub ips: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<PodState>,
-    /// The labels that its node must have: with the recorded values, or those that a Pod without a node was created with.
+    /// The labels that its node must have: the recorded ones, or the injected ones of a Pod without a node.
     pub required: BTreeMap<String, String>,
     /// The PersistentPodState whose state was injected when it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_from: Option<String>,
-    /// How it differs from its recorded state.
     pub drift: Vec<Drift>,
-    /// What the scheduler says of a Pod that is Pending; empty if it has not looked at it for long.
+    /// The scheduler's message about a Pending Pod; empty if the scheduler has long not looked at the Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concern: Option<Concern>,
 }
 
-/// Where a Pod is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Phase {
-    /// It is Ready.
     Ready,
     /// It has a node and is not Ready.
     NotReady,
-    /// It has no node.
     Pending,
-    /// It is being deleted.
     Terminating,
     /// It has ended and is not started again.
     Ended,
@@ -70,25 +63,38 @@ pub enum Phase {
     Unknown,
 }
 
-/// How a Pod differs from its recorded state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind")]
-#[allow(missing_docs, reason = "the fields' names say what they are")]
 pub enum Drift {
     /// The node of the Pod lacks a label that it must have.
-    RequiredTopology { key: String, found: Option<String>, wanted: String },
-    /// The Pod is not where it is recorded.
-    Node { recorded: String },
+    RequiredTopology {
+        key: String,
+        found: Option<String>,
+        wanted: String,
+    },
+    Node {
+        recorded: String,
+    },
     /// The node that the Pod is bound to, or recorded on if it has none, does not exist any more.
-    NodeGone { node: String },
+    NodeGone {
+        node: String,
+    },
     /// The Pod has no node, and was created with other values than are recorded now, if any are.
-    Changed { recorded: bool },
+    Changed {
+        recorded: bool,
+    },
     /// An annotation of the Pod, or the addresses in its place, are not as recorded.
-    Annotation { key: String },
+    Annotation {
+        key: String,
+    },
     /// The sidecar does not record the Pod: a move has not been finished, or a user wants it so.
-    Exempt { unfinished: bool },
+    Exempt {
+        unfinished: bool,
+    },
     /// The Pod is Ready, and its node is not recorded: for so long that the sidecar does not record it, or not yet.
-    Unrecorded { lasting: bool },
+    Unrecorded {
+        lasting: bool,
+    },
 }
 
 /// Why to look at a Pod, the most important first.
@@ -96,17 +102,13 @@ pub enum Drift {
 pub enum Concern {
     /// The scheduler has found no node, or has not looked at it for long.
     Pending,
-    /// Its node does not exist any more.
     NodeGone,
-    /// It does not exist.
     Missing,
-    /// It has the mark of a move.
     UnfinishedMove,
     /// Its node lacks a label that its recorded state requires.
     Misplaced,
     /// It has long been Ready, and its node is not recorded.
     Unrecorded,
-    /// Its node is not Ready.
     NodeNotReady,
     /// No node that it must come back to takes new Pods.
     CannotReturn,
@@ -124,7 +126,6 @@ impl Concern {
 }
 
 impl Phase {
-    /// Of a Pod that exists.
     fn of(pod: &Pod) -> Self {
         match pod {
             _ if pod.is_terminating() => Self::Terminating,
@@ -137,7 +138,6 @@ impl Phase {
 }
 
 impl Row {
-    /// The recorded node.
     pub fn recorded_node(&self) -> Option<&str> {
         self.recorded.as_ref().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
     }
@@ -169,7 +169,7 @@ impl Row {
     }
 }
 
-/// Whether all nodes with the required labels, the Pod's own among them, take no new Pods like this one.
+/// Whether every node with the required labels, the Pod's own among them, takes no new Pod like this one.
 fn cannot_return(snapshot: &Snapshot, pod: &Pod, own: &Node, required: &BTreeMap<String, String>) -> bool {
     let has_all = |node: &&Node| required.iter().all(|(key, value)| node.label(key) == Some(value));
     let is_closed = |node: &Node| is_closed(pod.object(), node.object());
@@ -245,7 +245,7 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
         message: message.filter(|_| pod.node().is_none()).map(str::to_owned),
         ..without_pod(snapshot, governed, pod.name(), Phase::of(pod))
     };
-    // What counts for a Pod without a node is what it was created with.
+    // For a Pod without a node, the injected labels count.
     if pod.node().is_none()
         && let Some(injected) = injected(pod, workload, governed.pps.map(|_| &governed.spec), state)
         && !same_labels(&injected.required, &required(&governed.spec, state))

@@ -1,4 +1,4 @@
-//! The sentences of `explain`: the answer, and what it follows from.
+//! The sentences of `explain`: the answer and its reasons.
 
 use pps_check::read::Read;
 use pps_core::plan::{Preference, Requirement};
@@ -12,7 +12,7 @@ use crate::decide::names::list;
 use crate::decide::status::Drift;
 use crate::snapshot::{Pod, Workload, WorkloadKey};
 
-/// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
+/// Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
 const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
 
 /// The answer in a sentence or two.
@@ -99,7 +99,7 @@ fn on_node(subject: &Subject, node: &str, lost: Option<&LostNode>) -> String {
     format!("{} {verb} on {node}{place}.{}", subject.name, lost.unwrap_or_default())
 }
 
-/// Why no node can take a Pod. `matching` have what was injected.
+/// Why no node can take a Pod. `matching` nodes have the injected labels.
 fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
     let (pod, required) = (subject.name, subject.required());
     if required.is_empty() {
@@ -134,7 +134,6 @@ fn nothing_confirms(node: &LostNode) -> String {
     format!("{} has not been Ready{since}, so nothing confirms", node.name)
 }
 
-/// What becomes of the Pod that is created next.
 pub(super) fn becomes(subject: &Subject, next: Option<&Next>) -> String {
     match next {
         None if subject.owner.is_none() => "nothing creates it again".to_owned(),
@@ -149,7 +148,7 @@ pub(super) fn becomes(subject: &Subject, next: Option<&Next>) -> String {
     }
 }
 
-/// What the answer follows from, the most important first.
+/// The reasons for the answer, the most important first.
 pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
     let subject = &explanation.subject;
     let mut facts: Vec<String> = explanation.next.iter().map(|next| if_deleted(subject, next)).collect();
@@ -180,7 +179,7 @@ pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
     facts
 }
 
-/// Where the Pod would go that its controller created if this one were deleted.
+/// Where the successor would go if the Pod were deleted.
 fn if_deleted(subject: &Subject, next: &Next) -> String {
     let node = subject.pod.and_then(Pod::node).unwrap_or_default();
     let landing = &next.landing;
@@ -271,7 +270,6 @@ pub(super) fn labels(requirements: &[Requirement]) -> String {
     pairs(requirements.iter().map(|one| (&one.key, &one.value))).join(" and ")
 }
 
-/// `key=value` of each.
 fn pairs<'a>(all: impl IntoIterator<Item = (&'a String, &'a String)>) -> Vec<String> {
     all.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
 }

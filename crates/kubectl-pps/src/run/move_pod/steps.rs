@@ -17,10 +17,8 @@ use crate::run::states::{Address, TRIES, publish};
 use crate::snapshot::{Pod, Snapshot};
 use crate::{Failure, Outcome};
 
-/// How often an object is read again.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The steps of one move.
 pub(super) struct Steps<'a> {
     job: &'a Job<'a>,
     one: &'a PodMove,
@@ -30,7 +28,6 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Of the move that was decided with this snapshot.
     pub(super) fn new(
         job: &'a Job<'_>,
         snapshot: &Snapshot,
@@ -48,7 +45,6 @@ impl<'a> Steps<'a> {
         Right::new(verb, "", "pods").named(&self.one.pod).within(&self.one.namespace)
     }
 
-    /// The Pod as it is now; none if there is none.
     async fn read_pod(&self) -> Result<Option<Pod>, Failure> {
         let found = get(self.job.client, self.pod_right("get"), &self.pod_path()).await?;
         Ok(found.and_then(Pod::read))
@@ -60,7 +56,7 @@ impl<'a> Steps<'a> {
         Ok(self.read_pod().await?.filter(|now| Some(now.uid()) == uid && !now.is_terminating()))
     }
 
-    /// Sends a write, which a rehearsal has only checked.
+    /// Sends a write; a rehearsal only has it checked.
     async fn send(&self, write: Write) -> Result<Value, WriteError> {
         let write = if self.rehearsal.is_some() { write.as_dry_run() } else { write };
         write::send(self.job.client, write).await
@@ -90,7 +86,7 @@ impl<'a> Steps<'a> {
     async fn write_state_and_remove(&self) -> Result<(), Failure> {
         self.write_state().await?;
         match self.one.removal {
-            // The state is as it was: from now on the sidecar keeps it so.
+            // The state is unchanged: from now on the sidecar records the Pod again.
             Removal::Stay => self.mark(false).await,
             Removal::Evict | Removal::Delete => self.remove().await,
             Removal::Unneeded => Ok(()),
@@ -116,7 +112,7 @@ impl<'a> Steps<'a> {
         Err(text::changed(&self.one.pod))
     }
 
-    /// Writes the state, made from the state that is recorded at that moment.
+    /// Writes the new state, made from the state that is recorded at that moment.
     async fn write_state(&self) -> Result<(), Failure> {
         let Self { job, one, address, .. } = self;
         for _ in 0..TRIES {
@@ -145,7 +141,6 @@ impl<'a> Steps<'a> {
         Err(address.busy())
     }
 
-    /// Evicts or deletes exactly this Pod.
     async fn remove(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + self.rehearsal.unwrap_or_default();
         let mut conflicts = 0;
@@ -178,7 +173,7 @@ impl<'a> Steps<'a> {
         Err(text::changed(&self.one.pod))
     }
 
-    /// Whether the node of a Pod is recorded, or nobody wants that.
+    /// Whether the node of a Pod is recorded, or need not be.
     async fn is_recorded(&self, pod: &Pod) -> bool {
         let object = self.address.read(self.job.client).await.unwrap_or_default();
         let state = recorded_state(&object["status"], &self.one.pod).ok().flatten();
