@@ -63,10 +63,12 @@ impl Exclusion {
     /// Without what differs from node to node: `the Pod's recorded state requires topology.kubernetes.io/zone a`.
     pub fn in_general(&self) -> String {
         match self {
-            Self::Label { by, key, operator, wanted, .. } => match operator.as_str() {
-                "In" => format!("{by} requires {key} {}", required(operator, wanted)),
-                "Exists" => format!("{by} requires the label {key}"),
-                "DoesNotExist" => format!("{by} requires that the label {key} is absent"),
+            Self::Label { by, key, operator, wanted, .. } => match (operator.as_str(), wanted.as_slice()) {
+                ("In", [value]) => format!("{by} requires {key} {}", quoted_if_empty(value)),
+                // A node without the label is allowed, too.
+                ("NotIn", [value]) => format!("{by} requires {key} not to be {}", quoted_if_empty(value)),
+                ("Exists", _) => format!("{by} requires the label {key}"),
+                ("DoesNotExist", _) => format!("{by} requires that the label {key} is absent"),
                 _ => format!("{by} requires {key} to be {}", required(operator, wanted)),
             },
             Self::Insufficient { resource, requested, .. } => {

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::{ExclusionKind, Placement, select};
+use super::super::{Exclusion, ExclusionKind, Placement, RequiredBy, select};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, selection, texts, views, with_amounts};
 
 /// Why the Pod cannot run on the only node.
@@ -79,6 +79,28 @@ fn a_node_selector_requires_each_label() {
             "n: the label gpu is missing, the Pod's nodeSelector requires \"\""
         ]
     );
+}
+
+#[test]
+fn a_requirement_without_a_node_says_what_the_operator_asks_for() {
+    let general = |operator: &str, values: &[&str]| {
+        let (by, key) = (RequiredBy::Affinity, "disk".to_owned());
+        let wanted = values.iter().map(|value| (*value).to_owned()).collect();
+        Exclusion::Label { by, key, operator: operator.to_owned(), wanted, found: Some("ssd".into()) }
+            .in_general()
+    };
+    for (operator, values, text) in [
+        ("In", &["hdd"][..], "the Pod requires disk hdd"),
+        ("In", &[""], "the Pod requires disk \"\""),
+        ("In", &["a", "b"], "the Pod requires disk to be one of a, b"),
+        ("NotIn", &["ssd"], "the Pod requires disk not to be ssd"),
+        ("NotIn", &["ssd", "b"], "the Pod requires disk to be none of ssd, b"),
+        ("Exists", &[], "the Pod requires the label disk"),
+        ("DoesNotExist", &[], "the Pod requires that the label disk is absent"),
+        ("Gt", &["4"], "the Pod requires disk to be more than 4"),
+    ] {
+        assert_eq!(general(operator, values), text);
+    }
 }
 
 /// From kube-scheduler's `TestNodeAffinity`.
