@@ -70,9 +70,7 @@ export class Editor {
     const kind = problem.severity === "error" ? "Error" : "Warning";
     const line = problem.line;
     const where = line === null ? null : button(`Line ${line}`, () => this.goTo(line, problem.column ?? 1), { class: "to-line" });
-    // Most messages begin with the field.
-    const field = !problem.field || problem.message.startsWith(problem.field) ? null : h("code", {}, problem.field);
-    return h("li", { class: `problem ${problem.severity}` }, h("strong", {}, kind), " ", where, where && " ", field, field && ": ", problem.message);
+    return h("li", { class: `problem ${problem.severity}` }, h("strong", {}, kind), " ", where, where && " ", problem.message);
   }
 
   /** Puts the cursor there. @param {number} line @param {number} column */
@@ -132,8 +130,7 @@ export class Editor {
       const { problem, length } = marked;
       const sign = problem.severity === "error" ? "✗" : "!";
       numbers.push(this.#place(h("span", { class: `number ${problem.severity}` }, `${sign} ${line}`), line, top));
-      // The line has the field and its value already.
-      const said = h("span", {}, problem.message.replace(problem.field ?? "", "").replace(/^ is .*?: /, ""));
+      const said = h("span", {}, problem.message);
       said.style.marginLeft = `calc(${length + 3}ch - ${this.#text.scrollLeft}px)`;
       marks.push(this.#place(h("div", { class: `line-mark ${problem.severity}` }, said), line, top));
     }

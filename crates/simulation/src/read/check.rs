@@ -151,8 +151,11 @@ pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
         let harmless = [Value::Null, json!(false), json!({}), json!(0), json!("ReCreate")];
         let is_one = path.ends_with("maxUnavailable") && *at(path) == 1;
         if !is_one && !harmless.contains(at(path)) {
-            let message = "this field is not simulated: Pods are created again one at a time, and each is Ready at once";
-            findings.push(Finding::warning(format!("spec.{path}"), message));
+            let field = format!("spec.{path}");
+            let message = format!(
+                "{field} is not simulated: Pods are created again one at a time, and each is Ready at once"
+            );
+            findings.push(Finding::warning(field, message));
         }
     }
 }
