@@ -16,7 +16,7 @@ use crate::decide::explain::{Question, wanting};
 use crate::decide::{explain, forecast, status};
 use crate::render::{self, Terminal, explanation};
 use crate::snapshot::{Pod, Scope};
-use crate::{CommandResult, Failure, Outcome};
+use crate::{CommandResult, Outcome};
 
 pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
