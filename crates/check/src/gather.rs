@@ -28,7 +28,7 @@ mod tests;
 pub(crate) struct Timing {
     /// For all answers. The Jobs that run the check have more time, so that it can still say what it has found.
     total: Duration,
-    /// Between two reads of a Lease. Both recorders renew theirs every two seconds.
+    /// How long a holder that lives takes at most to renew its Lease: both recorders renew theirs every two seconds.
     lease_interval: Duration,
     /// How long a holder may take to renew its Lease, before it counts as dead.
     lease_duration: Duration,

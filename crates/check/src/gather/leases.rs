@@ -36,31 +36,34 @@ impl Leases {
     }
 }
 
-/// Reads the Leases again, until the one of the recorder was renewed or its duration has passed.
+/// Reads the Leases again and again, until each is renewed. One that nobody renews is waited for: that of the recorder
+/// for its whole duration, another for as long as a holder takes between two renewals.
 pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, timing: &Timing) {
-    if first.own.known().is_some() || first.openkruise.known().is_some() {
-        sleep_until(first.at + timing.lease_interval.min(reader.time_left())).await;
-    }
     loop {
         let second = Leases::read(reader, facts).await;
         facts.lease = pair(&first.own, second.own);
         facts.openkruise_lease = pair(&first.openkruise, second.openkruise);
-        let recorders = match facts.recording.recorder {
-            Recorder::Own if facts.settings.is_before() => return,
-            Recorder::Own => &mut facts.lease,
-            Recorder::OpenKruise => &mut facts.openkruise_lease,
+        let is_silent = [&facts.lease, &facts.openkruise_lease].map(|reads| {
+            let is_held = |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
+            reads.known().is_some_and(is_held)
+        });
+        let (is_missed, recorder) = match facts.recording.recorder {
+            Recorder::Own => (is_silent[0] && !facts.settings.is_before(), &mut facts.lease),
+            Recorder::OpenKruise => (is_silent[1], &mut facts.openkruise_lease),
         };
-        let is_silent = |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
-        if !recorders.known().is_some_and(is_silent) || second.at >= first.at + timing.lease_duration {
+        let wait = if is_missed { timing.lease_duration } else { timing.lease_interval };
+        if is_silent == [false; 2] || second.at >= first.at + wait {
             return;
         }
         if reader.time_left().is_zero() {
-            // Nobody has seen whether it is renewed.
-            let right = Right::new("get", "coordination.k8s.io", "leases");
-            *recorders = reader.failed(Some(right), "no time is left to see whether it is renewed");
+            if is_missed {
+                // Nobody has seen whether it is renewed.
+                let right = Right::new("get", "coordination.k8s.io", "leases");
+                *recorder = reader.failed(Some(right), "no time is left to see whether it is renewed");
+            }
             return;
         }
-        sleep_until(second.at + (timing.lease_interval / 2).min(reader.time_left())).await;
+        sleep_until(second.at + (timing.lease_interval / 10).min(reader.time_left())).await;
     }
 }
 
