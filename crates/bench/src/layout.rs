@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pps_core::PodState;
-use pps_core::packed::{Bucket, Row, VERSION, should_be_compact, write_bucket};
+use pps_core::packed::{Bucket, COMPACT_FROM, Row, VERSION, write_bucket};
 use serde_json::{Map, Value, json};
 
 use crate::recorder::Product;
@@ -89,7 +89,7 @@ impl Layout {
         let states: BTreeMap<String, PodState> =
             (0..self.pods).map(|index| (self.pod_name(index), state(index))).collect();
         let mut status = json!({"observedGeneration": 1, "recorded": self.pods, "desired": self.pods});
-        if should_be_compact(self.pods, false) {
+        if self.pods >= COMPACT_FROM {
             let mut buckets = BTreeMap::<Bucket, Vec<Row<'_>>>::new();
             for (pod, state) in &states {
                 buckets.entry(Bucket::of(pod)).or_default().push(Row::of(pod, state));

@@ -47,12 +47,6 @@ pub const COMPACT_FROM: usize = 200;
 /// Below this many states, an object in the compact form returns to `podStates`.
 pub const COMPACT_UNTIL: usize = 100;
 
-/// Whether an object with so many states should have the compact form. `is_compact` is whether it has it now:
-/// between the two limits it stays as it is.
-pub fn should_be_compact(states: usize, is_compact: bool) -> bool {
-    states >= if is_compact { COMPACT_UNTIL } else { COMPACT_FROM }
-}
-
 /// The recorded state of one Pod in the status of an object in JSON, in either form. If both have the Pod,
 /// `podStates` is newer: whoever does not know the compact form writes only that.
 ///

@@ -265,12 +265,3 @@ fn a_state_takes_few_bytes() {
         pack(&states).iter().map(|(bucket, text)| json!({bucket.to_string(): text}).to_string().len()).sum();
     assert!(bytes < 40 * 1000, "{bytes}");
 }
-
-#[test]
-fn the_form_changes_only_well_beyond_the_limits() {
-    // Below that it saves the API server less than 2 ms for each Pod that is created.
-    assert!(!should_be_compact(199, false) && should_be_compact(200, false));
-    assert!(!should_be_compact(COMPACT_FROM - 1, false) && should_be_compact(COMPACT_FROM, false));
-    assert!(should_be_compact(COMPACT_UNTIL, true) && !should_be_compact(COMPACT_UNTIL - 1, true));
-    const { assert!(COMPACT_UNTIL < COMPACT_FROM) }
-}
