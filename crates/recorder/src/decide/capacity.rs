@@ -34,7 +34,7 @@ pub(crate) struct Sizes {
 pub(crate) struct Capacity {
     pub(super) sizes: Sizes,
     /// The smallest size that the API server has refused.
-    refused: Option<usize>,
+    pub refused: Option<usize>,
     /// Pods whose states wait for capacity.
     pub(super) deferred: BTreeSet<Arc<str>>,
     /// Even a write that added nothing but the condition was refused: the next one leaves the header out.

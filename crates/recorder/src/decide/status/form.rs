@@ -77,18 +77,17 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                 return FormDecision::Stay;
             }
             let texts = states.texts();
-            let is_writable = texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH);
             // A move has to be worth its cost. It is, unless the states have few keys and values in common.
             if size_of_texts(&texts) + OBJECT_OVERHEAD > size_limit {
                 // As many states as fit in `podStates` are moved first.
                 FormDecision::Stay
-            } else if is_writable && size_of_texts(&texts) <= plain_size / 4 * 3 {
+            } else if is_writable(&texts) && size_of_texts(&texts) <= plain_size / 4 * 3 {
                 FormDecision::ToCompact(texts)
             } else {
                 FormDecision::StayPlain
             }
         }
-        Form::Compact(_) => {
+        Form::Compact(overlaid) => {
             let compact = sizes.stored.saturating_sub(overlay_size(status));
             let is_too_long = |bucket| states.text(bucket).is_some_and(|text| text.len() > MAX_BUCKET_LENGTH);
             let should_move = rules.is_off
@@ -98,7 +97,19 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                 // The texts of a smaller object are short.
                 || (compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long));
             if !should_move {
-                FormDecision::Stay
+                // The compact form is written beside `podStates` first: then the sidecar was killed. Or another writer has
+                // put so many into `podStates`, where they cost as much as in a plain object.
+                let should_fold = can_be_compact
+                    && rules.suits(overlaid.len(), true)
+                    && plain_size <= MAX_UNPACKED_LENGTH
+                    // A merge patch removes no bucket.
+                    && states.changed().all(|bucket| states.text(bucket).is_some());
+                let texts = if should_fold { states.texts() } else { Vec::new() };
+                let size = size_of_texts(&texts);
+                let fits = is_writable(&texts)
+                    && size + OBJECT_OVERHEAD <= size_limit
+                    && pps.capacity.refused.is_none_or(|refused| size < refused);
+                if should_fold && fits { FormDecision::ToCompact(texts) } else { FormDecision::Stay }
             } else if fits {
                 FormDecision::ToPlain
             } else if rules.is_kept == Some(false) {
@@ -113,6 +124,10 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
         Form::Pruned(_) if fits => FormDecision::ToPlain,
         Form::Pruned(_) => FormDecision::Wait,
     }
+}
+
+fn is_writable(texts: &[(Bucket, String)]) -> bool {
+    texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
 }
 
 impl FormDecision {

@@ -88,20 +88,67 @@ fn an_event_of_a_compact_object_that_changes_no_state_renders_no_bucket() {
 }
 
 #[test]
-fn states_beside_the_compact_form_are_folded_in_with_their_bucket() {
-    let mut server = Server::with(1000);
-    let (compact, known) = (sizes(&server), server.known());
-    overlay(&mut server, 50);
-    let both = sizes(&server);
-    let plain = server.status["podStates"].to_string().len();
-    assert!((both.stored - compact.stored).abs_diff(plain) <= plain / 50, "{both:?} {compact:?} {plain}");
-    assert_eq!(both.plain, compact.plain);
-    assert!(server.settle().is_empty(), "they cost little");
-    assert_eq!(server.known(), known);
-    // The bucket of all of them is written for another reason.
-    server.world.pod("w-1", ready_on("node-1"));
+fn states_beside_the_compact_form_are_folded_in_by_themselves() {
+    for pods in [COMPACT_UNTIL - 1, COMPACT_UNTIL, 1000] {
+        let mut server = Server::with(1000);
+        let (compact, known) = (sizes(&server), server.known());
+        overlay(&mut server, pods);
+        let both = sizes(&server);
+        let plain = server.status["podStates"].to_string().len();
+        assert!((both.stored - compact.stored).abs_diff(plain) <= plain / 50, "{both:?} {compact:?} {plain}");
+        assert_eq!(both.plain, compact.plain);
+        let writes = server.settle();
+        assert_eq!(server.known(), known);
+        if pods < COMPACT_UNTIL {
+            assert!(writes.is_empty(), "a few cost little");
+            // The bucket of all of them is written for another reason.
+            server.world.pod("w-1", ready_on("node-3"));
+            server.settle();
+        } else {
+            assert_eq!(moves(&writes), [Some(StoredForm::Compact)]);
+            assert_eq!(server.status.get("podStates"), None);
+        }
+        let stored = server.status["packed"]["buckets"].to_string().len() - 1;
+        let rest = server.status["podStates"]
+            .as_object()
+            .map_or(0, |_| server.status["podStates"].to_string().len());
+        assert!(
+            sizes(&server).stored.abs_diff(stored + rest) <= 2 + rest / 50,
+            "{:?} {stored} {rest}",
+            sizes(&server)
+        );
+    }
+}
+
+#[test]
+fn states_beside_the_compact_form_stay_if_the_api_server_does_not_take_them() {
+    let mut server = Server::with(100);
+    overlay(&mut server, 100);
+    let write = server.write().unwrap();
+    assert_eq!(write.moves_to, Some(StoredForm::Compact), "the dry run is made for this write, too");
+    server.world.index.on_compact_form_dropped(&key("p"), "uid-p", None);
+    assert!(server.settle().is_empty());
+    server.world.index.retry_exceeded();
+    assert!(server.write().is_some());
+    server.world.index.on_status_too_large(&key("p"), "uid-p");
+    assert!(server.write().is_none(), "a refused write is not repeated at once");
+    server.world.index.retry_exceeded();
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
+    assert_eq!(server.status.get("podStates"), None);
+}
+
+#[test]
+fn a_bucket_that_becomes_empty_is_removed_before_states_are_folded_in() {
+    let mut server = Server::with(120);
+    overlay(&mut server, 120);
+    for pod in 100..120 {
+        server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+    }
+    server.world.workload("w", "uid-w", 100, &[]);
     server.settle();
-    assert_eq!(server.status["podStates"], json!({}));
-    let stored = server.status["packed"]["buckets"].to_string().len() - 1;
-    assert!(sizes(&server).stored.abs_diff(stored) <= 4, "{:?} {stored}", sizes(&server));
+    assert_eq!(server.buckets(), ["ordinals-0"]);
+    server.world.pod("w-1", ready_on("node-2"));
+    server.report(Claims::Yes);
+    server.settle();
+    assert_eq!(server.status.get("podStates"), None);
 }
