@@ -6,6 +6,7 @@ use pps_core::Reason;
 use tracing::{debug, warn};
 
 use super::worker::Worker;
+use super::writes::Refused;
 use crate::telemetry::metrics::GENERATED;
 use crate::write::{ApplyResult, Failure};
 use pps_recorder::decide::GeneratedPps;
@@ -14,19 +15,20 @@ use pps_recorder::facts::WorkloadKey;
 /// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in
 /// which a watch would have shown it.
 const UNREADABLE_AFTER: u32 = 6;
-/// When a refused write is tried again.
-const REFUSED_RETRY_INTERVAL: Duration = Duration::from_mins(5);
+/// The wait after the first refusal of a write. It doubles with each further one, up to [`LAST_REFUSED_RETRY`].
+const FIRST_REFUSED_RETRY: Duration = Duration::from_secs(15);
+const LAST_REFUSED_RETRY: Duration = Duration::from_mins(16);
 
 impl Worker {
     pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
         let Some(generated) = self.index.generated_pps(&workload) else {
             return drop(self.writes.refused.remove(&workload));
         };
-        if let Some((refused, retry_at)) = self.writes.refused.get(&workload)
-            && *retry_at > Instant::now()
-            && *refused == generated.clone().without_version()
+        if let Some(refused) = self.writes.refused.get(&workload)
+            && refused.retry_at > Instant::now()
+            && refused.write == generated.clone().without_version()
         {
-            self.writes.generated.revisit(&workload, *retry_at);
+            self.writes.generated.revisit(&workload, refused.retry_at);
             return self.index.on_generated_pps_written(&workload, true);
         }
         let writer = self.term.writer.clone();
@@ -85,8 +87,12 @@ impl Worker {
 
     /// The same write would be refused again, so it waits long.
     fn hold_back(&mut self, workload: &WorkloadKey, generated: GeneratedPps, now: Instant) {
-        let retry_at = now + REFUSED_RETRY_INTERVAL;
-        self.writes.refused.insert(workload.clone(), (generated.without_version(), retry_at));
+        let write = generated.without_version();
+        let before = self.writes.refused.get(workload).filter(|before| before.write == write);
+        let times = before.map_or(0, |before| before.times + 1);
+        let wait = FIRST_REFUSED_RETRY.saturating_mul(1 << times.min(16)).min(LAST_REFUSED_RETRY);
+        let retry_at = now + wait;
+        self.writes.refused.insert(workload.clone(), Refused { write, retry_at, times });
         self.writes.generated.revisit(workload, retry_at);
     }
 

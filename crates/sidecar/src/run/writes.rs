@@ -16,14 +16,21 @@ const MAX_IN_FLIGHT: usize = 16;
 pub(super) struct Writes {
     pub(super) statuses: Batch<NamespacedName>,
     pub(super) generated: Batch<WorkloadKey>,
-    /// Writes of generated objects that the API server or a policy has refused, each with the time of the next
-    /// try. Another write, which a change of the workload asks for, is made at once.
-    pub(super) refused: HashMap<WorkloadKey, (GeneratedPps, Instant)>,
+    pub(super) refused: HashMap<WorkloadKey, Refused>,
     pub(super) evictions: Batch<NamespacedName>,
     /// Each with whether it is a retry.
     in_flight: JoinSet<(bool, WriteResult)>,
     retries: usize,
     most: usize,
+}
+
+/// A write of a generated object that the API server or a policy has refused. Another write, which a change of the
+/// workload asks for, is made at once.
+pub(super) struct Refused {
+    pub(super) write: GeneratedPps,
+    pub(super) retry_at: Instant,
+    /// How often it was refused before.
+    pub(super) times: u32,
 }
 
 impl Default for Writes {
