@@ -48,8 +48,8 @@ fn files(root: &Path) -> BTreeMap<String, String> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            let is_made = name.starts_with("target") || name == "dist" || name.starts_with(".git/");
-            if is_made || name == ".git" {
+            let own = path.file_name().unwrap().to_str().unwrap();
+            if own.starts_with("target") || own == "dist" || own == ".git" {
                 continue;
             }
             if path.is_dir() {
