@@ -1,5 +1,4 @@
-//! Runs the commands: one file for each. Each reads, lets [`decide`](crate::decide) decide, shows, asks and
-//! writes.
+//! The commands: each reads, lets [`decide`](crate::decide) decide, shows, asks and writes.
 
 mod answers;
 mod export;
@@ -57,8 +56,8 @@ fn commands(connection: &Connection, namespace: &str) -> CommandLine {
     }
 }
 
-/// Reads a cluster, and each node once more that a Pod is bound to and that is not in the list: the node may be newer than
-/// the list. A node that is not in the snapshot then is gone.
+/// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may be newer than the
+/// list. A node that is still not in the snapshot is gone.
 async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
     let mut snapshot = Box::pin(read(client, scope, wanted)).await?;
     confirm_nodes(client, &mut snapshot).await?;

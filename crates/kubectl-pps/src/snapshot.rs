@@ -173,8 +173,7 @@ impl Snapshot {
         pod.node().is_some_and(|node| self.lacks_node(node))
     }
 
-    /// Whether something that began at this time has lasted for more than a moment. Not known, and so false, without a
-    /// time.
+    /// Whether a state that began at this time has lasted for more than a moment. False without a time.
     pub fn is_lasting(&self, since: Option<i64>) -> bool {
         self.read_at.zip(since).is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT_SECONDS)
     }

@@ -96,8 +96,7 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
     Ok(snapshot)
 }
 
-/// Fails if the API server says that there is no such namespace. Without the right to read it nothing is known, and
-/// nothing said.
+/// Fails if the API server says that there is no such namespace. Without the right to read namespaces nothing is said.
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
     let right = Right::new("get", "", "namespaces").named(namespace);
@@ -145,7 +144,7 @@ impl<'a> Lists<'a> {
     }
 
     /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list them would
-    /// get 403 there as well, so the API server is asked first which kinds it serves: each user may read that.
+    /// get 403 in both cases, so the served kinds are read first: every user may read these.
     async fn kruise_workloads(&self, scope: &Scope) -> Read<Vec<Workload>> {
         let discovery = Reader::new(self.client.clone(), LIMITS, Instant::now() + LIMITS.request);
         let right = Right::new("get", "", "the kinds that the API server serves");

@@ -67,8 +67,8 @@ impl Write {
         Self { method, path, content_type, body, right, dry_run: false, timeout: TIMEOUT }
     }
 
-    /// A patch: a list is a JSON patch, anything else a merge patch. It must have the UID and the resource version that
-    /// were read.
+    /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and the resource version of
+    /// the object that was read.
     pub fn patch(right: Right, path: String, body: Value) -> Self {
         let is_list = body.is_array();
         let content_type =
@@ -93,7 +93,7 @@ impl Write {
     /// Evicts exactly this Pod, in this version, unless a `PodDisruptionBudget` forbids it.
     pub fn evict(namespace: &str, pod: &str, uid: &str, resource_version: &str) -> Self {
         let body = json!({
-            // Newer versions of Kubernetes accept this one too.
+            // Newer versions of Kubernetes accept v1beta1, too.
             "apiVersion": "policy/v1beta1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
@@ -107,7 +107,7 @@ impl Write {
     #[must_use]
     pub fn as_dry_run(mut self) -> Self {
         self.dry_run = true;
-        // The API server takes the options of a deletion from its body alone, and would delete the object.
+        // The API server takes the options of a deletion from the body alone: without this it would delete the object.
         if self.method == Method::DELETE {
             self.body["dryRun"] = json!(["All"]);
         }

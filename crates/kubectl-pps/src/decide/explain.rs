@@ -288,7 +288,7 @@ fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     let (verdict, cause) = if is_nowhere {
         let is_match = |node: &&NodeVerdict| !is_pinned || !node.exclusions.iter().any(Exclusion::from_pps);
         let matching = selection.verdicts.iter().filter(is_match).cloned().collect();
-        // Without the recorded state it may be Pending as well.
+        // Without the recorded state the Pod may be Pending as well.
         let is_free = subject.select_freed(&present).is_some_and(|freed| freed.chosen.is_some());
         let verdict = if is_free { Verdict::Pinned } else { Verdict::Unschedulable };
         (verdict, Cause::NoNode(Some(matching)))
@@ -296,7 +296,7 @@ fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         (Verdict::Unscheduled, Cause::Unscheduled)
     };
     let mut explanation = Explanation::new(subject, verdict, cause);
-    // What is not simulated may exclude the nodes that are left.
+    // A rule that is not simulated may exclude the remaining nodes.
     if is_nowhere || is_refused && !selection.caveats.is_empty() {
         explanation.remedies = remedies::remedies(&explanation.subject, &present, &selection);
         explanation.is_stuck = is_nowhere && explanation.remedies.is_empty();
@@ -315,7 +315,7 @@ fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> E
         Some(workload) if workload.wants(question.pod) => not_created(question, index, workload),
         Some(_) => (Verdict::NotWanted, Cause::NotWanted),
         None => {
-            // Workloads of other kinds are not read at all.
+            // Workloads of other kinds are never read.
             let is_read = subject.owner.as_ref().is_some_and(|owner| {
                 owner.kind == "StatefulSet" && ["apps", GROUP].contains(&owner.group.as_str())
             });

@@ -168,7 +168,7 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
     }
     let nodes = &question.nodes(all)?;
     let index = &Index::of(snapshot);
-    // What happens anyway comes first.
+    // Changes that happen in any case come first.
     let mut actions = vec![Action::RollOut {}];
     let mut lost = &BTreeSet::new();
     if let Question::Drain(_) = question {
@@ -216,7 +216,7 @@ fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<
     concerned.filter(|namespace| with_workloads.contains(namespace)).collect()
 }
 
-/// A scenario of the workloads of one namespace, and the Pods of all: the others take room. `before` are the
+/// A scenario of the workloads of one namespace, and the Pods of all namespaces: they take room. `before` are the
 /// Pods of the namespaces that were simulated before.
 fn scenario(
     snapshot: &Snapshot,
@@ -228,7 +228,7 @@ fn scenario(
     let is_here = |object: &&Value| object["metadata"]["namespace"] == namespace;
     let all_nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).map(|node| {
         let mut object = typed(node.object(), "v1", "Node");
-        // No Pod starts there before the event: kubectl, too, cordons all nodes before it drains the first.
+        // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before it drains the first.
         if nodes.contains(node.name()) {
             object["spec"]["unschedulable"] = true.into();
         }
@@ -374,14 +374,14 @@ fn why_there(view: &PodView) -> Why {
 }
 
 impl Forecast {
-    /// Pods that lose their node and are not simulated: an answer without any Pod would otherwise be taken for
-    /// an all-clear.
+    /// Adds the Pods that lose their node and are not simulated: a user would take an answer without any Pod for an
+    /// all-clear.
     fn add_others(&mut self, snapshot: &Snapshot, index: &Index, nodes: &BTreeSet<String>) {
         let leaves = |pod: &&Pod| !pod.is_finished() && pod.node().is_some_and(|node| nodes.contains(node));
         for pod in snapshot.pods.iter().filter(leaves) {
             let controller = WorkloadKey::of_pod(pod);
             match controller.as_ref().map(|key| key.kind.as_str()) {
-                // These stay with their node.
+                // These Pods stay with their node.
                 Some("DaemonSet" | "Node") => {}
                 Some("StatefulSet") if !snapshot.scope.contains(pod.namespace()) => {
                     self.other_namespaces.insert(pod.namespace().to_owned());

@@ -132,8 +132,8 @@ impl PodMove {
         before.into_iter().filter(|(key, value)| after.get(*key).is_none_or(|after| after != value)).collect()
     }
 
-    /// Whether `now`, which was decided after the user had agreed to this move, does no more than this move: it records
-    /// the same state, and evicts the same Pod or none.
+    /// Whether `now`, a later decision, does no more than this move, which the user has seen: it records the same state,
+    /// and evicts the same Pod or none.
     pub fn covers(&self, now: &Self) -> bool {
         let evicted = |one: &Self| {
             let is_evicted = one.removal == Removal::Evict && !one.is_stranded;
@@ -159,8 +159,8 @@ impl PodMove {
     }
 }
 
-/// Puts moves in the order in which they are made: first the Pods that do not run, and by ordinal, since their controller
-/// may create one after the other.
+/// Sorts moves into their order: Pods that do not run first, and by ordinal, since their controller may create one Pod
+/// after the other.
 pub fn order(moves: &mut [PodMove]) {
     moves.sort_by(|one, other| one.order().cmp(&other.order()));
 }
@@ -259,7 +259,7 @@ fn unread<'a>(snapshot: &'a Snapshot, key: &WorkloadKey) -> Option<&'a Unread> {
 
 /// How a Pod that is not at its destination is removed. `successor` is the Pod that would be created now.
 fn removal(pod: &Pod, successor: Option<&Value>, spec: &Spec) -> Removal {
-    // What the policy may inject. A Pod that was created after the state had been changed may wait for a node.
+    // The fields that the policy may inject. A Pod that was created after a change of the state may wait for a node.
     let injectable = |pod: &Value| {
         let keys = spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key);
         let annotations: Vec<Value> = keys.map(|key| pod["metadata"]["annotations"][key].clone()).collect();
@@ -288,8 +288,8 @@ fn obstacle(
     }
 }
 
-/// The annotations that mark a Pod, so that the sidecar does not record it, or that remove the mark; none if nothing has to
-/// be changed. A Pod that a user has exempted stays exempt.
+/// The annotations that mark a Pod, so that the sidecar does not record it, or that remove the mark; none if the Pod has
+/// them. A Pod that a user has exempted stays exempt.
 pub fn mark(pod: &Pod, is_moved: bool) -> Option<Value> {
     match (is_moved, pod.is_marked()) {
         (true, false) => {

@@ -36,7 +36,7 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
         }
         let distance = strsim::levenshtein(name, other);
         let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
-        // The name of a workload in place of one of its Pods, and the other way round.
+        // The name of a workload in place of its Pod's name, and the other way round.
         let is_number = |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
         let is_pod = other.strip_prefix(name).or_else(|| name.strip_prefix(other)).is_some_and(is_number);
         (distance <= allowed || is_part || is_pod).then_some((distance, other))
@@ -53,8 +53,7 @@ pub fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String 
     if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) }
 }
 
-/// The workloads that a text may mean: `NAME` or `KIND/NAME`, where the kind may be written as kubectl takes it. There is
-/// at least one.
+/// The workloads that a text may mean, at least one: `NAME` or `KIND/NAME`, with kinds as kubectl takes them.
 pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<WorkloadKey>, Failure> {
     let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
     let known = known(snapshot, index);

@@ -128,7 +128,7 @@ impl Landing {
 
 /// Whether a Node takes no new Pod like this one, whatever runs there: because of a cordon or a taint.
 pub fn is_closed(pod: &Value, node: &Value) -> bool {
-    // Most nodes are open to every Pod: those need no answer of the scheduler.
+    // Most nodes are open to every Pod and need no simulated scheduling.
     let taints = node["spec"]["taints"].as_array();
     if node["spec"]["unschedulable"] != true && taints.is_none_or(Vec::is_empty) {
         return false;

@@ -53,7 +53,7 @@ pub fn injected(
     state: Option<&PodState>,
 ) -> Option<Injected> {
     let template = workload.and_then(|workload| {
-        // Without a revision it may have been made from this template.
+        // Without a revision the Pod may have been made from this template.
         let is_newest = has_newest_revision(pod, workload);
         let template = &workload.object()["spec"]["template"];
         (is_newest != Some(false)).then_some(Template { template, is_certain: is_newest == Some(true) })

@@ -118,7 +118,7 @@ impl Document {
     }
 }
 
-/// Groups nodes by their reasons, so that a thousand nodes are a few lines: first those whose labels are right, then the
+/// Groups nodes by their reasons, so that a thousand nodes are a few lines: nodes with the right labels first, then the
 /// largest groups.
 pub(super) fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
     let is_far = |verdict: &NodeVerdict| verdict.exclusions.iter().any(is_about_labels);

@@ -177,7 +177,7 @@ pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
         WriteError::Disruption(why) => {
             Failure::Refused(format!("a PodDisruptionBudget forbids to evict Pod {} now: {why}", one.pod))
         }
-        // As of a Pod that two budgets select.
+        // For instance, two budgets select the Pod.
         WriteError::Failed(why) => Failure::Refused(why),
         error => error.into(),
     }

@@ -106,7 +106,7 @@ impl Terminal {
 
     /// Writes a line that is not part of the answer: progress, or a note.
     pub fn say(&self, line: &str) {
-        // Nobody is left to be told.
+        // Without a standard error there is no way to report the failure.
         let _ = writeln!(io::stderr(), "{line}");
     }
 

@@ -20,9 +20,9 @@ use crate::{CommandResult, Outcome};
 
 pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
-    // The namespace of a context is that of the user's workloads.
+    // The namespace of a context has the user's workloads, not the sidecar.
     let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
-    // Whoever looks at a terminal for seconds wants to know why.
+    // A user at a terminal should know why nothing happens for seconds.
     if io::stderr().is_terminal() {
         terminal
             .say("Reading the installation, and waiting for 5 seconds to see whether its Lease is renewed …");

@@ -26,7 +26,7 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &scope, Wanted::default())).await?;
     if let Some(unread) = snapshot.unread.first() {
-        // A file that lacks something without saying so is no backup.
+        // A file that silently lacks objects is no backup.
         return Err(unread.into());
     }
     let chosen = chosen(&snapshot.pps, &args.names).map_err(|missing| {
@@ -35,7 +35,7 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
         let within = within.unwrap_or_default();
         Failure::Refused(format!("there is no PersistentPodState {names}{within}; nothing was written"))
     })?;
-    // Only the managed fields, which the list is kept without, say that a definition hides states.
+    // The list is kept without managed fields, and only these show that a definition hides states.
     let whole = async |pps: &Pps| {
         let api_version = pps.object()["apiVersion"].as_str().unwrap_or_default();
         Address::new(pps.namespace(), pps.name(), api_version).read(&connected.client).await
@@ -61,7 +61,7 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
 }
 
 /// YAML that is read as exactly this list. Kubernetes reads YAML 1.1, in which `1_000` is a number: such a
-/// value needs the quotes of JSON, which is YAML too.
+/// text needs the quotes of JSON, which is YAML too.
 fn text(list: &Value) -> String {
     let text = to_yaml(list);
     let is_same = |documents: Vec<yaml::Document>| documents.len() == 1 && documents[0].value == *list;

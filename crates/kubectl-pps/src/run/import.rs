@@ -50,7 +50,7 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
     let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
     let snapshot = Box::pin(read::read(client, &scope, wanted)).await?;
     snapshot.require(Resource::PersistentPodStates)?;
-    // Without the Pods, the state of a Ready one could be overwritten.
+    // Without the Pods, the state of a Ready Pod could be overwritten.
     snapshot.require(Resource::Pods)?;
     snapshot.require_workloads()?;
     let api_version = served_version(client).await?;
@@ -104,7 +104,7 @@ fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
     if bytes.len() > max_bytes {
         return Err(failure(format!("it has more than {max_bytes} bytes: split it into several files")));
     }
-    // JSON is YAML too. Unlike a JSON reader, this one refuses a key that is there twice.
+    // JSON is YAML too. Unlike a JSON reader, the YAML reader refuses duplicate keys.
     let documents = parse_up_to(&decode(&bytes).map_err(failure)?, max_bytes).map_err(|error| {
         let (line, column) = (error.place.line, error.place.column);
         Failure::Usage(format!("{}:{line}:{column}: {}", file_name(path), error.message))
@@ -191,8 +191,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Gives an object without states the compact form, for states that are too large for `podStates`. A
-    /// definition without that form drops it silently.
+    /// Gives an object without states the compact form, for states that are too large for `podStates`. A definition
+    /// without `status.packed` drops the field silently.
     async fn make_compact(&self, address: &Address, object: &Value) -> Result<Value, WriteError> {
         let metadata = &object["metadata"];
         let guards = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});

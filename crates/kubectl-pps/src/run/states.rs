@@ -56,8 +56,7 @@ impl Address {
             if !may_hide_states(&object) {
                 return Ok(object);
             }
-            // Only a definition that does not keep the compact form hides it, and the answer to a dry run
-            // shows that.
+            // Only a definition without the compact form hides states, and the answer to a dry run shows that.
             let metadata = &object["metadata"];
             let body = json!({
                 "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
@@ -65,7 +64,7 @@ impl Address {
             });
             match write::send(client, self.patch(body).as_dry_run()).await {
                 Ok(answer) if answer["status"]["packed"].is_object() => {
-                    // They go on to say that the compact form was written, and are not needed otherwise.
+                    // The managed fields still name the compact form, and have no other use.
                     if let Some(metadata) = object["metadata"].as_object_mut() {
                         metadata.remove("managedFields");
                     }

@@ -122,7 +122,7 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                 {
                     taints.retain(|taint| taint["key"] != **key || taint["effect"] != **effect);
                 }
-                // It goes with the cordon.
+                // Kubernetes removes this taint with the cordon.
                 if key == CORDON_TAINT {
                     continue;
                 }
@@ -183,7 +183,7 @@ fn move_away(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     if landing.is_nowhere() {
         return None;
     }
-    // A move keeps each recorded value that a node which could take the Pod has.
+    // A move keeps each recorded value that one of the possible nodes has.
     let nodes = landing.favourites().iter().chain(landing.others());
     let nodes = nodes.filter_map(|node| subject.snapshot.node(node));
     let way_out = subject.spec.as_ref().zip(subject.recorded());

@@ -42,8 +42,7 @@ pub struct Subject<'a> {
     pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
     pub spec: Option<Spec>,
-    /// The state that is recorded under the Pod's name; an error if that is not known, because it is damaged or could
-    /// not be read.
+    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object could not be read.
     pub state: Result<Option<PodState>, Option<Damaged>>,
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.

@@ -50,10 +50,10 @@ impl NewState {
         Self { to, given_up, drops_annotations, spec: spec.clone(), is_bound }
     }
 
-    /// The state to record in place of this one.
+    /// The state to record in place of `before`.
     ///
-    /// The entry of a bound Pod is emptied and not dropped: the sidecar, which may not know yet that the Pod is being moved,
-    /// reads the Pod before it fills an empty entry, but not before it makes a new one.
+    /// The entry of a bound Pod is emptied and not dropped. The sidecar may not know of the move yet: it reads the Pod before
+    /// it fills an empty entry, but not before it makes a new entry.
     pub fn of(&self, before: Option<&PodState>) -> Option<PodState> {
         let mut kept = before.cloned().unwrap_or_default();
         if self.drops_annotations {

@@ -59,8 +59,8 @@ fn waits_for(subject: &Subject<'_>, node: &str) -> bool {
         || subject.required().iter().any(|one| one.key == HOSTNAME && one.value == label)
 }
 
-/// Whether a Pod that does not run comes back by itself: a node could take it with the recorded state. Not known, and so
-/// false, if nodes may not be read.
+/// Whether a Pod that does not run comes back by itself: a node could take it with the recorded state. False if nodes may
+/// not be read.
 fn comes_back(subject: &Subject<'_>) -> bool {
     // A Pod that waits may have been created with another state.
     let is_waiting = |pod: &&Pod| pod.node().is_none() && !pod.is_terminating() && !pod.is_finished();

@@ -145,7 +145,7 @@ impl Row {
     fn concern(&self, snapshot: &Snapshot, pod: &Pod, pps: Option<&Pps>) -> Option<Concern> {
         let has = |is_meant: fn(&Drift) -> bool| self.drift.iter().any(is_meant);
         let node = snapshot.node(pod.node().unwrap_or_default());
-        // A PersistentPodState that does not record says why itself.
+        // A PersistentPodState that does not record has a problem of its own in the answer.
         let is_recording = || pps.and_then(Pps::recording).is_some_and(|(is_recording, ..)| is_recording);
         let is_marked = || pod.is_marked() && !pod.is_terminating();
         let is_elsewhere = || has(|one| matches!(one, Drift::Node { .. }));
@@ -174,7 +174,7 @@ fn cannot_return(snapshot: &Snapshot, pod: &Pod, own: &Node, required: &BTreeMap
     let has_all = |node: &&Node| required.iter().all(|(key, value)| node.label(key) == Some(value));
     let is_closed = |node: &Node| is_closed(pod.object(), node.object());
     let mut nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).filter(has_all);
-    // Most nodes are open: the own one is asked first.
+    // Most nodes are open, so the Pod's own node is checked first.
     !required.is_empty() && is_closed(own) && has_all(&own) && nodes.all(is_closed)
 }
 

@@ -172,7 +172,7 @@ pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
             "{what} sidecar does not record the Pod (annotation {RECORD_ANNOTATION}: \"false\")."
         ));
     }
-    // An answer that is about the problem has it already.
+    // An answer about the problem names the problem already.
     if let (Read::Known(pps), false) = (&subject.pps, explanation.cause == Cause::NotRecorded) {
         facts.extend(problem(subject).map(|why| format!("PersistentPodState {}: {why}.", pps.name())));
     }

@@ -146,7 +146,7 @@ impl<'a> Steps<'a> {
         let mut conflicts = 0;
         while conflicts < TRIES {
             let Some(now) = self.read_present().await? else { return Ok(()) };
-            // A write that changes any of this makes another version.
+            // A write to any of these fields makes another version.
             let is_as_decided = match self.one.removal {
                 Removal::Evict => now.is_marked() || self.rehearsal.is_some(),
                 _ => now.node().is_none(),
@@ -162,7 +162,7 @@ impl<'a> Steps<'a> {
             match self.send(removal).await {
                 Ok(_) | Err(WriteError::NotFound) => return Ok(()),
                 Err(WriteError::Conflict(_)) => conflicts += 1,
-                // Kubernetes deletes it without an eviction.
+                // Kubernetes deletes the Pod without an eviction.
                 Err(error) if self.one.is_stranded && !matches!(error, WriteError::Forbidden(_)) => {
                     return Ok(());
                 }
