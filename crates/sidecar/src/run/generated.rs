@@ -12,9 +12,6 @@ use crate::write::{ApplyResult, Failure};
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::facts::WorkloadKey;
 
-/// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in
-/// which a watch would have shown it.
-const UNREADABLE_AFTER: u32 = 6;
 /// The wait after the first refusal of a write. It doubles with each further one, up to [`LAST_REFUSED_RETRY`].
 const FIRST_REFUSED_RETRY: Duration = Duration::from_secs(15);
 const LAST_REFUSED_RETRY: Duration = Duration::from_mins(16);
@@ -78,7 +75,6 @@ impl Worker {
                     warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
                 }
                 self.writes.generated.failed(workload, failure.retry_after(), now);
-                self.report_unreadable_object(workload, &generated, &failure);
                 false
             }
         };
@@ -94,25 +90,6 @@ impl Worker {
         let retry_at = now + wait;
         self.writes.refused.insert(workload.clone(), Refused { write, retry_at, times });
         self.writes.generated.revisit(workload, retry_at);
-    }
-
-    /// The API server says again and again that an object exists, and no watch shows it: the sidecar cannot
-    /// read it.
-    fn report_unreadable_object(
-        &mut self,
-        workload: &WorkloadKey,
-        generated: &GeneratedPps,
-        failure: &Failure,
-    ) {
-        if let (GeneratedPps::Create { key, .. }, Failure::Conflict) = (generated, failure)
-            && self.writes.generated.failures(workload) >= UNREADABLE_AFTER
-        {
-            let message = format!(
-                "correct or delete PersistentPodState {}: it has a name that the sidecar needs, and the sidecar cannot read it",
-                key.name
-            );
-            self.index.report(workload, Reason::NameConflict, message);
-        }
     }
 
     fn report_generated_pps(

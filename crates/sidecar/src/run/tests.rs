@@ -293,20 +293,6 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
 }
 
 #[tokio::test]
-async fn reports_an_object_that_exists_and_cannot_be_read() {
-    let exists = |_: &Value| refusal(409, "AlreadyExists", r#"persistentpodstates "w" already exists"#);
-    let mut worker = worker(api_server(exists).0, []);
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
-    for _ in 0..5 {
-        assert_eq!(write_generated_pps(&mut worker).await, [], "a watch may show it yet");
-    }
-    let notices = write_generated_pps(&mut worker).await;
-    let [(Reason::NameConflict, message)] = &notices[..] else { panic!("{notices:?}") };
-    assert!(message.contains("correct or delete PersistentPodState w"), "{message}");
-    assert_eq!(write_generated_pps(&mut worker).await, []);
-}
-
-#[tokio::test]
 async fn reports_once_that_a_generated_object_may_not_be_deleted() {
     let denied =
         r#"admission webhook "p.kubewarden.admission" denied the request: delete-protection is Always"#;
