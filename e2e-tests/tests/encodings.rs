@@ -106,8 +106,8 @@ where
         let message = get(client, path, encoding, &list_kind).await;
         assert_eq!(matches!(message, Message::Protobuf(_)), encoding == PROTOBUF, "{path}");
         let page = Page::read(&message).unwrap();
-        page.resource_version().clone_into(&mut version);
-        let items = page.items().map(&read);
+        version = page.resource_version;
+        let items = page.items.into_iter().map(&read);
         lists.push(items.map(|item| (item.key.to_string(), item)).collect::<BTreeMap<_, _>>());
     }
     let protobuf = lists.pop().unwrap();

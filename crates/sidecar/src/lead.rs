@@ -23,9 +23,10 @@ use tracing::{debug, info, warn};
 
 pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
-use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
+pub(crate) use self::lease::holder;
+use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, release};
 use crate::observe::client::{bounded, code, describe};
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 
 /// Short enough that a failed renewal can be retried before the term ends.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
@@ -57,7 +58,6 @@ impl Election {
             leader: None,
             term,
             health,
-            reported: None,
         };
         info!(lease = elector.lease, identity = elector.me, "taking part in the leader election");
         (Self { stop, task: tokio::spawn(elector.run(stopped)) }, Leadership::new(leadership))
@@ -94,8 +94,6 @@ struct Elector {
     leader: Option<String>,
     term: watch::Sender<Term>,
     health: Health,
-    /// The problem that was last logged and shown by `/readyz`.
-    reported: Option<String>,
 }
 
 impl Elector {
@@ -119,21 +117,18 @@ impl Elector {
         }
         match self.attempt().await {
             Ok(wait) => {
-                self.health.set_election_problem(None);
-                if self.reported.take().is_some() {
-                    info!(lease = self.lease, "the Lease is accessible again");
+                if self.health.set_election_problem(None).is_some() {
+                    info!(lease = self.lease, "the Lease is accessible");
                 }
                 wait
             }
             Err(problem) => {
                 self.ours = None;
                 let problem = self.describe(&problem);
-                if self.reported.as_ref() == Some(&problem) {
+                if self.health.set_election_problem(Some(problem.clone())).as_ref() == Some(&problem) {
                     debug!(problem);
                 } else {
                     warn!(lease = self.lease, "{problem}");
-                    self.health.set_election_problem(Some(problem.clone()));
-                    self.reported = Some(problem);
                 }
                 // Not later than the end of the term, to log it in time.
                 let left = self.term.borrow().left(now());
@@ -154,7 +149,7 @@ impl Elector {
         }
         let (requested_at, exists) = (now(), lease.is_some());
         self.has_requested = true;
-        match self.write(lease, |before| hold(before, &self.me, wall_clock())).await {
+        match self.write(lease, |before| hold(before, &self.me, MicroTime(Timestamp::now()))).await {
             Ok(lease) => {
                 self.ours = Some(lease);
                 self.lead(requested_at + RENEW_WITHIN);
@@ -226,7 +221,8 @@ impl Elector {
             };
             let is_ours = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
             if let Some(lease) = lease.filter(is_ours) {
-                let change = |spec: Option<LeaseSpec>| release(spec.unwrap_or_default(), wall_clock());
+                let change =
+                    |spec: Option<LeaseSpec>| release(spec.unwrap_or_default(), MicroTime(Timestamp::now()));
                 self.write(Some(lease), change).await?;
                 info!(lease = self.lease, "released the Lease");
             }
@@ -248,8 +244,4 @@ impl Elector {
             other => format!("cannot use the Lease {lease}: {}", describe(other)),
         }
     }
-}
-
-fn wall_clock() -> MicroTime {
-    MicroTime(Timestamp::now())
 }

@@ -36,7 +36,7 @@ use crate::lead::{Election, Leadership};
 use crate::observe::watch::Watches;
 use crate::observe::{client, openkruise};
 use crate::serve;
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
 
 const QUEUE: usize = 1024;

@@ -22,7 +22,7 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::lead::Leadership;
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
 
 /// How many connections are open at once. The kubelet and Prometheus need two or three.

@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{Request, Status, request};
+use kube::core::{ObjectMeta, Request, Status, request};
 use kube::{Api, Client};
 use pps_core::status::{compact_patch, guarded_patch};
 use pps_recorder::generate;
@@ -30,6 +30,12 @@ use pps_recorder::decide::{GeneratedPps, PodEviction, index::StatusWrite};
 use pps_recorder::facts::{NamespacedName, PpsFact, PpsObject, StoredForm, WorkloadKey};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+/// What a patch is answered with. Without need, no write returns a whole object.
+const OBJECT: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// How many reads run at once, of all writes together. Each has its answer in memory.
 const READS_AT_ONCE: usize = 4;
@@ -96,8 +102,8 @@ impl Writer {
             return self.write_compact_form(write).await;
         }
         let patch = if write.keeps_compact_form { &compact_patch(&write.patch) } else { &write.patch };
-        let result = self.patch_status(&write, patch).await;
-        WriteResult::Status(write, result)
+        let result = self.patch_status(&write, patch, METADATA, false).await;
+        written(write, result)
     }
 
     /// Moves the states of an object into the compact form. A definition that does not have it prunes it, and
@@ -107,30 +113,29 @@ impl Writer {
     async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
         let mut beside = write.patch.clone();
         beside["status"].as_object_mut().map(|status| status.remove("podStates"));
-        let stored = match self.patch_whole_status(&write, &beside, false).await {
+        let stored = match self.patch_status(&write, &beside, OBJECT, false).await {
             Ok(stored) => stored,
             // Both forms together are too large.
             Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
             Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         };
-        let version = stored.metadata.resource_version.clone();
         if !stored.has_compact_form_of(&write.patch) {
-            return WriteResult::CompactFormDropped(write, Ok(version));
+            return WriteResult::CompactFormDropped(write, Ok(stored.version()));
         }
         if stored.has_only_compact_form() {
-            return WriteResult::Status(write, Ok(version));
+            return written(write, Ok(stored));
         }
         let removal = Map::from_iter([("podStates".to_owned(), Value::Null)]);
-        let removal = compact_patch(&guarded_patch(&write.uid, &version, &removal));
-        let result = self.patch_status(&write, &removal).await;
-        WriteResult::Status(write, result)
+        let removal = compact_patch(&guarded_patch(&write.uid, &stored.version(), &removal));
+        let result = self.patch_status(&write, &removal, METADATA, false).await;
+        written(write, result)
     }
 
     /// Moves the states of an object that is too large to have both forms. The API server is asked first what
     /// it would store, and then what it has stored.
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
-        match self.patch_whole_status(&write, &write.patch, true).await {
+        match self.patch_status(&write, &write.patch, OBJECT, true).await {
             Ok(stored) if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
             Ok(_) => {
                 return WriteResult::CompactFormDropped(write, Err("it would not be stored as it is".into()));
@@ -139,11 +144,11 @@ impl Writer {
             Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         }
-        match self.patch_whole_status(&write, &write.patch, false).await {
+        match self.patch_status(&write, &write.patch, OBJECT, false).await {
             Ok(stored) if !stored.has_compact_form_of(&write.patch) => {
-                WriteResult::CompactFormDropped(write, Ok(stored.metadata.resource_version))
+                WriteResult::CompactFormDropped(write, Ok(stored.version()))
             }
-            result => WriteResult::Status(write, result.map(|stored| stored.metadata.resource_version)),
+            result => written(write, result),
         }
     }
 
@@ -216,26 +221,27 @@ impl Writer {
         WriteResult::NodeLookup(node, result)
     }
 
-    /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the
-    /// whole object.
-    async fn patch_status(&self, write: &StatusWrite, patch: &Value) -> Result<String, Failure> {
-        let only_metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        let request = status_request(write, patch, false).map(|mut request| {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(only_metadata));
-            request
-        });
-        self.send::<StoredPps>(request).await.map(|stored| stored.metadata.resource_version)
-    }
-
-    /// Sends a status patch and requests the object in return. With `dry_run` the API server only says what
-    /// it would store.
-    async fn patch_whole_status(
+    /// Sends a status patch: a list is a JSON patch, anything else a merge patch. With `dry_run` the API server
+    /// only says what it would store.
+    async fn patch_status(
         &self,
         write: &StatusWrite,
         patch: &Value,
+        answer: &'static str,
         dry_run: bool,
     ) -> Result<StoredPps, Failure> {
-        self.send(status_request(write, patch, dry_run)).await
+        let field_manager = Some(generate::FIELD_MANAGER.to_owned());
+        let params = PatchParams { field_manager, dry_run, ..PatchParams::default() };
+        let NamespacedName { namespace, name } = &write.key;
+        let patch_type = if patch.is_array() { JSON_PATCH } else { MERGE_PATCH };
+        let request = requests::<PpsObject>(namespace);
+        let request = request.patch_subresource("status", name, &params, &Patch::Merge(patch));
+        let request = request.map(|mut request| {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(answer));
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(patch_type));
+            request
+        });
+        self.send(request).await
     }
 
     /// Sends a write, and gives up when this process no longer leads.
@@ -252,20 +258,22 @@ fn requests<O: kube::Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(O::url_path(&(), Some(namespace)))
 }
 
+fn written(write: StatusWrite, result: Result<StoredPps, Failure>) -> WriteResult {
+    WriteResult::Status(write, result.map(|stored| stored.version()))
+}
+
 #[derive(Deserialize)]
 struct StoredPps {
-    metadata: Version,
+    metadata: ObjectMeta,
     #[serde(default)]
     status: Value,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    resource_version: String,
-}
-
 impl StoredPps {
+    fn version(&self) -> String {
+        self.metadata.resource_version.clone().unwrap_or_default()
+    }
+
     fn has_compact_form_of(&self, patch: &Value) -> bool {
         self.status["packed"] == patch["status"]["packed"]
     }
@@ -274,23 +282,6 @@ impl StoredPps {
         let states = &self.status["podStates"];
         states.is_null() || states.as_object().is_some_and(Map::is_empty)
     }
-}
-
-/// A status patch: a list is a JSON patch, anything else a merge patch.
-fn status_request(write: &StatusWrite, patch: &Value, dry_run: bool) -> Built {
-    let field_manager = Some(generate::FIELD_MANAGER.to_owned());
-    let params = PatchParams { field_manager, dry_run, ..PatchParams::default() };
-    let mut request = requests::<PpsObject>(&write.key.namespace).patch_subresource(
-        "status",
-        &write.key.name,
-        &params,
-        &Patch::Merge(patch),
-    )?;
-    if patch.is_array() {
-        let json_patch = HeaderValue::from_static("application/json-patch+json");
-        request.headers_mut().insert(CONTENT_TYPE, json_patch);
-    }
-    Ok(request)
 }
 
 /// Deletes only this version of an object.

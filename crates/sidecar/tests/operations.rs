@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use pps_sidecar::telemetry::metrics::Metrics;
 use serde_json::Value;
@@ -20,12 +19,9 @@ fn file(path: &str) -> String {
 }
 
 fn rendered() -> String {
-    let (metrics, resource) = (Metrics::default(), Arc::from("pods"));
-    // These series exist only once a watch has reported something.
-    metrics.count_watch_event(&resource);
-    metrics.count_watch_error(&resource);
-    metrics.set_unreadable(&resource, 1);
-    metrics.count_skipped_object(&resource);
+    let metrics = Metrics::default();
+    // Its series exist only once a watch has reported something.
+    metrics.set_watch_up("pods", true);
     metrics.render(true, true)
 }
 

@@ -90,10 +90,6 @@ impl Leadership {
         term.is_running(now()).then_some(term.number)
     }
 
-    pub(crate) fn permit(&self, term: Option<u64>) -> Permit {
-        Permit { leadership: self.clone(), term }
-    }
-
     /// Waits for a change. Returns false if the election has ended.
     pub(crate) async fn changed(&mut self) -> bool {
         self.term.changed().await.is_ok()
@@ -109,6 +105,17 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
+    /// One that is not valid until it is renewed.
+    pub(crate) fn new(leadership: Leadership) -> Self {
+        Self { leadership, term: None }
+    }
+
+    /// Takes over the current term. Returns whether it is another one.
+    pub(crate) fn renew(&mut self) -> bool {
+        let term = self.leadership.term();
+        std::mem::replace(&mut self.term, term) != term
+    }
+
     pub(crate) fn is_valid(&self) -> bool {
         self.term.is_some() && self.leadership.term() == self.term
     }
@@ -139,6 +146,12 @@ mod tests {
         sender.send_modify(|term| assert!(change(term)));
     }
 
+    fn current(leadership: &Leadership) -> Permit {
+        let mut permit = Permit::new(leadership.clone());
+        permit.renew();
+        permit
+    }
+
     #[test]
     fn extending_an_ended_term_begins_a_new_one() {
         let mut term = Term::default();
@@ -157,15 +170,15 @@ mod tests {
     fn a_permit_is_invalid_after_its_term() {
         let (sender, receiver) = watch::channel(Term::default());
         let leadership = Leadership::new(receiver);
-        assert!(!leadership.permit(leadership.term()).is_valid());
+        assert!(!current(&leadership).is_valid());
         change(&sender, |term| term.extend(now() + 60 * S, now()));
-        let permit = leadership.permit(leadership.term());
+        let permit = current(&leadership);
         assert!(permit.is_valid());
         change(&sender, Term::end);
         assert!(!permit.is_valid());
         change(&sender, |term| term.extend(now() + 60 * S, now()));
         assert!(!permit.is_valid(), "a new term needs a new permit");
-        assert!(leadership.permit(leadership.term()).is_valid());
+        assert!(current(&leadership).is_valid());
         // The term runs out.
         sender.send_modify(|term| term.until = Some(now()));
         assert_eq!(leadership.term(), None);
@@ -175,7 +188,7 @@ mod tests {
     async fn stops_a_future_once_the_permit_is_invalid() {
         let (sender, receiver) = watch::channel(Term { number: 1, until: Some(Duration::MAX) });
         let leadership = Leadership::new(receiver);
-        let permit = leadership.permit(leadership.term());
+        let permit = current(&leadership);
         assert_eq!(permit.run_while_valid(async { 5 }).await, Some(5));
         let steps = AtomicU32::new(0);
         let work = async {

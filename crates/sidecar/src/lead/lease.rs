@@ -7,9 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 /// How long after its last renewal a Lease expires. Another process notices that renewal up to [`RETRY`]
 /// late, so it takes over within 14 seconds.
-const DURATION: Duration = Duration::from_secs(12);
-/// [`DURATION`] in the API's type.
-const DURATION_SECONDS: i32 = 12;
+const DURATION: Duration = Duration::from_secs(SECONDS as u64);
+const SECONDS: u8 = 12;
 /// A holder that has not renewed for this long stops writing. The rest of [`DURATION`] is a margin for
 /// requests in flight.
 pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(8);
@@ -39,7 +38,7 @@ impl ObservedLease {
     }
 }
 
-pub(super) fn holder(lease: &LeaseSpec) -> Option<&str> {
+pub(crate) fn holder(lease: &LeaseSpec) -> Option<&str> {
     lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
@@ -58,7 +57,7 @@ pub(super) fn hold(before: Option<LeaseSpec>, me: &str, now: MicroTime) -> Lease
         lease.holder_identity = Some(me.to_owned());
         lease.acquire_time = Some(now.clone());
     }
-    lease.lease_duration_seconds = Some(DURATION_SECONDS);
+    lease.lease_duration_seconds = Some(SECONDS.into());
     lease.renew_time = Some(now);
     lease
 }
@@ -144,7 +143,6 @@ mod tests {
 
     #[test]
     fn a_holder_stops_writing_before_others_may_take_the_lease() {
-        assert_eq!(Duration::from_secs(u64::try_from(DURATION_SECONDS).unwrap()), DURATION);
         assert!(RENEW_WITHIN + RETRY < DURATION && DURATION + RETRY < 15 * S);
     }
 

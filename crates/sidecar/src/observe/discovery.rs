@@ -26,6 +26,15 @@ pub struct WatchId {
     pub number: u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchState {
+    Up,
+    /// The initial list is complete.
+    Listed,
+    Down,
+    Forbidden,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchAction {
     /// Watch this kind; replaces an earlier watch of it.
@@ -65,12 +74,6 @@ struct WatchedKind {
     /// Stays set, so that the Event is published only once even if the permission is granted and revoked
     /// again, or covers only a part of the kind.
     was_forbidden: bool,
-}
-
-impl WatchedKind {
-    fn new(number: u64, resource: Resource) -> Self {
-        Self { number, resource, settled: false, forbidden: false, was_forbidden: false }
-    }
 }
 
 impl Discovery {
@@ -135,21 +138,12 @@ impl Discovery {
         self.refresh();
     }
 
-    /// A watch works; `listed` says that its initial list is complete.
-    pub fn mark_up(&mut self, id: &WatchId, listed: bool) {
+    pub fn mark(&mut self, id: &WatchId, state: WatchState) {
         let Some(watching) = self.watching.get_mut(&id.kind) else { return };
-        watching.settled |= listed;
-        if take(&mut watching.forbidden) {
-            self.actions.push(WatchAction::SetForbidden(id.kind.clone(), false));
-        }
-    }
-
-    pub fn mark_down(&mut self, id: &WatchId, forbidden: bool) {
-        let Some(watching) = self.watching.get_mut(&id.kind) else { return };
-        watching.settled = true;
-        if watching.forbidden != forbidden {
-            watching.forbidden = forbidden;
-            watching.was_forbidden |= forbidden;
+        let forbidden = state == WatchState::Forbidden;
+        watching.settled |= state != WatchState::Up;
+        watching.was_forbidden |= forbidden;
+        if std::mem::replace(&mut watching.forbidden, forbidden) != forbidden {
             self.actions.push(WatchAction::SetForbidden(id.kind.clone(), forbidden));
             self.publish_problems();
         }
@@ -173,7 +167,14 @@ impl Discovery {
             if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
                 self.last_number += 1;
                 let number = self.last_number;
-                self.watching.insert(kind.clone(), WatchedKind::new(number, resource.clone()));
+                let watched = WatchedKind {
+                    number,
+                    resource: resource.clone(),
+                    settled: false,
+                    forbidden: false,
+                    was_forbidden: false,
+                };
+                self.watching.insert(kind.clone(), watched);
                 self.actions.push(WatchAction::SetForbidden(kind.clone(), false));
                 self.actions.push(WatchAction::Start(WatchId { kind, number }, resource));
             }

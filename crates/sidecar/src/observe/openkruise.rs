@@ -15,6 +15,7 @@ use tracing::{debug, info, warn};
 use super::client::{bounded, code, describe};
 use super::watch::{Observation, Watches};
 use super::wire::key_of;
+use crate::lead::holder;
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::{Notice, Subject};
 
@@ -25,15 +26,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// must not cost a write of each large object whenever it comes and goes.
 const IDLE_CHECKS: u32 = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum LeaseCheck {
-    Held(Box<Lease>),
-    /// There is no Lease, it has no holder, or reading it is forbidden. In the last case the manager is
-    /// assumed not to run: the sidecar's role grants the read in the namespace where OpenKruise is installed.
-    NotHeld,
-    Unknown,
-}
 
 /// Whether the manager runs, from successive checks.
 #[derive(Debug, Default)]
@@ -47,12 +39,7 @@ pub(crate) struct Manager {
 impl Manager {
     /// Applies a check. Returns whether the manager runs if that has changed. The first check of a held Lease
     /// decides nothing, because the Lease may be left over.
-    pub(crate) fn apply(&mut self, check: LeaseCheck) -> Option<bool> {
-        let held = match check {
-            LeaseCheck::Unknown => return None,
-            LeaseCheck::NotHeld => None,
-            LeaseCheck::Held(lease) => Some(lease),
-        };
+    pub(crate) fn apply(&mut self, held: Option<Box<Lease>>) -> Option<bool> {
         let is_running = match (self.last.take(), &held) {
             (_, None) => Some(false),
             (last, Some(held)) => last.map(|last| last.spec != held.spec),
@@ -87,31 +74,29 @@ impl Manager {
     }
 }
 
-async fn check_lease(client: &Client, namespace: &str) -> LeaseCheck {
+/// The manager's Lease, if somebody holds it; fails if that is unknown. Where reading it is forbidden, the
+/// manager is assumed not to run: the sidecar's role grants the read in the namespace where OpenKruise is
+/// installed.
+async fn held_lease(client: &Client, namespace: &str) -> Result<Option<Box<Lease>>, kube::Error> {
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
-        Ok(lease) => read(lease),
+    let lease = match bounded(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
         Err(error) if matches!(code(&error), Some(401 | 403 | 404)) => {
             debug!(
                 error = describe(&error),
                 "cannot read the Lease of OpenKruise's manager; assuming that it does not run"
             );
-            LeaseCheck::NotHeld
+            None
         }
-        Err(_) => LeaseCheck::Unknown,
-    }
-}
-
-fn read(lease: Option<Lease>) -> LeaseCheck {
-    let holder = |lease: &Lease| lease.spec.as_ref()?.holder_identity.clone();
-    let held = lease.filter(|lease| holder(lease).is_some_and(|holder| !holder.is_empty()));
-    held.map_or(LeaseCheck::NotHeld, |lease| LeaseCheck::Held(lease.into()))
+        lease => lease?,
+    };
+    Ok(lease.filter(|lease| lease.spec.as_ref().and_then(holder).is_some()).map(Box::new))
 }
 
 pub(crate) async fn check_repeatedly(watches: Watches, namespace: String) {
     loop {
-        let check = check_lease(&watches.client, &namespace).await;
-        watches.observe(Observation::Manager(check)).await;
+        if let Ok(lease) = held_lease(&watches.client, &namespace).await {
+            watches.observe(Observation::Manager(lease)).await;
+        }
         sleep(CHECK_INTERVAL).await;
     }
 }
@@ -121,17 +106,17 @@ pub(crate) async fn watch_manager(client: &Client, namespace: &str, metrics: &Me
     info!("OpenKruise's manager is expected to record; this sidecar writes nothing");
     let mut manager = Manager::default();
     loop {
-        let change = manager.apply(check_lease(client, namespace).await);
-        if let Some(is_running) = change {
+        let lease = held_lease(client, namespace).await;
+        if let Some(is_running) = lease.ok().and_then(|lease| manager.apply(lease)) {
             metrics.conflicting_recorder.set(is_running.into());
-        }
-        match change {
-            Some(true) => info!("OpenKruise's manager runs"),
-            Some(false) => warn!(
-                namespace,
-                "nothing is recorded: OpenKruise's manager does not run, or its Lease is in another namespace"
-            ),
-            None => {}
+            if is_running {
+                info!("OpenKruise's manager runs");
+            } else {
+                warn!(
+                    namespace,
+                    "nothing is recorded: OpenKruise's manager does not run, or its Lease is in another namespace"
+                );
+            }
         }
         sleep(CHECK_INTERVAL).await;
     }
@@ -139,60 +124,64 @@ pub(crate) async fn watch_manager(client: &Client, namespace: &str, metrics: &Me
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
+    use tower::service_fn;
+
     use super::*;
 
-    fn held(holder: &str) -> LeaseCheck {
-        read(lease(&serde_json::json!({"holderIdentity": holder})))
-    }
-
-    fn lease(spec: &serde_json::Value) -> Option<Lease> {
-        serde_json::from_value(serde_json::json!({"metadata": {"uid": "1"}, "spec": spec})).unwrap()
+    fn lease(holder: &str) -> Box<Lease> {
+        let lease = serde_json::json!({"metadata": {"uid": "1"}, "spec": {"holderIdentity": holder}});
+        serde_json::from_value(lease).unwrap()
     }
 
     #[test]
     fn the_manager_runs_while_its_lease_is_renewed() {
         let mut manager = Manager::default();
-        assert_eq!(manager.apply(held("a")), None, "the Lease may be left over");
-        assert_eq!(manager.apply(held("b")), Some(true));
+        assert_eq!(manager.apply(Some(lease("a"))), None, "the Lease may be left over");
+        assert_eq!(manager.apply(Some(lease("b"))), Some(true));
         assert_eq!(manager.notice().unwrap().subject.uid, "1");
-        assert_eq!(manager.apply(held("c")), None, "unchanged");
-        assert_eq!(manager.apply(LeaseCheck::Unknown), None);
-        assert_eq!(manager.apply(held("d")), None);
-        assert_eq!(manager.apply(held("d")), Some(false), "not renewed");
-        assert_eq!(manager.apply(held("e")), Some(true));
-        assert_eq!(manager.apply(LeaseCheck::NotHeld), Some(false));
-        assert_eq!((manager.apply(LeaseCheck::NotHeld), manager.notice()), (None, None));
+        assert_eq!(manager.apply(Some(lease("c"))), None, "unchanged");
+        assert_eq!(manager.apply(Some(lease("d"))), None);
+        assert_eq!(manager.apply(Some(lease("d"))), Some(false), "not renewed");
+        assert_eq!(manager.apply(Some(lease("e"))), Some(true));
+        assert_eq!(manager.apply(None), Some(false));
+        assert_eq!((manager.apply(None), manager.notice()), (None, None));
     }
 
     #[test]
     fn a_manager_that_comes_and_goes_is_idle_only_after_ten_minutes() {
         let mut manager = Manager::default();
-        manager.apply(LeaseCheck::NotHeld);
+        manager.apply(None);
         assert!(manager.is_idle(), "it has never run");
         for round in 0..3 {
-            manager.apply(held(&format!("{round}a")));
-            manager.apply(held(&format!("{round}b")));
+            manager.apply(Some(lease(&format!("{round}a"))));
+            manager.apply(Some(lease(&format!("{round}b"))));
             assert!(!manager.is_idle());
             for _ in 0..IDLE_CHECKS - 1 {
-                manager.apply(LeaseCheck::NotHeld);
+                manager.apply(None);
                 assert!(!manager.is_idle());
             }
         }
-        manager.apply(LeaseCheck::Unknown);
-        assert!(!manager.is_idle(), "nobody knows");
-        manager.apply(LeaseCheck::NotHeld);
+        manager.apply(None);
         assert!(manager.is_idle());
     }
 
-    #[test]
-    fn the_manager_does_not_run_without_a_held_lease() {
-        assert_eq!(Manager::default().apply(LeaseCheck::NotHeld), Some(false));
-        for spec in [serde_json::json!({}), serde_json::json!({"holderIdentity": ""})] {
-            assert_eq!(read(lease(&spec)), LeaseCheck::NotHeld);
+    #[tokio::test]
+    async fn the_manager_does_not_run_without_a_held_lease() {
+        assert_eq!(Manager::default().apply(None), Some(false));
+        for (code, body, expected) in [
+            (200, r#"{"spec": {"holderIdentity": "a"}}"#, Some(true)),
+            (200, r#"{"spec": {"holderIdentity": ""}}"#, Some(false)),
+            (200, "{}", Some(false)),
+            (403, r#"{"code": 403}"#, Some(false)),
+            (404, r#"{"code": 404}"#, Some(false)),
+            (500, r#"{"code": 500}"#, None),
+        ] {
+            let answer = move |_: http::Request<Body>| async move {
+                http::Response::builder().status(code).body(Body::from(body.as_bytes().to_vec()))
+            };
+            let held = held_lease(&Client::new(service_fn(answer), "n"), "n").await;
+            assert_eq!(held.ok().map(|lease| lease.is_some()), expected, "{code} {body}");
         }
-        let times = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.000000Z"];
-        let [first, second] =
-            times.map(|time| read(lease(&serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
-        assert_ne!(first, second);
     }
 }

@@ -6,7 +6,6 @@
 //! then hears nothing. Here pages are bounded in bytes and shrink, a new list runs beside the watch
 //! ([`Merge`]), and the version is checked.
 
-mod answer;
 mod follow;
 mod merge;
 mod requests;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -24,28 +24,23 @@ use pps_recorder::kinds;
 use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
 
-pub(crate) use self::answer::{LONGEST_SILENCE, WatchError};
 pub use self::merge::Merge;
 pub(crate) use self::requests::Relist;
 use self::requests::Scope;
 use self::source::PAGES_AT_ONCE;
-pub(crate) use self::source::{Source, api_resource};
-use crate::observe::discovery::WatchId;
-use crate::observe::openkruise::LeaseCheck;
+pub(crate) use self::source::{LONGEST_SILENCE, Source, WatchError, api_resource};
+use crate::observe::discovery::{WatchId, WatchState};
 use crate::observe::wire;
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::{
     ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact,
     interest::Interest, store::Update,
 };
 
-// A page is in memory as a whole, while only a small part of each object is kept.
-
-/// Page size of definitions: each includes a schema, which can be large.
-const DEFINITIONS_PAGE_SIZE: u32 = 50;
-/// Page size of PPS objects: one can be as large as etcd stores, which is 1.5 MiB.
-const PPS_PAGE_SIZE: u32 = 50;
+/// Page size of definitions, which include schemas, and of PPS objects: one can be as large as etcd stores,
+/// which is 1.5 MiB. A page is in memory as a whole, while only a small part of each object is kept.
+const LARGE_OBJECTS_PAGE_SIZE: u32 = 50;
 /// Page size of workloads. Those of custom kinds can be large.
 const WORKLOADS_PAGE_SIZE: u32 = 100;
 const PODS_PAGE_SIZE: u32 = 250;
@@ -57,18 +52,16 @@ pub(crate) enum Observation {
     Pods(Update<NamespacedName, PodFact>),
     Nodes(Update<Arc<str>, NodeFact>),
     Workloads(WatchId, Update<NamespacedName, WorkloadFact>),
-    KindUp(WatchId),
-    /// The watch of a workload kind failed; says whether it is forbidden.
-    KindDown(WatchId, bool),
-    /// Whether OpenKruise's manager runs was checked.
-    Manager(LeaseCheck),
+    Kind(WatchId, WatchState),
+    /// The Lease of OpenKruise's manager was read; nothing if nobody holds it.
+    Manager(Option<Box<Lease>>),
     Config(Update<NamespacedName, ConfigFact>),
     Definitions(Update<Arc<str>, kinds::Definition>),
     PersistentPodStates(Update<NamespacedName, Box<PpsFact>>),
 }
 
-pub(crate) fn resource_name(resource: &kinds::Resource) -> Arc<str> {
-    format!("{}.{}", resource.plural, resource.group).into()
+pub(crate) fn resource_name(resource: &kinds::Resource) -> String {
+    format!("{}.{}", resource.plural, resource.group)
 }
 
 #[derive(Clone)]
@@ -103,7 +96,8 @@ impl Watches {
     }
 
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
-        let (source, scope) = (self.source::<PpsObject>(PPS_PAGE_SIZE), Scope::new(relist, DEFINITION_DELAY));
+        let (source, scope) =
+            (self.source::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE), Scope::new(relist, DEFINITION_DELAY));
         let observation = Observation::PersistentPodStates;
         self.follow("persistentpodstates", None, source, scope, wire::read_pps, observation).await;
     }
@@ -125,7 +119,7 @@ impl Watches {
     }
 
     pub(crate) async fn watch_definitions(self) {
-        let source = self.source::<CustomResourceDefinition>(DEFINITIONS_PAGE_SIZE);
+        let source = self.source::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
         let (read, observation) = (wire::read_definition, Observation::Definitions);
         self.follow("customresourcedefinitions", None, source, Scope::fixed(), read, observation).await;
     }

@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 
 use super::worker::Worker;
 use crate::args::Args;
-use crate::telemetry::metrics::PODS;
+use crate::telemetry::metrics::{PODS, count};
 use crate::write::Failure;
 use pps_recorder::decide::PodEviction;
 use pps_recorder::decide::index::DropCheck;
@@ -73,19 +73,19 @@ impl Worker {
         let (now, missing) = (Instant::now(), &mut self.absences.missing);
         match exists {
             Ok(false) => {
-                self.metrics.count_node_lookup("not_found");
+                count(&self.metrics.node_lookups, [("result", "not_found")]);
                 if missing.confirm_missing(node, now) {
                     self.index.on_node_gone(node);
                 }
             }
             Ok(true) => {
-                self.metrics.count_node_lookup("found");
+                count(&self.metrics.node_lookups, [("result", "found")]);
                 if missing.confirm_present(node, now) {
                     self.index.on_node_there(node);
                 }
             }
             Err(failure) => {
-                self.metrics.count_node_lookup("unknown");
+                count(&self.metrics.node_lookups, [("result", "unknown")]);
                 let failures = missing.confirmation_failed(node, failure.retry_after(), now);
                 // Warns once for each absence: a whole zone may be missing.
                 if failures == 0 {

@@ -8,7 +8,7 @@ use pps_core::Reason;
 use tracing::{debug, info, warn};
 
 use super::worker::Worker;
-use crate::telemetry::metrics::STATUS;
+use crate::telemetry::metrics::{STATUS, count};
 use crate::write::{Failure, Unconfirmed, WriteResult};
 use pps_recorder::decide::index::StatusWrite;
 use pps_recorder::facts::{NamespacedName, PpsFact, StoredForm};
@@ -139,11 +139,11 @@ impl Worker {
 
     pub(super) fn on_drops_unconfirmed(&mut self, write: &StatusWrite, unconfirmed: &Unconfirmed) {
         if let Some(error) = &unconfirmed.failure {
-            self.metrics.count_drop_check("unknown");
+            count(&self.metrics.drop_checks, [("result", "unknown")]);
             self.writes.statuses.failed(&write.key, error.retry_after(), Instant::now());
             warn!(object = %write.key, %error, "keeping states whose drop or change cannot be confirmed; retrying");
         } else {
-            self.metrics.count_drop_check("refuted");
+            count(&self.metrics.drop_checks, [("result", "refuted")]);
             self.writes.statuses.not_sent(&write.key, Instant::now());
             info!(object = %write.key, states = unconfirmed.held.len(), "keeping states: the API server has what a watch has not shown yet");
         }
@@ -152,7 +152,7 @@ impl Worker {
 
     fn report_dropped_states(&mut self, write: &StatusWrite) {
         let Some(check) = &write.drops else { return };
-        self.metrics.count_drop_check("confirmed");
+        count(&self.metrics.drop_checks, [("result", "confirmed")]);
         let forgotten: Vec<String> =
             check.forgotten().map(|(node, pod)| format!("{pod} on {node}")).collect();
         self.metrics.states_forgotten.inc_by(forgotten.len() as u64);

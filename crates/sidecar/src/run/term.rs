@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::sync::Semaphore;
 use tracing::info;
 
-use crate::lead::{HANDOVER_WINDOW, Leadership};
+use crate::lead::{HANDOVER_WINDOW, Leadership, Permit};
 use crate::telemetry::metrics::Metrics;
 use crate::write::Writer;
 use crate::write::events::is_normal;
@@ -22,8 +22,6 @@ const MAX_HELD_BACK: usize = 100;
 const MAX_EVENTS_IN_FLIGHT: usize = 16;
 
 pub(super) struct CurrentTerm {
-    leadership: Leadership,
-    number: Option<u64>,
     /// Writes with the permission to write what is decided now.
     pub(super) writer: Writer,
     budget: EventBudget,
@@ -36,25 +34,14 @@ pub(super) struct CurrentTerm {
 
 impl CurrentTerm {
     pub(super) fn new(leadership: Leadership, client: Client, metrics: Arc<Metrics>) -> Self {
-        let writer = Writer::new(client, leadership.permit(None));
+        let writer = Writer::new(client, Permit::new(leadership));
         let events = Arc::new(Semaphore::new(MAX_EVENTS_IN_FLIGHT));
         let (budget, held_back) = (EventBudget::default(), VecDeque::new());
-        Self { leadership, number: None, writer, budget, events, metrics, held_back }
+        Self { writer, budget, events, metrics, held_back }
     }
 
     pub(super) fn is_leader(&self) -> bool {
         self.writer.permit.is_valid()
-    }
-
-    /// Takes over the election's current term. Returns whether it is another one.
-    pub(super) fn update(&mut self) -> bool {
-        let number = self.leadership.term();
-        self.writer.permit = self.leadership.permit(number);
-        std::mem::replace(&mut self.number, number) != number
-    }
-
-    pub(super) fn has_begun(&self) -> bool {
-        self.number.is_some()
     }
 
     pub(super) fn publish(&mut self, notice: Notice) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use http_body_util::BodyExt;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::client::Body;
 use pps_core::Reason;
@@ -22,7 +23,7 @@ use crate::lead::Leadership;
 use crate::observe::discovery::WatchId;
 use crate::observe::watch::{Observation, Watches};
 use crate::observe::wire::{Encoded, read_stateful_set};
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 use pps_recorder::decide::schedule::Candidates;
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey, store::Update,
@@ -382,12 +383,12 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     let now = Instant::now();
     worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
 
-    worker.health.mark_watch(&"nodes".into(), false);
+    worker.health.mark_watch("nodes", false);
     worker.evict(&pod, false, now);
     assert!(worker.writes.in_flight() == 0, "a node may be there that the watch has not shown");
     assert_eq!(worker.writes.evictions.waiting().0, 1, "it is tried again");
 
-    worker.health.mark_watch(&"nodes".into(), true);
+    worker.health.mark_watch("nodes", true);
     worker.health.mark_synced();
     worker.evict(&pod, false, now);
     worker.writes.next_result().await.unwrap().unwrap();
@@ -469,11 +470,10 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
 
 #[tokio::test]
 async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
-    use crate::observe::openkruise::LeaseCheck;
     use pps_recorder::facts::StoredForm::{Compact, Plain};
     let held = |holder: &str| {
         let lease = json!({"metadata": {"uid": "1"}, "spec": {"holderIdentity": holder}});
-        LeaseCheck::Held(serde_json::from_value(lease).unwrap())
+        Some(Box::<Lease>::new(serde_json::from_value(lease).unwrap()))
     };
     let states: serde_json::Map<String, Value> =
         (0..300).map(|pod| (format!("w-{pod}"), json!({"nodeName": "node-1"}))).collect();
@@ -497,15 +497,15 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
     };
     let key = NamespacedName::new("n", "w");
     let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
-    let moves_to = |checks: &[LeaseCheck]| {
+    let moves_to = |leases: &[Option<Box<Lease>>]| {
         let fact = pps_recorder::facts::object_fact(serde_json::from_value(object.clone()).unwrap());
         let update = Update::Apply(key.clone(), Box::new(fact));
         let mut worker = worker(client.clone(), [Observation::PersistentPodStates(update)]);
         for update in [Update::Begin(0), Update::Apply("own".into(), own.clone()), Update::Done] {
             worker.apply(Observation::Definitions(update));
         }
-        for check in checks {
-            worker.on_manager_checked(check.clone());
+        for lease in leases {
+            worker.on_manager_checked(lease.clone());
         }
         let before = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().moves_to;
         worker.index.on_status_written(&key, "uid-1", "8");
@@ -517,13 +517,13 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
         };
         let after = moves(&mut worker);
         worker.index.on_status_written(&key, "uid-1", "9");
-        worker.on_manager_checked(LeaseCheck::NotHeld);
+        worker.on_manager_checked(None);
         assert_eq!(moves(&mut worker), None, "the manager may come again at once");
         (before, after)
     };
     assert_eq!(moves_to(&[]), (None, None), "nobody knows whether the manager runs");
     assert_eq!(moves_to(&[held("a"), held("b")]), (None, None));
-    assert_eq!(moves_to(&[LeaseCheck::NotHeld]), (Some(Compact), Some(Plain)));
+    assert_eq!(moves_to(&[None]), (Some(Compact), Some(Plain)));
 }
 
 #[tokio::test]
@@ -562,10 +562,9 @@ async fn a_stopping_program_makes_no_more_writes_at_once_than_before() {
         Observation::PersistentPodStates(Update::Apply(key, fact))
     });
     let mut worker = worker(Client::new(service, "n"), objects);
-    worker.writes.limit(3);
     let (_sender, mut observations) = mpsc::channel(8);
     worker.finish(&mut observations).await;
-    assert_eq!((most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)), (3, 0));
+    assert_eq!((most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)), (16, 0));
 }
 
 #[tokio::test]
@@ -657,14 +656,11 @@ async fn only_the_leader_counts_bound_pods() {
 }
 
 #[tokio::test]
-async fn a_task_that_panics_is_named_and_one_that_is_aborted_is_no_failure() {
+async fn a_task_that_panics_is_a_failure_and_one_that_is_aborted_is_none() {
     let (client, _requests) = api_server(|_| (200, json!({})));
     let mut worker = worker(client, []);
-    worker.watching.spawn("watch of databases", std::future::pending()).abort();
-    worker.watching.spawn("watch of pods", async { panic!("out of luck") });
+    worker.watching.tasks.spawn(std::future::pending()).abort();
+    worker.watching.tasks.spawn(async { panic!("out of luck") });
     let failure = format!("{:#}", worker.watching.first_failure().await);
-    assert!(
-        failure.starts_with("the watch of pods has failed: ") && failure.contains("out of luck"),
-        "{failure}"
-    );
+    assert!(failure.starts_with("a watch has failed: ") && failure.contains("out of luck"), "{failure}");
 }

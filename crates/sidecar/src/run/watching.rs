@@ -6,12 +6,12 @@ use std::future::pending;
 
 use pps_recorder::kinds;
 use tokio::sync::watch;
-use tokio::task::{self, AbortHandle, JoinError, JoinSet};
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
 use super::worker::Worker;
 use crate::args::Args;
-use crate::observe::discovery::{WatchAction, WatchId};
+use crate::observe::discovery::{WatchAction, WatchId, WatchState};
 use crate::observe::openkruise::check_repeatedly;
 use crate::observe::watch::{Watches, resource_name};
 use pps_recorder::decide::index::Work;
@@ -19,8 +19,7 @@ use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update
 
 pub(super) struct Watching {
     watches: Watches,
-    tasks: JoinSet<()>,
-    names: HashMap<task::Id, String>,
+    pub(super) tasks: JoinSet<()>,
     /// The task that watches each kind, and how objects of the kind are read.
     kinds: HashMap<GroupKind, (AbortHandle, kinds::Resource)>,
     relist_objects: watch::Sender<u64>,
@@ -35,7 +34,6 @@ impl Watching {
         Self {
             watches,
             tasks: JoinSet::new(),
-            names: HashMap::new(),
             kinds: HashMap::new(),
             relist_objects: watch::Sender::new(0),
             relist_pods_and_nodes: watch::Sender::new(0),
@@ -43,49 +41,34 @@ impl Watching {
         }
     }
 
-    pub(super) fn spawn(
-        &mut self,
-        name: impl Into<String>,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) -> AbortHandle {
-        let task = self.tasks.spawn(task);
-        self.names.insert(task.id(), name.into());
-        task
-    }
-
-    /// Waits until a task ends that was not aborted, and says which and how.
+    /// Waits until a task ends that was not aborted, and says how.
     pub(super) async fn first_failure(&mut self) -> anyhow::Error {
         loop {
-            let Some(ended) = self.tasks.join_next_with_id().await else { return pending().await };
-            let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
-            let name = self.names.remove(&id).unwrap_or_default();
-            match ended {
-                Ok(_) => return anyhow::anyhow!("the {name} has ended"),
-                Err(error) if error.is_cancelled() => {}
-                Err(error) => return anyhow::Error::new(error).context(format!("the {name} has failed")),
+            match self.tasks.join_next().await {
+                None => return pending().await,
+                Some(Ok(())) => return anyhow::anyhow!("a watch has ended"),
+                Some(Err(error)) if error.is_cancelled() => {}
+                Some(Err(error)) => return anyhow::Error::new(error).context("a watch has failed"),
             }
         }
     }
 
     /// Starts the watches from which the interest follows.
     pub(super) fn start_first(&mut self, args: &Args) {
-        let watches = self.watches.clone();
-        let checks = check_repeatedly(watches.clone(), args.openkruise_namespace().to_owned());
-        self.spawn("check of OpenKruise's manager", checks);
-        let relist = self.relist_objects.subscribe();
-        self.spawn("watch of persistentpodstates", watches.clone().watch_persistent_pod_states(relist));
-        self.spawn("watch of statefulsets", watches.clone().watch_stateful_sets());
-        self.spawn("watch of customresourcedefinitions", watches.clone().watch_definitions());
-        self.spawn("watch of configmaps", watches.watch_config(args.config_namespace.clone()));
+        let (watches, tasks) = (&self.watches, &mut self.tasks);
+        tasks.spawn(check_repeatedly(watches.clone(), args.openkruise_namespace().to_owned()));
+        tasks.spawn(watches.clone().watch_persistent_pod_states(self.relist_objects.subscribe()));
+        tasks.spawn(watches.clone().watch_stateful_sets());
+        tasks.spawn(watches.clone().watch_definitions());
+        tasks.spawn(watches.clone().watch_config(args.config_namespace.clone()));
     }
 
     pub(super) fn start_pods_and_nodes(&mut self) {
         self.has_pods = true;
         self.relist_new_keys();
         let relist = || self.relist_pods_and_nodes.subscribe();
-        let (pods, nodes) = (relist(), relist());
-        self.spawn("watch of pods", self.watches.clone().watch_pods(pods));
-        self.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
+        self.tasks.spawn(self.watches.clone().watch_pods(relist()));
+        self.tasks.spawn(self.watches.clone().watch_nodes(relist()));
     }
 
     pub(super) fn relist(&self, work: &Work) {
@@ -106,8 +89,8 @@ impl Watching {
 
     fn start_kind(&mut self, id: WatchId, resource: kinds::Resource) {
         info!(kind = %id.kind, version = resource.version, "watching this workload kind");
-        let (kind, name) = (id.kind.clone(), format!("watch of {}", resource_name(&resource)));
-        let task = self.spawn(name, self.watches.clone().watch_kind(id, resource.clone()));
+        let kind = id.kind.clone();
+        let task = self.tasks.spawn(self.watches.clone().watch_kind(id, resource.clone()));
         if let Some((before, _)) = self.kinds.insert(kind, (task, resource)) {
             before.abort();
         }
@@ -130,28 +113,20 @@ impl Watching {
 impl Worker {
     pub(super) fn apply_workloads(&mut self, id: &WatchId, update: Update<NamespacedName, WorkloadFact>) {
         let is_listed = update == Update::Done;
-        if id.kind == GroupKind::stateful_set() {
+        let is_custom = id.kind != GroupKind::stateful_set();
+        if !is_custom || self.discovery.is_current(id) {
             self.index.apply_workloads(&id.kind, update);
-        } else if self.discovery.is_current(id) {
-            self.index.apply_workloads(&id.kind, update);
-            if is_listed {
-                self.on_kind_up(id, true);
+            if is_custom && is_listed {
+                self.on_kind(id, WatchState::Listed);
             }
         }
     }
 
-    pub(super) fn on_kind_up(&mut self, id: &WatchId, is_listed: bool) {
+    pub(super) fn on_kind(&mut self, id: &WatchId, state: WatchState) {
         if self.discovery.is_current(id) {
-            self.index.set_kind_failing(&id.kind, false);
-            self.discovery.mark_up(id, is_listed);
-            self.follow_discovery();
-        }
-    }
-
-    pub(super) fn on_kind_down(&mut self, id: &WatchId, is_forbidden: bool) {
-        if self.discovery.is_current(id) {
-            self.index.set_kind_failing(&id.kind, true);
-            self.discovery.mark_down(id, is_forbidden);
+            let is_failing = matches!(state, WatchState::Down | WatchState::Forbidden);
+            self.index.set_kind_failing(&id.kind, is_failing);
+            self.discovery.mark(id, state);
             self.follow_discovery();
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
@@ -16,9 +17,9 @@ use super::writes::Writes;
 use crate::args::{Args, CompactStates};
 use crate::lead::Leadership;
 use crate::observe::discovery::Discovery;
-use crate::observe::openkruise::{LeaseCheck, Manager};
+use crate::observe::openkruise::Manager;
 use crate::observe::watch::{Observation, Watches};
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
 use crate::write::WriteResult;
 use pps_recorder::decide::index::Index;
@@ -76,9 +77,8 @@ impl Worker {
             Observation::Pods(update) => self.index.apply_pods(update),
             Observation::Nodes(update) => self.index.apply_nodes(update),
             Observation::Workloads(id, update) => self.apply_workloads(&id, update),
-            Observation::KindUp(id) => self.on_kind_up(&id, false),
-            Observation::KindDown(id, is_forbidden) => self.on_kind_down(&id, is_forbidden),
-            Observation::Manager(check) => self.on_manager_checked(check),
+            Observation::Kind(id, state) => self.on_kind(&id, state),
+            Observation::Manager(lease) => self.on_manager_checked(lease),
             Observation::Config(update) => {
                 self.discovery.apply_config(update);
                 self.follow_discovery();
@@ -109,8 +109,8 @@ impl Worker {
         }
     }
 
-    pub(super) fn on_manager_checked(&mut self, check: LeaseCheck) {
-        let changed = self.manager.apply(check);
+    pub(super) fn on_manager_checked(&mut self, lease: Option<Box<Lease>>) {
+        let changed = self.manager.apply(lease);
         self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
         let Some(is_running) = changed else { return };
         self.metrics.conflicting_recorder.set(is_running.into());
@@ -160,12 +160,12 @@ impl Worker {
     /// Takes over a change of the term. A new leader decides everything again from what the watches have
     /// delivered. A standby keeps no decisions.
     pub(super) fn follow_leadership(&mut self) {
-        if !self.term.update() {
+        if !self.term.writer.permit.renew() {
             return;
         }
         self.writes.clear();
         self.absences.unschedulable.clear();
-        if self.term.has_begun() {
+        if self.term.is_leader() {
             self.index.begin_term();
             self.term.publish_held_back();
         }

@@ -13,6 +13,7 @@ use pps_recorder::facts::{NamespacedName, WorkloadKey};
 
 const MAX_IN_FLIGHT: usize = 16;
 
+#[derive(Default)]
 pub(super) struct Writes {
     pub(super) statuses: Batch<NamespacedName>,
     pub(super) generated: Batch<WorkloadKey>,
@@ -21,7 +22,6 @@ pub(super) struct Writes {
     /// Each with whether it is a retry.
     in_flight: JoinSet<(bool, WriteResult)>,
     retries: usize,
-    most: usize,
 }
 
 /// A write of a generated object that the API server or a policy has refused. Another write, which a change of the
@@ -31,20 +31,6 @@ pub(super) struct Refused {
     pub(super) retry_at: Instant,
     /// How often it was refused before.
     pub(super) times: u32,
-}
-
-impl Default for Writes {
-    fn default() -> Self {
-        Self {
-            statuses: Batch::default(),
-            generated: Batch::default(),
-            refused: HashMap::new(),
-            evictions: Batch::default(),
-            in_flight: JoinSet::new(),
-            retries: 0,
-            most: MAX_IN_FLIGHT,
-        }
-    }
 }
 
 impl Writes {
@@ -66,23 +52,18 @@ impl Writes {
         }))
     }
 
-    #[cfg(test)]
-    pub(super) fn limit(&mut self, most: usize) {
-        self.most = most;
-    }
-
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight.len() < self.most
+        self.in_flight.len() < MAX_IN_FLIGHT
     }
 
     /// Retries may use half of the writes in flight. They may take long to fail again, and the other half
     /// stays free for healthy objects.
     pub(super) fn candidates(&self) -> Candidates {
-        if self.retries < self.most.div_ceil(2) { Candidates::All } else { Candidates::NotFailing }
+        if self.retries < MAX_IN_FLIGHT / 2 { Candidates::All } else { Candidates::NotFailing }
     }
 
     /// Forgets all that was decided: another process decided meanwhile.

@@ -1,7 +1,6 @@
 //! The metrics of `/metrics`. No label holds the name of an object, so that the number of series does not
 //! grow with the cluster.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ const LOOKUP_RESULTS: [&str; 3] = ["found", "not_found", "unknown"];
 const DROP_CHECK_RESULTS: [&str; 3] = ["confirmed", "refuted", "unknown"];
 const PLACEMENTS: [&str; 4] = ["unrecorded", "recorded_node", "required_topology", "elsewhere"];
 
-type Labels<const N: usize> = [(&'static str, Arc<str>); N];
+type Labels<const N: usize> = [(&'static str, String); N];
 
 /// Declares the metrics. Each has the name of its field, after the prefix that all have.
 macro_rules! metrics {
@@ -83,7 +82,7 @@ macro_rules! metrics {
 
 type Seconds = Gauge<f64, AtomicU64>;
 type Gauges = Family<Labels<1>, Gauge>;
-type Counters<const N: usize> = Family<Labels<N>, Counter>;
+pub(crate) type Counters<const N: usize> = Family<Labels<N>, Counter>;
 
 metrics! {
     ready: Gauge = "1 if all initial lists are complete and every watch works";
@@ -122,12 +121,16 @@ fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metri
     metric
 }
 
-fn one(label: &'static str, value: &str) -> Labels<1> {
-    [(label, value.into())]
+fn owned<const N: usize>(labels: [(&'static str, &str); N]) -> Labels<N> {
+    labels.map(|(label, value)| (label, value.to_owned()))
 }
 
-fn of_resource(resource: &Arc<str>) -> Labels<1> {
-    [("resource", resource.clone())]
+pub(crate) fn count<const N: usize>(counters: &Counters<N>, labels: [(&'static str, &str); N]) {
+    counters.get_or_create(&owned(labels)).inc();
+}
+
+fn set_one(gauges: &Gauges, label: &'static str, value: &str, objects: impl TryInto<i64>) {
+    set(&gauges.get_or_create(&owned([(label, value)])), objects);
 }
 
 fn set(gauge: &Gauge, objects: impl TryInto<i64>) {
@@ -139,14 +142,14 @@ impl Metrics {
     fn create_known_series(&self) {
         for resource in [STATUS, GENERATED, PODS] {
             for result in WRITE_RESULTS {
-                drop(self.writes.get_or_create(&[("resource", resource.into()), ("result", result.into())]));
+                drop(self.writes.get_or_create(&owned([("resource", resource), ("result", result)])));
             }
         }
         for result in LOOKUP_RESULTS {
-            drop(self.node_lookups.get_or_create(&one("result", result)));
+            drop(self.node_lookups.get_or_create(&owned([("result", result)])));
         }
         for result in DROP_CHECK_RESULTS {
-            drop(self.drop_checks.get_or_create(&one("result", result)));
+            drop(self.drop_checks.get_or_create(&owned([("result", result)])));
         }
         for placement in PLACEMENTS {
             for injected in [false, true] {
@@ -157,51 +160,28 @@ impl Metrics {
         self.set_conflicting_objects(0);
     }
 
-    pub fn count_watch_event(&self, resource: &Arc<str>) {
-        self.watch_events.get_or_create(&of_resource(resource)).inc();
-    }
-
-    pub fn count_watch_error(&self, resource: &Arc<str>) {
-        self.count_list_error(resource);
-        self.set_watch_up(resource, false);
-    }
-
-    /// Sets whether a watch works. Its counters start at 0.
-    pub(crate) fn set_watch_up(&self, resource: &Arc<str>, is_up: bool) {
-        for counter in [&self.watch_events, &self.watch_errors] {
-            drop(counter.get_or_create(&of_resource(resource)));
+    /// Sets whether a watch works. Its other series start at 0.
+    pub fn set_watch_up(&self, resource: &str, is_up: bool) {
+        let labels = owned([("resource", resource)]);
+        for counter in [&self.watch_events, &self.watch_errors, &self.skipped_objects] {
+            drop(counter.get_or_create(&labels));
         }
-        self.watch_up.get_or_create(&of_resource(resource)).set(is_up.into());
+        drop(self.unreadable_objects.get_or_create(&labels));
+        self.watch_up.get_or_create(&labels).set(is_up.into());
     }
 
-    /// Counts a list that failed while the watch works.
-    pub(crate) fn count_list_error(&self, resource: &Arc<str>) {
-        self.watch_errors.get_or_create(&of_resource(resource)).inc();
+    pub(crate) fn set_unreadable(&self, resource: &str, objects: usize) {
+        set_one(&self.unreadable_objects, "resource", resource, objects);
     }
 
-    pub fn set_unreadable(&self, resource: &Arc<str>, objects: usize) {
-        set(&self.unreadable_objects.get_or_create(&of_resource(resource)), objects);
+    pub(crate) fn remove_watch(&self, resource: &str) {
+        let labels = owned([("resource", resource)]);
+        self.unreadable_objects.remove(&labels);
+        self.watch_up.remove(&labels);
     }
 
-    pub fn count_skipped_object(&self, resource: &Arc<str>) {
-        self.skipped_objects.get_or_create(&of_resource(resource)).inc();
-    }
-
-    pub(crate) fn remove_watch(&self, resource: &Arc<str>) {
-        self.unreadable_objects.remove(&of_resource(resource));
-        self.watch_up.remove(&of_resource(resource));
-    }
-
-    pub(crate) fn count_node_lookup(&self, result: &'static str) {
-        self.node_lookups.get_or_create(&one("result", result)).inc();
-    }
-
-    pub(crate) fn count_drop_check(&self, result: &'static str) {
-        self.drop_checks.get_or_create(&one("result", result)).inc();
-    }
-
-    pub(crate) fn count_write(&self, resource: &'static str, result: &'static str) {
-        self.writes.get_or_create(&[("resource", resource.into()), ("result", result.into())]).inc();
+    pub(crate) fn count_write(&self, resource: &str, result: &str) {
+        count(&self.writes, [("resource", resource), ("result", result)]);
     }
 
     pub(crate) fn observe_status_write(&self, bytes: usize, entries: usize, duration: Duration) {
@@ -210,8 +190,8 @@ impl Metrics {
         self.status_write_duration.observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn count_bound_pods(&self, placement: &'static str, injected: bool, pods: u64) {
-        let labels = [("placement", placement.into()), ("injected", injected.to_string().into())];
+    pub(crate) fn count_bound_pods(&self, placement: &str, injected: bool, pods: u64) {
+        let labels = owned([("placement", placement), ("injected", if injected { "true" } else { "false" })]);
         self.bound_pods.get_or_create(&labels).inc_by(pods);
     }
 
@@ -221,7 +201,7 @@ impl Metrics {
             match name {
                 "recorded_states" => set(&self.recorded_states, objects),
                 "missing_nodes" => set(&self.missing_nodes, objects),
-                resource => set(&self.tracked_objects.get_or_create(&one("resource", resource)), objects),
+                resource => set_one(&self.tracked_objects, "resource", resource, objects),
             }
         }
         let totals = index.totals();
@@ -234,13 +214,13 @@ impl Metrics {
         let (largest, near, exceeded) = index.sizes();
         set(&self.largest_object_bytes, largest);
         for (level, objects) in [("near", near), ("exceeded", exceeded)] {
-            set(&self.objects_at_capacity.get_or_create(&one("level", level)), objects);
+            set_one(&self.objects_at_capacity, "level", level, objects);
         }
-        set(&self.unwritable_objects.get_or_create(&one("cause", "unreadable")), index.unreadable_count());
+        set_one(&self.unwritable_objects, "cause", "unreadable", index.unreadable_count());
     }
 
     pub(crate) fn set_conflicting_objects(&self, objects: usize) {
-        set(&self.unwritable_objects.get_or_create(&one("cause", "conflicts")), objects);
+        set_one(&self.unwritable_objects, "cause", "conflicts", objects);
     }
 
     pub(crate) fn set_pending_writes(&self, writes: usize, oldest_age: Duration) {

@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Refused(String),
     #[error("{message}")]
-    Other { message: String, retry_after: Option<Duration> },
+    Other { message: String, retry_after: Duration },
     /// This object cannot be read, or its answer is too large. Other objects may be readable.
     #[error("{0}")]
     Unreadable(String),
@@ -47,7 +47,7 @@ impl Failure {
         match error {
             WatchError::TooLarge(_) => Self::Unreadable(format!("{message}; make the object smaller")),
             WatchError::Malformed(_) => Self::Unreadable(message),
-            _ => Self::Other { message, retry_after: some_wait(error.retry_after()) },
+            _ => Self::Other { message, retry_after: error.retry_after() },
         }
     }
 
@@ -64,7 +64,7 @@ impl Failure {
 
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Other { retry_after, .. } => *retry_after,
+            Self::Other { retry_after, .. } if !retry_after.is_zero() => Some(*retry_after),
             _ => None,
         }
     }
@@ -84,10 +84,6 @@ fn is_refusal(status: &Status) -> bool {
     is_denial || matches!(status.code, 400 | 403 | 405 | 422)
 }
 
-fn some_wait(wait: Duration) -> Option<Duration> {
-    Some(wait).filter(|wait| !wait.is_zero())
-}
-
 /// A message on one line, without the end of a long one.
 fn shortened(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -100,7 +96,7 @@ fn shortened(message: &str) -> String {
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
-            return Self::Other { message: describe(&error), retry_after: None };
+            return Self::Other { message: describe(&error), retry_after: Duration::ZERO };
         };
         match status.code {
             _ if is_too_large(&status) => Self::TooLarge(format!("{} {}", status.code, status.message)),
@@ -114,7 +110,7 @@ impl From<kube::Error> for Failure {
                 let seconds = seconds.min(LONGEST_WAIT);
                 Self::Other {
                     message: format!("{code} {}: {}", status.reason, status.message),
-                    retry_after: some_wait(Duration::from_secs(seconds.into())),
+                    retry_after: Duration::from_secs(seconds.into()),
                 }
             }
         }

@@ -119,7 +119,7 @@ impl Writer {
         }
         let Some(resource) = resource else {
             let message = format!("{kind} is no longer watched");
-            return Err(Failure::Other { message, retry_after: None });
+            return Err(Failure::Other { message, retry_after: Duration::ZERO });
         };
         let naming = resource.naming.clone();
         let api = api_resource(resource);
@@ -148,11 +148,11 @@ impl Writer {
             };
             size.arrived(message.size());
             let page = Page::read(&message)?;
-            for pod in page.items() {
+            for pod in page.items {
                 let is_living = |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
                 living += usize::from(wire::read_pod(pod, &interest)?.fact.is_some_and(is_living));
             }
-            token = page.continue_token().map(str::to_owned);
+            token = page.continue_token;
             if token.is_none() || workload.demand.is_met_by(living) {
                 return Ok(living);
             }
@@ -170,10 +170,10 @@ impl Writer {
             let found = async {
                 let (message, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
                 let page = Page::read(&message)?;
-                Ok::<_, WatchError>(page.items().next().is_some() || page.continue_token().is_some())
+                Ok::<_, WatchError>(!page.items.is_empty() || page.continue_token.is_some())
             };
-            let found = found.await;
-            if found.map_err(|error| Failure::of_read(&format_args!("the nodes with {selector}"), &error))? {
+            let failure = |error| Failure::of_read(&format_args!("the nodes with {selector}"), &error);
+            if found.await.map_err(failure)? {
                 return Ok(true);
             }
         }
@@ -206,7 +206,7 @@ impl Writer {
         let found = async {
             // Without a limit, as it could come before the selection.
             let (message, _turn) = self.page(&source.named(name), None, 0).await?;
-            for object in Page::read(&message)?.items() {
+            for object in Page::read(&message)?.items {
                 let item = read(object)?;
                 if item.key == *key {
                     return item.unreadable.map_or(Ok(item.fact), |error| Err(Malformed(error).into()));

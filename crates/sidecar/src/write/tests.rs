@@ -8,7 +8,7 @@ use kube::client::Body;
 use tower::service_fn;
 
 use super::*;
-use crate::lead::Leadership;
+use crate::lead::{Leadership, Permit};
 use pps_recorder::facts::{GroupKind, NamespacedName};
 
 #[test]
@@ -53,8 +53,8 @@ fn writer(code: u16) -> (Writer, Requests) {
             Ok::<_, Infallible>(answer.unwrap())
         }
     });
-    let leadership = Leadership::fixed(true);
-    let permit = leadership.permit(leadership.term());
+    let mut permit = Permit::new(Leadership::fixed(true));
+    permit.renew();
     (Writer::new(Client::new(service, "n"), permit), requests)
 }
 

@@ -212,15 +212,15 @@ fn settles_without_a_kind_that_is_forbidden() {
     assert!(!world.0.is_settled());
     world.actions();
     let id = world.id("A");
-    world.0.mark_down(&id, true);
+    world.0.mark(&id, WatchState::Forbidden);
     let published = "publish ConfigMap config/kruise-configuration WorkloadKindForbidden";
     assert_eq!(world.actions(), ["forbid A.a.io", published]);
     assert!(world.0.is_settled());
-    world.0.mark_down(&id, true);
+    world.0.mark(&id, WatchState::Forbidden);
     assert_eq!(world.actions(), Vec::<String>::new());
-    world.0.mark_up(&id, true);
+    world.0.mark(&id, WatchState::Listed);
     assert_eq!(world.0.take_actions(), [WatchAction::SetForbidden(group_kind("A"), false)]);
-    world.0.mark_down(&id, true);
+    world.0.mark(&id, WatchState::Forbidden);
     assert_eq!(world.actions(), ["forbid A.a.io"], "published only once");
 }
 

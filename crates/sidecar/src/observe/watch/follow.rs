@@ -7,19 +7,18 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::answer::WatchError;
 use super::merge::Merge;
 use super::requests::{Lister, Scope, Watcher};
-use super::source::{RawPage, Source, WatchEvent};
+use super::source::{RawPage, Source, WatchError, WatchEvent};
 use super::{Observation, Watches};
-use crate::observe::discovery::WatchId;
+use crate::observe::discovery::{WatchId, WatchState};
 use crate::observe::wire::{Encoded, Event, Item, Malformed, Page};
+use crate::telemetry::metrics::{Counters, Metrics, count};
 use pps_recorder::facts::store::Update;
 
 /// Each new key forces a relist, so pause after each one for this many times its duration, but not longer
@@ -34,7 +33,7 @@ const MAX_NAMELESS: usize = 1_000;
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
     /// The resource in logs and metrics, such as `pods` or `databases.example.io`.
-    name: Arc<str>,
+    name: &'a str,
     /// The workload kind that is not recorded without this watch. Without any other watch, the sidecar is not
     /// ready.
     kind: Option<&'a WatchId>,
@@ -73,7 +72,7 @@ impl Watches {
         let now = Instant::now();
         let mut follower = Follower {
             watches: self,
-            name: name.into(),
+            name,
             kind,
             read,
             observation,
@@ -107,25 +106,17 @@ where
     async fn step(&mut self) {
         tokio::select! {
             page = self.lister.page(), if self.is_listing => {
-                let result = match page {
-                    Ok(page) => self.on_page(&page).await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = result {
+                if let Err(error) = self.on_page(page).await {
                     self.on_list_failed(&error).await;
                 }
             }
             event = self.watcher.next() => {
-                let result = match event {
-                    Ok(event) => self.on_event(event).await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = result {
+                if let Err(error) = self.on_event(event).await {
                     self.on_watch_failed(&error).await;
                 }
             }
             () = self.scope.wait_for_relist(self.relist_from), if !self.is_listing => {
-                info!(resource = %self.name, "listing again: there are new keys, or another definition");
+                info!(resource = self.name, "listing again: there are new keys, or another definition");
                 self.begin_list();
             }
         }
@@ -139,17 +130,18 @@ where
         (self.is_listing, self.list_began, self.list_version) = (true, Instant::now(), None);
     }
 
-    async fn on_page(&mut self, raw: &RawPage) -> Result<(), WatchError> {
+    async fn on_page(&mut self, page: Result<RawPage, WatchError>) -> Result<(), WatchError> {
+        let raw = page?;
         let page = Page::read(&raw.message)?;
         if self.list_version.is_none() {
-            self.list_version = Some(page.resource_version().to_owned());
+            self.list_version = Some(page.resource_version.clone());
             self.unreadable_before = std::mem::take(&mut self.unreadable);
             self.nameless = 0;
         }
-        let updates = self.merge.begin_page(page.resource_version());
+        let updates = self.merge.begin_page(&page.resource_version);
         self.send(updates).await;
-        for object in page.items() {
-            self.watches.metrics.count_watch_event(&self.name);
+        for object in page.items {
+            self.count(|metrics| &metrics.watch_events);
             if let Some(item) = self.read(object) {
                 let update = self.merge.list_item(item);
                 self.send(update).await;
@@ -161,7 +153,7 @@ where
                 }
             }
         }
-        if self.lister.advance(raw.message.size(), page.continue_token()) {
+        if self.lister.advance(raw.message.size(), page.continue_token) {
             self.end_list().await;
         }
         Ok(())
@@ -170,7 +162,7 @@ where
     async fn end_list(&mut self) {
         self.is_listing = false;
         self.unreadable_before.clear();
-        self.watches.metrics.set_unreadable(&self.name, self.unreadable.len());
+        self.watches.metrics.set_unreadable(self.name, self.unreadable.len());
         self.watcher.begin_at(self.list_version.take());
         let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
@@ -178,8 +170,8 @@ where
         self.send(updates).await;
     }
 
-    async fn on_event(&mut self, event: Option<WatchEvent>) -> Result<(), WatchError> {
-        let message = match event {
+    async fn on_event(&mut self, event: Result<Option<WatchEvent>, WatchError>) -> Result<(), WatchError> {
+        let message = match event? {
             None => return Ok(()),
             Some(WatchEvent::Opened) => {
                 self.mark_up().await;
@@ -187,7 +179,7 @@ where
             }
             Some(WatchEvent::Event(message)) => message,
         };
-        self.watches.metrics.count_watch_event(&self.name);
+        self.count(|metrics| &metrics.watch_events);
         let (object, is_deleted) = match Event::read(&message) {
             Ok(Event::Applied(object)) => (object, false),
             Ok(Event::Deleted(object)) => (object, true),
@@ -205,7 +197,7 @@ where
         if is_deleted {
             self.unreadable.remove(&item.key);
         }
-        self.watches.metrics.set_unreadable(&self.name, self.unreadable.len());
+        self.watches.metrics.set_unreadable(self.name, self.unreadable.len());
         let update = self.merge.event(item, is_deleted);
         self.send(update).await;
         Ok(())
@@ -217,8 +209,8 @@ where
         if let Some(error) = &item.unreadable {
             let is_new = self.unreadable.insert(item.key.clone());
             if is_new && !self.unreadable_before.contains(&item.key) {
-                let (resource, object) = (&self.name, &item.key);
-                warn!(%resource, %object, error, "an object cannot be read; it counts as existing");
+                let object = &item.key;
+                warn!(resource = self.name, %object, error, "an object cannot be read; it counts as existing");
             }
         } else {
             self.unreadable.remove(&item.key);
@@ -227,8 +219,12 @@ where
     }
 
     fn skip(&self, malformed: &Malformed) {
-        warn!(resource = %self.name, error = %malformed, "skipping an object without a readable name");
-        self.watches.metrics.count_skipped_object(&self.name);
+        warn!(resource = self.name, error = %malformed, "skipping an object without a readable name");
+        self.count(|metrics| &metrics.skipped_objects);
+    }
+
+    fn count(&self, counters: impl FnOnce(&Metrics) -> &Counters<1>) {
+        count(counters(&self.watches.metrics), [("resource", self.name)]);
     }
 
     async fn on_list_failed(&mut self, error: &WatchError) {
@@ -237,8 +233,8 @@ where
             self.begin_list();
         }
         if self.watcher.has_position() || error.is_expired() {
-            warn!(resource = %self.name, %error, "the list failed; retrying");
-            self.watches.metrics.count_list_error(&self.name);
+            warn!(resource = self.name, %error, "the list failed; retrying");
+            self.count(|metrics| &metrics.watch_errors);
         } else {
             self.mark_down(error).await;
         }
@@ -261,24 +257,24 @@ where
 
     async fn mark_up(&mut self) {
         if std::mem::take(&mut self.is_down) {
-            info!(resource = %self.name, "the watch works again");
+            info!(resource = self.name, "the watch works again");
         }
-        self.watches.metrics.set_watch_up(&self.name, true);
-        match self.kind {
-            None => self.watches.health.mark_watch(&self.name, true),
-            Some(id) => self.watches.observe(Observation::KindUp(id.clone())).await,
-        }
+        self.report(WatchState::Up).await;
     }
 
     async fn mark_down(&mut self, error: &WatchError) {
         self.is_down = true;
-        warn!(resource = %self.name, %error, "the watch failed; retrying");
-        self.watches.metrics.count_watch_error(&self.name);
+        warn!(resource = self.name, %error, "the watch failed; retrying");
+        self.count(|metrics| &metrics.watch_errors);
+        self.report(if error.is_forbidden() { WatchState::Forbidden } else { WatchState::Down }).await;
+    }
+
+    async fn report(&mut self, state: WatchState) {
+        let is_up = state == WatchState::Up;
+        self.watches.metrics.set_watch_up(self.name, is_up);
         match self.kind {
-            None => self.watches.health.mark_watch(&self.name, false),
-            Some(id) => {
-                self.watches.observe(Observation::KindDown(id.clone(), error.is_forbidden())).await;
-            }
+            None => self.watches.health.mark_watch(self.name, is_up),
+            Some(id) => self.watches.observe(Observation::Kind(id.clone(), state)).await,
         }
     }
 }

@@ -11,8 +11,10 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::answer::WatchError;
-use super::source::{LARGEST_OBJECT, LARGEST_PAGE, PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
+use super::source::{
+    LARGEST_OBJECT, LARGEST_PAGE, PageSize, RawPage, Source, WATCH_TIME, WatchError, WatchEvent,
+    expect_not_earlier,
+};
 
 /// How long one page may fail before the list begins again. The API server forgets tokens after five to ten
 /// minutes, and what is kept to merge the list with events grows as long as the list takes.
@@ -74,11 +76,11 @@ impl Lister {
     }
 
     /// A page of this many bytes was read. Returns whether it is the last one.
-    pub(super) fn advance(&mut self, bytes: usize, token: Option<&str>) -> bool {
+    pub(super) fn advance(&mut self, bytes: usize, token: Option<String>) -> bool {
         self.size.arrived(bytes);
         self.retry.reset();
         self.page_arrived = Instant::now();
-        self.token = token.map(str::to_owned);
+        self.token = token;
         self.token.is_none()
     }
 
@@ -95,7 +97,7 @@ impl Lister {
 /// Keeps a watch open.
 pub(super) struct Watcher {
     source: Source,
-    state: WatchState,
+    events: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
     /// Where the watch continues; nothing before the first list, and after the API server has forgotten the
     /// place.
     position: Option<String>,
@@ -110,19 +112,12 @@ pub(super) struct Watcher {
     retry: Retry,
 }
 
-enum WatchState {
-    Closed,
-    /// The API server is asked for its version.
-    Asking(BoxFuture<'static, Result<String, WatchError>>),
-    Open(BoxStream<'static, Result<WatchEvent, WatchError>>),
-}
-
 impl Watcher {
     pub(super) fn new(source: Source) -> Self {
         let now = Instant::now();
         Self {
             source,
-            state: WatchState::Closed,
+            events: None,
             position: None,
             opened: now,
             has_shown_events: false,
@@ -141,41 +136,25 @@ impl Watcher {
         self.position = self.position.take().or(version);
     }
 
-    /// Waits for the next event; `None` if the API server has answered something else. Nothing is lost if the
-    /// wait is given up.
+    /// Waits for the next event; `None` if the API server has ended the watch. Nothing is lost if the wait is
+    /// given up.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {
-        loop {
-            match &mut self.state {
-                WatchState::Closed => {
-                    let Some(position) = self.position.clone() else { return pending().await };
-                    sleep_until(self.retry.from).await;
-                    let source = self.source.clone();
-                    self.state = if std::mem::take(&mut self.needs_version) {
-                        WatchState::Asking(source.version().boxed())
-                    } else {
-                        (self.opened, self.has_shown_events) = (Instant::now(), false);
-                        WatchState::Open(source.watch(position))
-                    };
-                }
-                WatchState::Asking(version) => {
-                    let version = version.await;
-                    self.state = WatchState::Closed;
-                    return self.expect_not_earlier(&version?).map(|()| None);
-                }
-                WatchState::Open(events) => {
-                    let event = events.next().await;
-                    if event.is_none() {
-                        self.on_end();
-                    }
-                    return event.transpose();
-                }
-            }
+        let Some(position) = self.position.clone() else { return pending().await };
+        if self.events.is_none() {
+            sleep_until(self.retry.from).await;
+            (self.opened, self.has_shown_events) = (Instant::now(), false);
         }
+        let new = || self.source.clone().watch(position, std::mem::take(&mut self.needs_version));
+        let event = self.events.get_or_insert_with(new).next().await;
+        if event.is_none() {
+            self.on_end();
+        }
+        event.transpose()
     }
 
     /// An event or a bookmark of this version was read.
     pub(super) fn advance(&mut self, version: &str) -> Result<(), WatchError> {
-        self.expect_not_earlier(version)?;
+        expect_not_earlier(version, self.position.as_deref())?;
         self.has_shown_events = true;
         if !version.is_empty() {
             self.position = Some(version.to_owned());
@@ -185,7 +164,7 @@ impl Watcher {
 
     /// The API server ends each watch from time to time.
     fn on_end(&mut self) {
-        self.state = WatchState::Closed;
+        self.events = None;
         self.needs_version = !self.has_shown_events || self.opened.elapsed() < WATCH_TIME;
         if self.opened.elapsed() < SHORTEST_WATCH {
             self.retry.back_off(Duration::ZERO);
@@ -193,20 +172,11 @@ impl Watcher {
     }
 
     pub(super) fn on_failure(&mut self, error: &WatchError) {
-        self.state = WatchState::Closed;
+        self.events = None;
         self.retry.back_off(error.retry_after());
         self.needs_version = !error.needs_list();
         if error.needs_list() {
             self.position = None;
-        }
-    }
-
-    /// Fails if a version is earlier than the place of the watch, as after etcd was restored from a backup.
-    fn expect_not_earlier(&self, version: &str) -> Result<(), WatchError> {
-        let position = self.position.as_ref().and_then(|position| position.parse::<u64>().ok());
-        match (version.parse::<u64>(), position) {
-            (Ok(version), Some(position)) if version < position => Err(WatchError::WentBack),
-            _ => Ok(()),
         }
     }
 }

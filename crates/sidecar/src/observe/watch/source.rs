@@ -1,11 +1,14 @@
-//! Where a watch reads from: the requests for pages and events, and how they fail. No body is ever logged.
+//! Where a watch reads from: the requests for pages and events, how they fail, and how bodies are read within
+//! limits. No body is ever logged.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::{BoxStream, try_unfold};
-use http::{HeaderMap, Request, header};
+use bytes::Bytes;
+use futures::stream::{BoxStream, once, try_unfold};
+use futures::{StreamExt, TryFutureExt};
+use http::{Request, header};
+use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Request as Requests};
@@ -14,9 +17,8 @@ use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::answer::{WatchError, collect, collect_message, expect_encoding, next_data};
 use crate::observe::client::LARGEST_REFUSAL;
-use crate::observe::wire::{Encoding, Events, Message, Page, Refusal};
+use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and
 /// the sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays
@@ -39,6 +41,9 @@ const LARGEST_VERSION: usize = 16 << 20;
 pub(super) const PAGES_AT_ONCE: usize = 2;
 /// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
 const LARGEST_EVENT: usize = 64 << 20;
+
+/// The longest time without a byte of a body.
+pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
 /// The objects to list, watch or read.
 #[derive(Clone)]
@@ -70,6 +75,51 @@ pub(super) enum WatchEvent {
     /// The API server has accepted the watch.
     Opened,
     Event(Message),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WatchError {
+    #[error("{message} ({code})")]
+    Refused { code: u16, message: String, retry_after: Duration },
+    #[error("{0}")]
+    Transport(#[from] kube::Error),
+    #[error("the answer cannot be read: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("nothing was heard for {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("the answer has more than {0} bytes")]
+    TooLarge(usize),
+    #[error("the API server has gone back to an earlier state, as after a restore")]
+    WentBack,
+}
+
+impl WatchError {
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code: 403, .. })
+    }
+
+    pub(crate) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether the API server has forgotten the resource version or the token.
+    pub(super) fn is_expired(&self) -> bool {
+        matches!(self, Self::Refused { code: 410, .. })
+    }
+
+    /// Whether a watch can only continue after a new list. What a definition has defined is gone with it,
+    /// even if the definition returns; and the API server may have a state from before the place of the
+    /// watch.
+    pub(super) fn needs_list(&self) -> bool {
+        match self {
+            Self::Refused { code: 404 | 410, .. } | Self::WentBack => true,
+            Self::Refused { message, .. } => message.contains("Too large resource version"),
+            _ => false,
+        }
+    }
 }
 
 impl PageSize {
@@ -134,7 +184,8 @@ impl Source {
         PageSize { now: self.page_size, most: self.page_size }
     }
 
-    /// One page of a list, of at most this many bytes. Waits for its turn before the answer is read, but not
+    /// One page of a list, of this many objects, or of all if that is 0, and of at most this many bytes: the
+    /// first one, or the one that this token stands for. Waits for its turn before the answer is read, but not
     /// before it is requested: an API server that does not answer holds up no other list.
     pub(crate) async fn page(
         self,
@@ -143,23 +194,6 @@ impl Source {
         most: usize,
         turns: Option<Arc<Semaphore>>,
     ) -> Result<RawPage, WatchError> {
-        let (headers, body) = self.request_page(continue_token, objects).await?;
-        let permit = match turns {
-            // The semaphore is never closed.
-            Some(turns) => turns.acquire_owned().await.ok(),
-            None => None,
-        };
-        let message = collect_message(&headers, body, most, self.prefers_protobuf).await?;
-        Ok(RawPage { message, _permit: permit })
-    }
-
-    /// Requests a page of this many objects, or of all if that is 0: the first one, or the one that this
-    /// token stands for.
-    async fn request_page(
-        &self,
-        continue_token: Option<String>,
-        objects: u32,
-    ) -> Result<(HeaderMap, Body), WatchError> {
         let params = ListParams {
             field_selector: self.field_selector.clone(),
             label_selector: self.label_selector.clone(),
@@ -168,57 +202,99 @@ impl Source {
             ..ListParams::default()
         };
         let request = self.requests.list(&params).map_err(kube::Error::BuildRequest)?;
-        self.send(request, "PartialObjectMetadataList").await
+        let body = self.send(request, "PartialObjectMetadataList").await?;
+        let permit = match turns {
+            // The semaphore is never closed.
+            Some(turns) => turns.acquire_owned().await.ok(),
+            None => None,
+        };
+        let bytes = collect(body, most).await?;
+        let encoding = self.expect_encoding(Encoding::of_body(&bytes))?;
+        Ok(RawPage { message: Message::new(encoding, bytes), _permit: permit })
     }
 
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to
     /// be current, so it is never earlier than what a watch has shown before, unless etcd has gone back. Asks
     /// for the metadata of one object.
-    pub(super) async fn version(self) -> Result<String, WatchError> {
+    async fn version(self) -> Result<String, WatchError> {
         let source = Self { prefers_protobuf: false, ..self.only_metadata() };
         let page = source.page(None, 1, LARGEST_VERSION, None).await?;
-        Ok(Page::read(&page.message)?.resource_version().to_owned())
+        Ok(Page::read(&page.message)?.resource_version)
     }
 
-    /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
-    pub(super) fn watch(self, version: String) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
-        try_unfold(Err((self, version)), |state: Result<OpenWatch, (Self, String)>| async {
-            match state {
-                Err((source, version)) => {
-                    Ok(Some((WatchEvent::Opened, Ok(source.open_watch(&version).await?))))
-                }
-                Ok(mut open) => {
-                    Ok(open.next_event().await?.map(|event| (WatchEvent::Event(event), Ok(open))))
-                }
+    /// A watch that begins at this resource version. The stream ends when the API server ends the watch. Fails
+    /// if `asks` and the API server has not reached the version.
+    pub(super) fn watch(
+        self,
+        version: String,
+        asks: bool,
+    ) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
+        let opened = async move {
+            if asks {
+                expect_not_earlier(&self.clone().version().await?, Some(&version))?;
             }
-        })
-        .boxed()
+            let body = self.open_watch(&version).await?;
+            let events = try_unfold((self, body, None), |(source, mut body, mut events)| async {
+                let event = source.next_event(&mut body, &mut events).await?;
+                Ok(event.map(|event| (WatchEvent::Event(event), (source, body, events))))
+            });
+            Ok(once(async { Ok(WatchEvent::Opened) }).chain(events))
+        };
+        opened.try_flatten_stream().boxed()
     }
 
-    async fn open_watch(&self, resource_version: &str) -> Result<OpenWatch, WatchError> {
+    async fn open_watch(&self, resource_version: &str) -> Result<Body, WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             timeout: Some(WATCH_SECONDS),
             ..WatchParams::default()
         };
         let request = self.requests.watch(&params, resource_version).map_err(kube::Error::BuildRequest)?;
-        let (headers, body) = self.send(request, "PartialObjectMetadata").await?;
-        Ok(OpenWatch { headers, body, takes_protobuf: self.prefers_protobuf, events: None })
+        self.send(request, "PartialObjectMetadata").await
+    }
+
+    /// The next event; `None` at the end of the watch. There are no `events` until something has arrived.
+    async fn next_event(
+        &self,
+        body: &mut Body,
+        events: &mut Option<Events>,
+    ) -> Result<Option<Message>, WatchError> {
+        loop {
+            if let Some(events) = events
+                && let Some(event) = events.next_event()?
+            {
+                return Ok(Some(event));
+            }
+            let Some(data) = next_data(body).await? else { return Ok(None) };
+            if events.is_none() && !data.is_empty() {
+                let encoding = self.expect_encoding(Encoding::of_watch(&data))?;
+                *events = Some(Events::new(encoding, LARGEST_EVENT));
+            }
+            if let Some(events) = events {
+                events.push(&data);
+            }
+        }
+    }
+
+    /// Fails unless a body is encoded as was asked for. One that is compressed is not.
+    fn expect_encoding(&self, found: Option<Encoding>) -> Result<Encoding, Malformed> {
+        let why = match found {
+            Some(Encoding::Protobuf) if !self.prefers_protobuf => "it is protobuf, which was not asked for",
+            Some(encoding) => return Ok(encoding),
+            None => "it begins neither like JSON nor like protobuf",
+        };
+        Err(Malformed(why.into()))
     }
 
     /// Sends a request. Asks for no compression: the API server spends much CPU on that of a list.
-    async fn send(
-        &self,
-        mut request: Request<Vec<u8>>,
-        metadata_kind: &str,
-    ) -> Result<(HeaderMap, Body), WatchError> {
+    async fn send(&self, mut request: Request<Vec<u8>>, metadata_kind: &str) -> Result<Body, WatchError> {
         if let Ok(accept) = self.accept(metadata_kind).parse() {
             request.headers_mut().insert(header::ACCEPT, accept);
         }
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
         let (head, body) = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??.into_parts();
         if head.status.is_success() {
-            return Ok((head.headers, body));
+            return Ok(body);
         }
         let refusal = Refusal::of_body(collect(body, LARGEST_REFUSAL).await.unwrap_or_default());
         let retry_after = refusal.retry_after(&head.headers);
@@ -237,33 +313,30 @@ impl Source {
     }
 }
 
-struct OpenWatch {
-    headers: HeaderMap,
-    body: Body,
-    takes_protobuf: bool,
-    /// `None` until something has arrived.
-    events: Option<Events>,
+/// Fails if a version is earlier than the place of a watch, as after etcd was restored from a backup.
+pub(super) fn expect_not_earlier(version: &str, place: Option<&str>) -> Result<(), WatchError> {
+    match (version.parse::<u64>(), place.map(str::parse)) {
+        (Ok(version), Some(Ok(place))) if version < place => Err(WatchError::WentBack),
+        _ => Ok(()),
+    }
 }
 
-impl OpenWatch {
-    /// The next event; `None` at the end of the watch.
-    async fn next_event(&mut self) -> Result<Option<Message>, WatchError> {
-        loop {
-            if let Some(events) = &mut self.events
-                && let Some(event) = events.next_event()?
-            {
-                return Ok(Some(event));
-            }
-            let Some(data) = next_data(&mut self.body).await? else { return Ok(None) };
-            if self.events.is_none() && !data.is_empty() {
-                let encoding =
-                    expect_encoding(Encoding::of_watch(&data), &self.headers, self.takes_protobuf)?;
-                self.events = Some(Events::new(encoding, LARGEST_EVENT));
-            }
-            if let Some(events) = &mut self.events {
-                events.push(&data);
-            }
+async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
+    let mut bytes = Vec::new();
+    while let Some(data) = next_data(&mut body).await? {
+        if bytes.len() + data.len() > most {
+            return Err(WatchError::TooLarge(most));
         }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
+    let frame = timeout(LONGEST_SILENCE, body.frame()).await;
+    match frame.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
+        Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
+        None => Ok(None),
     }
 }
 

@@ -2,13 +2,13 @@
 //! reported without its content, which may be secret.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use pps_recorder::facts::NamespacedName;
+use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
-use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::encoding::Encoded;
@@ -57,9 +57,22 @@ const IDENTITY: Schema = &[
     (9, "deletionTimestamp", Kind::Size(&[])),
 ];
 
+/// Any object. `S` and `T` are the parts of its spec and of its status that are read, and `M` those of its
+/// metadata.
+#[derive(Deserialize)]
+struct Object<M, S, T> {
+    metadata: M,
+    spec: S,
+    status: T,
+}
+
+/// A part of an object that is not read.
+pub(super) type Unused = Option<IgnoredAny>;
+
+/// The metadata that most kinds need. Above all this skips the managed fields.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Slim {
+pub(super) struct Slim {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -90,53 +103,38 @@ impl From<Slim> for ObjectMeta {
     }
 }
 
-/// Reads only the metadata used here. Above all this skips the managed fields.
-pub(super) fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Slim::deserialize(deserializer).map(Into::into)
-}
-
-/// Reads null like a missing field, as the API server does.
-pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 pub fn key_of(metadata: &ObjectMeta) -> NamespacedName {
-    NamespacedName::new(
-        metadata.namespace.as_deref().unwrap_or_default(),
-        metadata.name.as_deref().unwrap_or_default(),
-    )
+    NamespacedName::new(metadata.namespace.as_deref().unwrap_or_default(), name_of(metadata))
 }
 
-/// Reads as much of an object as possible. `whole` and `rest` make facts from an object, and from the
-/// metadata of an unreadable one.
-pub(super) fn item<O: DeserializeOwned, K, F>(
+pub(super) fn name_of(metadata: &ObjectMeta) -> Arc<str> {
+    metadata.name.as_deref().unwrap_or_default().into()
+}
+
+/// Reads as much of an object as possible. `fact` gets the spec and the status of one that can be read.
+pub(super) fn item<M, S, T, K, F>(
     object: Encoded<'_>,
     schema: Schema,
-    metadata: impl Fn(&O) -> &ObjectMeta,
-    key: impl Fn(&ObjectMeta) -> K,
-    whole: impl FnOnce(O) -> Option<F>,
-    rest: impl FnOnce(&ObjectMeta) -> Option<F>,
-) -> Result<Item<K, F>, Malformed> {
-    let identify = |metadata: &ObjectMeta| {
-        if metadata.name.as_deref().is_none_or(str::is_empty) {
-            return Err(Malformed("metadata: the object has no name".into()));
-        }
-        Ok((key(metadata), metadata.resource_version.clone().unwrap_or_default()))
-    };
-    match object.read::<O>(schema) {
-        Ok(object) => {
-            let (key, resource_version) = identify(metadata(&object))?;
-            Ok(Item { key, resource_version, fact: whole(object), unreadable: None })
-        }
+    key: impl FnOnce(&ObjectMeta) -> K,
+    fact: impl FnOnce(ObjectMeta, Option<(S, T)>) -> Option<F>,
+) -> Result<Item<K, F>, Malformed>
+where
+    M: DeserializeOwned + Into<ObjectMeta>,
+    S: DeserializeOwned,
+    T: DeserializeOwned,
+{
+    let (metadata, rest, unreadable) = match object.read::<Object<M, S, T>>(schema) {
+        Ok(Object { metadata, spec, status }) => (metadata.into(), Some((spec, status)), None),
         Err(Malformed(error)) => {
             let in_metadata = |Malformed(error)| Malformed(format!("metadata: {error}"));
-            let metadata = read_metadata(object).map_err(in_metadata)?;
-            let (key, resource_version) = identify(&metadata)?;
-            Ok(Item { key, resource_version, fact: rest(&metadata), unreadable: Some(error) })
+            (read_metadata(object).map_err(in_metadata)?, None, Some(error))
         }
+    };
+    if metadata.name.as_deref().is_none_or(str::is_empty) {
+        return Err(Malformed("metadata: the object has no name".into()));
     }
+    let resource_version = metadata.resource_version.clone().unwrap_or_default();
+    Ok(Item { key: key(&metadata), resource_version, fact: fact(metadata, rest), unreadable })
 }
 
 /// Reads as much as possible of the metadata of an object, whatever follows it.
@@ -149,7 +147,7 @@ fn read_metadata(object: Encoded<'_>) -> Result<ObjectMeta, Malformed> {
     let metadata = match object {
         Encoded::Json(_) => Encoded::Json(object.read::<OnlyMetadata<'_>>(&[])?.metadata.get()),
         // It is the first field of every object.
-        Encoded::Protobuf(message) => match Fields::of(message).next().transpose()? {
+        Encoded::Protobuf(message) => match Fields(message).next().transpose()? {
             Some((1, value)) => Encoded::Protobuf(value.bytes()?),
             _ => return Err(Malformed("the object has none".into())),
         },
@@ -173,14 +171,12 @@ pub(crate) fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let names_a_value = ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant "];
     let names_only_fields = ["missing field ", "duplicate field "];
-    // What was expected comes last.
-    let expected =
-        text.rfind("expected ").filter(|_| names_a_value.iter().any(|start| text.starts_with(start)));
-    match (expected, error.classify()) {
-        (Some(start), _) => text[start..].to_owned(),
-        (None, Category::Syntax | Category::Eof) => text,
-        (None, _) if names_only_fields.iter().any(|start| text.starts_with(start)) => text,
-        (None, _) => format!("invalid value at line {} column {}", error.line(), error.column()),
+    let is_one_of = |starts: &[&str]| starts.iter().any(|start| text.starts_with(start));
+    match text.rfind("expected ") {
+        // What was expected comes last.
+        Some(start) if is_one_of(&names_a_value) => text[start..].to_owned(),
+        _ if !error.is_data() || is_one_of(&names_only_fields) => text,
+        _ => format!("invalid value at line {} column {}", error.line(), error.column()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::PodIP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use pps_core::addresses::pod_ips;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::encoding::Encoded;
-use super::object::{Item, METADATA, Malformed, item, key_of, slim_metadata};
+use super::object::{Item, METADATA, Malformed, Slim, Unused, item, key_of, name_of};
 use super::protobuf::{Kind, Schema};
 
 /// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses its size, and
@@ -51,16 +52,13 @@ const STATUS: Schema = &[
 const CONDITION: Schema =
     &[(1, "type", Kind::Text), (2, "status", Kind::Text), (4, "lastTransitionTime", Kind::Time)];
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
 struct Pod {
-    #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
     spec: PodSpec,
     status: PodStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     node_name: Option<String>,
@@ -70,7 +68,7 @@ struct PodSpec {
     scheduling_gates: Option<Vec<IgnoredAny>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
     phase: Option<String>,
@@ -78,10 +76,10 @@ struct PodStatus {
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
     #[serde(rename = "podIPs")]
-    pod_ips: Vec<PodIp>,
+    pod_ips: Vec<PodIP>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PodCondition {
     #[serde(rename = "type")]
@@ -91,22 +89,16 @@ struct PodCondition {
     last_transition_time: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodIp {
-    ip: Option<String>,
-}
-
 /// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as not Ready.
 pub fn read_pod(
     object: Encoded<'_>,
     interest: &Interest,
 ) -> Result<Item<NamespacedName, PodFact>, Malformed> {
-    let rest = |metadata: &ObjectMeta| {
-        let fact = pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest);
-        fact.map(|fact| PodFact { pending: None, ..fact })
-    };
-    item(object, POD, |pod: &Pod| &pod.metadata, key_of, |pod| pod_fact(&pod, interest), rest)
+    item::<Slim, Option<PodSpec>, Option<PodStatus>, _, _>(object, POD, key_of, |metadata, parts| {
+        let (spec, status) = parts.unwrap_or_default();
+        let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        pod_fact(&Pod { metadata, spec, status }, interest)
+    })
 }
 
 /// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name.
@@ -118,7 +110,7 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     }
     let annotations =
         pod.metadata.annotations.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-    let listed = pod.status.pod_ips.iter().filter_map(|ip| ip.ip.as_deref());
+    let listed = pod.status.pod_ips.iter().map(|ip| ip.ip.as_str());
     let mut ips = pod_ips(listed, pod.status.pod_ip.as_deref());
     ips.shrink_to_fit();
     let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
@@ -175,18 +167,11 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
 
 /// Reads the metadata of a Node. One that cannot be read exists and has no labels.
 pub fn read_node(object: Encoded<'_>, interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
-    #[derive(Deserialize)]
-    struct Node {
-        #[serde(deserialize_with = "slim_metadata")]
-        metadata: ObjectMeta,
-    }
-    let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
-    let fact = |metadata: &ObjectMeta| {
+    let schema = &[(1, "metadata", Kind::Message(METADATA))];
+    item::<Slim, Unused, Unused, _, _>(object, schema, name_of, |metadata, _| {
         let labels = metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
         Some(NodeFact { labels: interest.pick(labels) })
-    };
-    let schema = &[(1, "metadata", Kind::Message(METADATA))];
-    item(object, schema, |node: &Node| &node.metadata, key, |node| fact(&node.metadata), fact)
+    })
 }
 
 #[cfg(test)]
@@ -196,8 +181,8 @@ mod tests {
     use super::super::protobuf::tests::message;
     use super::*;
 
-    fn pod(json: Value) -> Pod {
-        from_value(json).unwrap()
+    fn pod_fact(pod: &Value, interest: &Interest) -> Option<PodFact> {
+        read_pod(Encoded::Json(&pod.to_string()), interest).unwrap().fact
     }
 
     #[test]
@@ -210,7 +195,7 @@ mod tests {
             }))
             .unwrap(),
         );
-        let pod = pod(json!({
+        let pod = json!({
             "metadata": {
                 "name": "w-0", "namespace": "n", "uid": "1", "annotations": {"ip": "10.0.0.7", "other": "x"},
                 "managedFields": [{"manager": "m"}],
@@ -221,8 +206,7 @@ mod tests {
                 "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}],
                 "podIP": "10.0.0.7",
             },
-        }));
-        assert!(pod.metadata.managed_fields.is_none());
+        });
         let expected = PodFact {
             owner: Some("u".into()),
             node: Some("node-1".into()),
@@ -250,8 +234,7 @@ mod tests {
             let mut condition = ready.clone();
             condition["type"] = "Ready".into();
             let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"});
-            let pod =
-                pod(json!({"metadata": {"name": "w-0"}, "status": {"conditions": [scheduled, condition]}}));
+            let pod = json!({"metadata": {"name": "w-0"}, "status": {"conditions": [scheduled, condition]}});
             let fact = pod_fact(&pod, &Interest::default()).unwrap();
             assert_eq!((fact.ready, fact.ready_since), expected, "{ready}");
         }
@@ -267,7 +250,7 @@ mod tests {
             (json!({"other": "false"}), false),
             (json!(null), false),
         ] {
-            let pod = pod(json!({"metadata": {"name": "w-0", "annotations": annotations}}));
+            let pod = json!({"metadata": {"name": "w-0", "annotations": annotations}});
             let fact = pod_fact(&pod, &Interest::default()).unwrap();
             assert_eq!((fact.exempt, fact.annotations), (expected, vec![]), "{annotations}");
         }
@@ -283,12 +266,12 @@ mod tests {
             "status": {"phase": "Pending", "conditions": [
                 {"type": "PodScheduled", "status": "False", "lastTransitionTime": "1970-01-01T00:01:00Z"}]},
         });
-        let pending = |json: &Value| pod_fact(&pod(json.clone()), &Interest::default()).unwrap().pending;
+        let pending = |json: &Value| pod_fact(json, &Interest::default()).unwrap().pending;
         let kept = pending(&waiting).unwrap();
         assert_eq!((&*kept.uid, &*kept.resource_version, &*kept.pps), ("1", "2", "p"));
         assert!(!kept.required_affinity.is_empty());
         assert_eq!(kept.unschedulable_since, Some(60));
-        assert!(pod_fact(&pod(waiting.clone()), &Interest::default()).unwrap().injected);
+        assert!(pod_fact(&waiting, &Interest::default()).unwrap().injected);
         for (pointer, value) in [
             ("/metadata/annotations", json!({})),
             ("/status/phase", "Running".into()),
@@ -306,13 +289,13 @@ mod tests {
     fn a_pending_pod_with_many_terms_costs_little() {
         let zone = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["q"]}]});
         let waiting = |terms: usize, pps: &str| {
-            pod(json!({
+            json!({
                 "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "resourceVersion": "2",
                     "annotations": {INJECTED_ANNOTATION: pps}},
                 "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": vec![zone.clone(); terms]}}}},
                 "status": {"phase": "Pending"},
-            }))
+            })
         };
         let pending = |terms, pps| pod_fact(&waiting(terms, pps), &Interest::default()).unwrap().pending;
         assert!(pending(50, "p").is_some());
@@ -342,12 +325,12 @@ mod tests {
     #[test]
     fn drops_pods_whose_controller_gives_no_stable_names() {
         let owned_by = |api_version: &str, kind: &str| {
-            pod(json!({"metadata": {"name": "p", "ownerReferences": [
-                {"apiVersion": api_version, "kind": kind, "name": "w", "uid": "u", "controller": true}]}}))
+            json!({"metadata": {"name": "p", "ownerReferences": [
+                {"apiVersion": api_version, "kind": kind, "name": "w", "uid": "u", "controller": true}]}})
         };
         let interest = Interest::default();
         assert!(pod_fact(&owned_by("apps/v1", "ReplicaSet"), &interest).is_none());
         assert!(pod_fact(&owned_by("example.io/v1", "Database"), &interest).is_some());
-        assert!(pod_fact(&pod(json!({"metadata": {"name": "bare"}})), &interest).is_some());
+        assert!(pod_fact(&json!({"metadata": {"name": "bare"}}), &interest).is_some());
     }
 }

@@ -47,7 +47,7 @@ pub(super) enum Value<'a> {
 
 /// The fields of a message, one after the other, borrowed from the bytes in which they arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 fn damaged() -> Malformed {
     Malformed("the protobuf is damaged".into())
@@ -138,10 +138,6 @@ pub(super) fn open(envelope: &[u8]) -> Result<&[u8], Malformed> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
-        Self(message)
-    }
-
     fn read(&mut self) -> Result<(u64, Value<'a>), Malformed> {
         let key = self.varint()?;
         let value = match key & 7 {

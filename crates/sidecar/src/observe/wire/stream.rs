@@ -1,17 +1,19 @@
 //! Lists and watches as the API server sends them: pages of a list, and the events of a watch, which are
-//! lines of JSON or frames of protobuf. The objects in them stay unread, so that each can be read alone.
+//! lines of JSON or frames of protobuf. The objects in them stay unread, so that each can be read alone. And
+//! what it answers with instead of an object: refusals.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::time::Duration;
 
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use http::{HeaderMap, header};
+use pps_core::pps::null_as_default;
+use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::encoding::{Encoded, Encoding, Message};
 use super::object::{Malformed, describe};
 use super::protobuf::{self, Fields, Kind, Schema};
-use super::refusal::Refusal;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -25,15 +27,16 @@ const LIST: Schema =
     &[(1, "metadata", Kind::Message(&[(2, "resourceVersion", Kind::Text), (3, "continue", Kind::Text)]))];
 const BOOKMARK: Schema = &[(1, "metadata", Kind::Message(&[(6, "resourceVersion", Kind::Text)]))];
 
-/// The most objects that a page may have, far more than are asked for: a page that is full of tiny ones would
-/// need many times its memory.
+/// The most objects that a page may have, far more than are asked for.
 const MAX_OBJECTS: usize = 100_000;
 
 /// One page of a list. Its objects stay unread.
 #[derive(Debug)]
 pub struct Page<'a> {
-    metadata: ListMetadata,
-    items: Vec<Encoded<'a>>,
+    pub resource_version: String,
+    /// Gives the next page; none for the last one.
+    pub continue_token: Option<String>,
+    pub items: Vec<Encoded<'a>>,
 }
 
 impl<'a> Page<'a> {
@@ -44,73 +47,28 @@ impl<'a> Page<'a> {
         struct List<'a> {
             #[serde(default)]
             metadata: ListMetadata,
-            #[serde(borrow, default, deserialize_with = "limited")]
+            #[serde(borrow, default, deserialize_with = "null_as_default")]
             items: Vec<&'a RawValue>,
         }
         let page = page.open()?;
         let list: List<'a> = page.read(LIST)?;
         let mut items: Vec<_> = list.items.into_iter().map(|item| Encoded::Json(item.get())).collect();
         if let Encoded::Protobuf(message) = page {
-            for field in Fields::of(message) {
+            for field in Fields(message) {
                 if let (2, object) = field? {
                     items.push(Encoded::Protobuf(object.bytes()?));
                 }
-                if items.len() > MAX_OBJECTS {
-                    return Err(Malformed(TOO_MANY.into()));
-                }
             }
         }
-        let page = Self { metadata: list.metadata, items };
-        if page.resource_version().is_empty() {
+        if items.len() > MAX_OBJECTS {
+            return Err(Malformed("the page has too many objects".into()));
+        }
+        let ListMetadata { resource_version, continue_token } = list.metadata;
+        let Some(resource_version) = resource_version.filter(|version| !version.is_empty()) else {
             return Err(Malformed("the list has no resource version".into()));
-        }
-        Ok(page)
+        };
+        Ok(Self { resource_version, continue_token: continue_token.filter(|token| !token.is_empty()), items })
     }
-
-    pub fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
-    }
-
-    /// The token that gives the next page; none for the last one.
-    pub fn continue_token(&self) -> Option<&str> {
-        self.metadata.continue_token.as_deref().filter(|token| !token.is_empty())
-    }
-
-    pub fn items(&self) -> impl Iterator<Item = Encoded<'a>> {
-        self.items.iter().copied()
-    }
-}
-
-const TOO_MANY: &str = "the page has too many objects";
-
-/// Reads a list of at most [`MAX_OBJECTS`] objects; null is an empty one.
-fn limited<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
-    struct Objects;
-
-    impl<'de> Visitor<'de> for Objects {
-        type Value = Vec<&'de RawValue>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of objects")
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut objects = Vec::new();
-            while let Some(object) = list.next_element()? {
-                if objects.len() == MAX_OBJECTS {
-                    return Err(A::Error::custom(TOO_MANY));
-                }
-                objects.push(object);
-            }
-            Ok(objects)
-        }
-    }
-
-    deserializer.deserialize_any(Objects)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +128,7 @@ fn read_line(line: &str) -> Result<(Cow<'_, str>, Encoded<'_>), Malformed> {
 
 /// The type of an event and its object, which is in an envelope of its own.
 fn read_frame(frame: &[u8]) -> Result<(Cow<'_, str>, Encoded<'_>), Malformed> {
-    let field = |message, number| match Fields::of(message).find(number)? {
+    let field = |message, number| match Fields(message).find(number)? {
         Some(value) => value.bytes(),
         None => Ok(&[][..]),
     };
@@ -239,6 +197,54 @@ impl Events {
     }
 }
 
+/// The longest wait that an answer can ask for, in seconds. Recording must not stop for an hour, in a process
+/// that keeps the Lease, because a load balancer asks for that.
+pub(crate) const LONGEST_WAIT: u32 = 60;
+
+const REFUSAL: Schema = &[
+    (3, "message", Kind::Text),
+    (5, "details", Kind::Message(&[(5, "retryAfterSeconds", Kind::Number)])),
+    (6, "code", Kind::Number),
+];
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Refusal {
+    /// `Status`, unless something else than an API server has answered.
+    kind: Option<String>,
+    code: Option<u16>,
+    message: Option<String>,
+    details: Value,
+}
+
+impl Refusal {
+    /// Reads a body. One that no API server has sent says nothing.
+    pub(crate) fn of_body(body: Vec<u8>) -> Self {
+        let body = Message::new(Encoding::of_body(&body).unwrap_or(Encoding::Json), body);
+        body.open().and_then(Self::read).unwrap_or_default()
+    }
+
+    fn read(status: Encoded<'_>) -> Result<Self, Malformed> {
+        let mut refusal: Self = status.read(REFUSAL)?;
+        if let Encoded::Protobuf(_) = status {
+            refusal.kind = Some("Status".into());
+        }
+        Ok(refusal)
+    }
+
+    /// What the API server says. What something else has sent is not shown.
+    pub(crate) fn message_of_api_server(self) -> Option<String> {
+        self.message.filter(|_| self.kind.as_deref() == Some("Status"))
+    }
+
+    /// How long to wait, as the answer asks for here or in its headers.
+    pub(crate) fn retry_after(&self, headers: &HeaderMap) -> Duration {
+        let header = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let seconds = self.details["retryAfterSeconds"].as_u64().max(header).unwrap_or(0);
+        Duration::from_secs(seconds.min(LONGEST_WAIT.into()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::protobuf::tests::{envelope, message, number};
@@ -293,13 +299,13 @@ mod tests {
             r#"{{"kind": "List", "metadata": {{"resourceVersion": "7", "continue": "t"}}, "items": [{deep} , {{}},"x" ,7]}}"#
         ));
         let page = Page::read(&page).unwrap();
-        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
+        assert_eq!((&*page.resource_version, page.continue_token.as_deref()), ("7", Some("t")));
         let items = [&deep, "{}", "\"x\"", "7"].map(Encoded::Json);
-        assert_eq!(page.items().collect::<Vec<_>>(), items);
+        assert_eq!(page.items, items);
         let last =
             Message::Json(r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#.into());
         let last = Page::read(&last).unwrap();
-        assert_eq!((last.continue_token(), last.items().count()), (None, 0));
+        assert_eq!((last.continue_token, last.items), (None, vec![]));
         let too_many = format!(
             r#"{{"metadata": {{"resourceVersion": "7"}}, "items": [{}1]}}"#,
             "1,".repeat(MAX_OBJECTS)
@@ -320,9 +326,9 @@ mod tests {
         let list = message(&[(1, &message(&[(2, b"7"), (3, b"t")])), (2, b"\xff\xff"), (2, b"")]);
         let page = Message::Protobuf(envelope(&list));
         let page = Page::read(&page).unwrap();
-        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
+        assert_eq!((&*page.resource_version, page.continue_token.as_deref()), ("7", Some("t")));
         let expected = [Encoded::Protobuf(b"\xff\xff"), Encoded::Protobuf(b"")];
-        assert_eq!(page.items().collect::<Vec<_>>(), expected);
+        assert_eq!(page.items, expected);
         let cut_short = &list[..list.len() - 1];
         // Between two objects: a number in place of an object, and a field of no type.
         let odd = [&number(2, 7)[..], b"\x17"].map(|odd| envelope(&[&list, odd, b"\x12\0"].concat()));
@@ -376,6 +382,38 @@ mod tests {
             let mut events = Events::new(encoding, 1000);
             events.push(bytes);
             assert!(events.next_event().is_err());
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_the_same_in_both_encodings() {
+        let json =
+            br#"{"kind": "Status", "code": 429, "message": "busy", "details": {"retryAfterSeconds": 7}}"#;
+        let status = [message(&[(2, b"Failure"), (3, b"busy"), (5, &number(5, 7))]), number(6, 429)].concat();
+        let refusal = Refusal::of_body(json.to_vec());
+        assert_eq!((refusal.code, refusal.message.as_deref()), (Some(429), Some("busy")));
+        assert_eq!(Refusal::of_body(envelope(&status)), refusal);
+        for other in [&br#"{"details": null}"#[..], b"<html>", b"[1]", b"k8s\0\xff", b""] {
+            assert_eq!(Refusal::of_body(other.to_vec()), Refusal::default());
+        }
+        let foreign = Refusal::of_body(br#"{"message": "hunter2"}"#.to_vec());
+        assert_eq!(foreign.message_of_api_server(), None);
+    }
+
+    #[test]
+    fn no_refusal_asks_for_more_than_a_minute() {
+        for (header, details, expected) in [
+            ("3600", 0, 60),
+            ("7", 0, 7),
+            ("1", 30, 30),
+            ("1", 3600, 60),
+            ("-5", 0, 0),
+            ("Wed, 21 Oct", 2, 2),
+        ] {
+            let body = format!(r#"{{"kind": "Status", "details": {{"retryAfterSeconds": {details}}}}}"#);
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, header.parse().unwrap())]);
+            let wait = Refusal::of_body(body.into_bytes()).retry_after(&headers);
+            assert_eq!(wait, Duration::from_secs(expected), "{header} {details}");
         }
     }
 }

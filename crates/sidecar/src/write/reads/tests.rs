@@ -10,7 +10,7 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::*;
-use crate::lead::Leadership;
+use crate::lead::{Leadership, Permit};
 
 #[tokio::test]
 async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too_large() {
@@ -37,8 +37,9 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
         let list = json!({"metadata": {"resourceVersion": "9", "continue": token}, "items": items});
         async move { Ok::<_, Infallible>(http::Response::new(Body::from(list.to_string().into_bytes()))) }
     });
-    let leadership = Leadership::fixed(true);
-    let writer = Writer::new(Client::new(service, "n"), leadership.permit(leadership.term()));
+    let mut permit = Permit::new(Leadership::fixed(true));
+    permit.renew();
+    let writer = Writer::new(Client::new(service, "n"), permit);
     let demand = Demand::numbered(0, 3);
     let workload = WorkloadFact { uid: "uid-w".into(), demand, ..WorkloadFact::default() };
     assert_eq!(writer.count_living("n", &workload).await.unwrap(), 2);

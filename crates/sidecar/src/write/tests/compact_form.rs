@@ -8,7 +8,7 @@ use kube::client::Body;
 use tower::service_fn;
 
 use super::*;
-use crate::lead::Leadership;
+use crate::lead::{Leadership, Permit};
 use pps_recorder::facts::GroupKind;
 
 /// An API server that stores an object, as far as its definition has the fields.
@@ -90,8 +90,9 @@ impl Server {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
-        let leadership = Leadership::fixed(true);
-        let writer = Writer::new(Client::new(service, "n"), leadership.permit(leadership.term()));
+        let mut permit = Permit::new(Leadership::fixed(true));
+        permit.renew();
+        let writer = Writer::new(Client::new(service, "n"), permit);
         let result = writer.write_status(write).await;
         let requests = self.requests.lock().unwrap();
         assert!(requests.iter().all(|query| query.contains("fieldManager=pps-sidecar")), "{requests:?}");

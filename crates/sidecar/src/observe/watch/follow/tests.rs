@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 use super::*;
-use crate::telemetry::health::Health;
+use crate::telemetry::Health;
 
 /// Watches the StatefulSets of an API server that answers to each request with a code and a body.
 fn watch(

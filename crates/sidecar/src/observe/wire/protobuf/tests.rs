@@ -42,13 +42,13 @@ fn reads_each_type_of_field_and_refuses_what_is_cut_short() {
     let mut bytes = message(&[(16, b"text")]);
     bytes.extend(number(2, u64::MAX));
     bytes.extend([3 << 3 | 1, 1, 2, 3, 4, 5, 6, 7, 8, 4 << 3 | 5, 1, 2, 3, 4]);
-    let fields: Result<Vec<_>, _> = Fields::of(&bytes).collect();
+    let fields: Result<Vec<_>, _> = Fields(&bytes).collect();
     let expected =
         [(16, Value::Bytes(b"text")), (2, Value::Number(u64::MAX)), (3, Value::Fixed), (4, Value::Fixed)];
     assert_eq!(fields.unwrap(), expected);
     let whole = [0, 7, 18, 27].into_iter().chain([bytes.len()]).collect::<Vec<_>>();
     for length in 0..=bytes.len() {
-        let is_whole = Fields::of(&bytes[..length]).all(|field| field.is_ok());
+        let is_whole = Fields(&bytes[..length]).all(|field| field.is_ok());
         assert_eq!(is_whole, whole.contains(&length), "{length}");
     }
     for damaged in [
@@ -56,7 +56,7 @@ fn reads_each_type_of_field_and_refuses_what_is_cut_short() {
         &[1 << 3 | 3],
         &[1 << 3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
     ] {
-        assert!(Fields::of(damaged).any(|field| field.is_err()), "{damaged:?}");
+        assert!(Fields(damaged).any(|field| field.is_err()), "{damaged:?}");
     }
 }
 
@@ -134,7 +134,7 @@ fn opens_only_the_envelope_of_a_message() {
 proptest! {
     #[test]
     fn reads_any_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Fields::of(&bytes).count();
+        let _ = Fields(&bytes).count();
         let _ = open(&[MAGIC, &bytes].concat());
         let _ = read::<Sample>(&bytes, SAMPLE);
     }
