@@ -206,9 +206,7 @@ impl TrackedPps {
         self.missing_labels = entries.missing_labels;
         self.surplus = entries.surplus;
         self.capacity.deferred = entries.deferred;
-        if let Some(renewal) = entries.renewal {
-            self.renewals.follow(renewal);
-        }
+        self.renewals = entries.renewals;
         // Whether or not there is something to write: the next decision must not examine all states again.
         self.refused_forms.compact |= refuses_compact_form;
     }

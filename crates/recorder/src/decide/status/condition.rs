@@ -7,7 +7,7 @@ use pps_core::limits::MAX_MESSAGES;
 use pps_core::size::nearly_full;
 use pps_core::{Reason, successor_of};
 
-use super::view::View;
+use super::View;
 use crate::decide::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
 use crate::decide::tracked_pps::TrackedPps;
 use crate::decide::workloads::KindCoverage;

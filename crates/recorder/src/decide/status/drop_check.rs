@@ -14,7 +14,7 @@ use crate::workload::{WorkloadPresence, retains_state};
 use pps_core::Spec;
 use pps_core::pps::PodState;
 
-use super::view::{View, is_forgettable, ownership};
+use super::{View, is_forgettable, ownership};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 

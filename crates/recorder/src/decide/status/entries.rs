@@ -10,8 +10,8 @@ use pps_core::Spec;
 use pps_core::pps::{PodState, RetentionPolicy};
 use pps_core::status::entry_patch;
 
+use super::View;
 use super::drop_check::{DropCause, DroppedEntry, ReplacedValues};
-use super::view::View;
 use crate::decide::capacity::EntryChange;
 use crate::decide::nodes::Absence;
 use crate::facts::NamespacedName;
@@ -34,32 +34,11 @@ pub(crate) struct Renewals {
     pub workloads: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// What a decision adds to the [`Renewals`].
-#[derive(Debug)]
-pub(crate) enum Renewal {
-    /// All entries belong to the living workload.
-    All(Arc<str>),
-    /// The status names another workload; these entries belong to the living one.
-    Some(Arc<str>, Vec<Arc<str>>),
-}
-
 impl Renewals {
     /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not known.
     pub(crate) fn is_renewed(&self, workload: &str, pod: &str) -> Option<bool> {
         let is_known = self.workloads.get(pod).is_some_and(|owner| **owner == *workload);
         (is_known || self.is_complete).then_some(is_known)
-    }
-
-    pub(crate) fn follow(&mut self, renewal: Renewal) {
-        match renewal {
-            Renewal::All(workload) => {
-                self.is_complete = true;
-                self.workloads.retain(|_, owner| *owner != workload);
-            }
-            Renewal::Some(workload, pods) => {
-                self.workloads.extend(pods.into_iter().map(|pod| (pod, workload.clone())));
-            }
-        }
     }
 }
 
@@ -76,9 +55,7 @@ pub(crate) struct EntryDecisions {
     /// Entries that wait for the next write.
     pub(crate) postponed: Vec<Arc<str>>,
     pub(crate) awaited_labels: BTreeSet<Arc<str>>,
-    /// Entries of running Pods of the living workload.
-    pub(crate) renewed: Vec<Arc<str>>,
-    pub(crate) renewal: Option<Renewal>,
+    pub(crate) renewals: Renewals,
     /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded:
     /// until then the status names that workload.
     pub(crate) keeps_target: bool,
@@ -106,6 +83,7 @@ impl EntryDecisions {
             missing_labels,
             surplus: pps.surplus.clone(),
             deferred: pps.capacity.deferred.clone(),
+            renewals: pps.renewals.clone(),
             ..Self::default()
         }
     }
@@ -123,13 +101,13 @@ pub(crate) fn decide(view: &View<'_>) -> EntryDecisions {
     for pod in dirty {
         decide_entry(view, pod, waits_for_former, &mut decisions);
     }
-    decisions.renewal = match (view.presence(), view.living_workload()) {
-        (WorkloadPresence::Present, Some(workload)) => Some(Renewal::All(workload.uid.clone())),
-        (WorkloadPresence::Replaced, Some(workload)) => {
-            Some(Renewal::Some(workload.uid.clone(), std::mem::take(&mut decisions.renewed)))
-        }
-        _ => None,
-    };
+    if view.presence() == WorkloadPresence::Present
+        && let Some(workload) = view.living_workload()
+    {
+        // All entries belong to it.
+        decisions.renewals.is_complete = true;
+        decisions.renewals.workloads.retain(|_, owner| *owner != workload.uid);
+    }
     decisions
 }
 
@@ -188,8 +166,10 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
             return;
         }
         EntryDecision::Record(state) => {
-            if view.presence() == WorkloadPresence::Replaced {
-                decisions.renewed.push(pod.clone());
+            if view.presence() == WorkloadPresence::Replaced
+                && let Some(workload) = view.living_workload()
+            {
+                decisions.renewals.workloads.insert(pod.clone(), workload.uid.clone());
             }
             decisions.replaced.extend(replaced);
             if let Some(node) = node_without_label_of(view, &pod, &state) {

@@ -8,8 +8,7 @@ use pps_core::limits::{MAX_BUCKET_LENGTH, MAX_UNPACKED_LENGTH};
 use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, VERSION};
 use serde_json::{Map, Value, json};
 
-use super::recorded_after;
-use super::view::View;
+use super::{View, recorded_after};
 use crate::decide::capacity::{
     ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, overlay_size, size_of_texts,
 };
