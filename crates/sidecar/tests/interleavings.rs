@@ -385,6 +385,16 @@ fn spec_options_produce_the_spec_that_they_describe() {
     assert_eq!(annotations, ["ip", "net"]);
 }
 
+const PLAIN: SpecOptions = SpecOptions {
+    target: 0,
+    zone: false,
+    host: false,
+    ip: false,
+    net: false,
+    retention: RetentionPolicy::WhenScaled,
+    forget: false,
+};
+
 /// The status names the new workload from then on, so that a Pod of the former one no longer keeps a state of a node that
 /// is gone.
 #[test]
@@ -392,16 +402,7 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     use ClusterChange::{
         AnnotateWorkload, CreatePod, DeleteNode, MakePodUnready, ReplaceWorkload, ScaleToZero, ScaleUp,
     };
-    let plain = SpecOptions {
-        target: 0,
-        zone: false,
-        host: false,
-        ip: false,
-        net: false,
-        retention: RetentionPolicy::WhenScaled,
-        forget: false,
-    };
-    let forgetful = SpecOptions { retention: RetentionPolicy::Retain, forget: true, ..plain };
+    let forgetful = SpecOptions { retention: RetentionPolicy::Retain, forget: true, ..PLAIN };
     let steps = [
         Step::Change(CreatePod { pod: 0, owner: 0, node: None, ready: false, ip: 0 }),
         Step::Change(MakePodUnready(235)),
@@ -414,7 +415,7 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
         Step::Change(ScaleUp(0, 0)),
         Step::Change(ReplaceWorkload(0)),
     ];
-    let mut simulation = Simulation::new(Cluster::new(&[plain, forgetful, plain, plain]));
+    let mut simulation = Simulation::new(Cluster::new(&[PLAIN, forgetful, PLAIN, PLAIN]));
     simulation.recover_workloads();
     simulation.settle();
     for step in &steps {
@@ -422,4 +423,19 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     }
     simulation.settle();
     assert_at_rest(&mut simulation);
+}
+
+/// The backup has no states, and what was known before is restored with the UID of the workload that was replaced since.
+#[test]
+fn a_state_that_is_written_after_an_erasure_is_not_the_former_workloads() {
+    let options = SpecOptions { retention: RetentionPolicy::WhenDeleted, ..PLAIN };
+    let mut simulation = Simulation::new(Cluster::new(&[options; 4]));
+    simulation.recover_workloads();
+    simulation.settle();
+    let changes = [ClusterChange::AnnotateWorkload(0, false), ClusterChange::Recreate(0)];
+    simulation.apply(&Step::Race { changes, delivered: [false; 6] });
+    simulation.apply(&Step::RestoreBackup);
+    simulation.apply(&Step::RestoreBackup);
+    simulation.apply(&Step::Change(ClusterChange::MoveState(0, None)));
+    simulation.settle();
 }
