@@ -108,8 +108,8 @@ fn one_file_of_each_program_writes_to_the_api_server() {
     assert_eq!(files_with("crates/check/src", &writes), Vec::<String>::new());
 }
 
-/// An administrator may set the wall clock. The sidecar reads it only for people: when the Lease was renewed, and when a
-/// condition changed.
+/// An administrator may set the wall clock. The sidecar reads it only for people: when the Lease was renewed,
+/// and when a condition changed.
 #[test]
 fn the_wall_clock_is_only_read_for_timestamps() {
     let places =
@@ -117,7 +117,8 @@ fn the_wall_clock_is_only_read_for_timestamps() {
     assert_eq!(files_with("crates/sidecar/src", &["SystemTime", "Timestamp::now", "Zoned::now"]), places);
 }
 
-/// The files of a crate form layers: none imports itself through others. A module and its parent are one place.
+/// The files of a crate form layers: none imports itself through others. A module and its parent are one
+/// place.
 #[test]
 fn the_files_of_a_crate_have_no_import_circles() {
     for folder in fs::read_dir(root().join("crates")).unwrap() {
@@ -157,8 +158,8 @@ fn innermost(modules: &BTreeSet<String>, path: &str) -> Option<String> {
     }
 }
 
-/// What makes the JavaScript for a module understands only modules of its own version, and two versions of Kubernetes' types
-/// would not fit together.
+/// What makes the JavaScript for a module understands only modules of its own version, and two versions of
+/// Kubernetes' types would not fit together.
 #[test]
 fn there_is_one_version_of_what_must_be_one() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
@@ -167,7 +168,8 @@ fn there_is_one_version_of_what_must_be_one() {
     }
 }
 
-/// What runs in the page can compute, and cannot send anything anywhere: it calls only the function that it is given.
+/// What runs in the page can compute, and cannot send anything anywhere: it calls only the function that it
+/// is given.
 #[test]
 fn the_playground_has_no_way_to_send_anything() {
     let bindings = fs::read_to_string(root().join("crates/playground/src/bindings.rs")).unwrap();

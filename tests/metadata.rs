@@ -331,8 +331,9 @@ const POLICIES: [&str; 2] =
 const CUSTOM_WORKLOADS: &str =
     "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
 
-/// Kubewarden refuses a policy that may take longer than the API server waits. One second is left for other requests that
-/// hold the workers. The StatefulSet controller's five workers wait so long for a silent PolicyServer, each time.
+/// Kubewarden refuses a policy that may take longer than the API server waits. One second is left for other
+/// requests that hold the workers. The StatefulSet controller's five workers wait so long for a silent
+/// PolicyServer, each time.
 #[test]
 fn the_policies_may_take_less_time_than_the_api_server_waits() {
     for file in POLICIES.into_iter().chain([CUSTOM_WORKLOADS]) {

@@ -1,5 +1,5 @@
-//! The owner of registry and repository is stated once, in Cargo.toml, and nothing claims what is not so yet: that
-//! something is published, or that this is a project of Kubewarden.
+//! The owner of registry and repository is stated once, in Cargo.toml, and nothing claims what is not so yet:
+//! that something is published, or that this is a project of Kubewarden.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -64,8 +64,8 @@ fn files(root: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// The registry before each name of something that is published, such as `ghcr.io/owner`, `$REGISTRY` or `{host}`.
-/// Paths and URLs of the repository have none.
+/// The registry before each name of something that is published, such as `ghcr.io/owner`, `$REGISTRY` or
+/// `{host}`. Paths and URLs of the repository have none.
 fn registries(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for name in NAMES {
@@ -295,7 +295,8 @@ fn a_page_is_judged_by_what_comes_before_its_first_section() {
     assert!(!top("# Title\n\n## Section\n\nNothing is published yet.\n").contains(UNPUBLISHED));
 }
 
-/// Kubewarden's own policies have its names and its logo. kwctl writes `provider: kubewarden` for every policy.
+/// Kubewarden's own policies have its names and its logo. kwctl writes `provider: kubewarden` for every
+/// policy.
 #[test]
 fn nothing_says_that_this_is_a_project_of_kubewarden() {
     let metadata: Value = serde_json::from_slice(METADATA).unwrap();

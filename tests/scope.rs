@@ -1,5 +1,6 @@
-//! Which requests the API server sends to the policies in `deploy/`: their selectors and match conditions are evaluated
-//! here. `e2e-tests/tests/scope.rs` asks a real API server about the same table, `testdata/scope.yaml`.
+//! Which requests the API server sends to the policies in `deploy/`: their selectors and match conditions are
+//! evaluated here. `e2e-tests/tests/scope.rs` asks a real API server about the same table,
+//! `testdata/scope.yaml`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 #[path = "scope/conditions.rs"]

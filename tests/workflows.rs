@@ -1,5 +1,5 @@
-//! The workflows for continuous integration and releases. They run elsewhere; these tests compare them with the
-//! repository.
+//! The workflows for continuous integration and releases. They run elsewhere; these tests compare them with
+//! the repository.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -15,8 +15,8 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Another process writes the script, for this one could not always run it then ("Text file busy"): what other tests start
-/// at the same time holds the open file for a moment.
+/// Another process writes the script, for this one could not always run it then ("Text file busy"): what
+/// other tests start at the same time holds the open file for a moment.
 fn write_script(file: &Path, commands: &str) {
     let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1""#;
     let status = Command::new("sh").args(["-c", write, "sh"]).arg(file).arg(commands).status().unwrap();

@@ -1,7 +1,8 @@
 //! A real Chromium, driven by WebDriver, that shows a folder of static files.
 //!
-//! A test opens pages, clicks and types as a user does. [`Browser::close`] fails if the page wrote an error into the console, if
-//! a request was not answered with a file, or if the browser asked any other server for anything.
+//! A test opens pages, clicks and types as a user does. [`Browser::close`] fails if the page wrote an error
+//! into the console, if a request was not answered with a file, or if the browser asked any other server for
+//! anything.
 
 mod log;
 
@@ -96,8 +97,8 @@ impl Browser {
         format!("http://{}/{}", self.server, path.trim_start_matches('/'))
     }
 
-    /// Opens a path of the server and waits until the page is loaded. To open the same page with another fragment, the page is left
-    /// first, so that it loads again.
+    /// Opens a path of the server and waits until the page is loaded. To open the same page with another
+    /// fragment, the page is left first, so that it loads again.
     pub async fn open(&self, path: &str) -> Result<()> {
         self.client.goto("about:blank").await?;
         Ok(self.client.goto(&self.url(path)).await?)
@@ -137,7 +138,8 @@ impl Browser {
         self.retry(selector, async || Ok(self.find(selector).await?.click().await?)).await
     }
 
-    /// Replaces the text of a field, and tells the page as typing does. For long texts: typing them takes seconds.
+    /// Replaces the text of a field, and tells the page as typing does. For long texts: typing them takes
+    /// seconds.
     pub async fn fill(&self, selector: &str, text: &str) -> Result<()> {
         self.find(selector).await?;
         let script = "const field = document.querySelector(arguments[0]); field.focus(); field.value = arguments[1];
@@ -232,7 +234,8 @@ impl Browser {
     ///
     /// # Errors
     ///
-    /// If the console has an error, a request was not answered with a file, or another server was asked for something.
+    /// If the console has an error, a request was not answered with a file, or another server was asked for
+    /// something.
     pub async fn close(self) -> Result<()> {
         let errors: Vec<LogEntry> = self.console().await?.into_iter().filter(LogEntry::is_error).collect();
         let refused: Vec<Request> =

@@ -58,8 +58,8 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts everything and waits until the API server is ready.
     ///
-    /// A program that ends meanwhile, because its port was taken or because the machine is so busy that it gave up, is
-    /// started again, as a kubelet would do.
+    /// A program that ends meanwhile, because its port was taken or because the machine is so busy that it
+    /// gave up, is started again, as a kubelet would do.
     pub async fn start(supervisor: Arc<Supervisor>, options: Options) -> Result<Self> {
         // This fails if a provider is installed already. All callers install ring.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -55,8 +55,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the product's
-    /// namespace run as real processes.
+    /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the
+    /// product's namespace run as real processes.
     pub async fn publish(cluster: &Cluster) -> Result<Self> {
         let control_plane = &cluster.control_plane;
         let supervisor = control_plane.supervisor().clone();
@@ -79,8 +79,8 @@ impl Installation {
         Ok(Self { registry, containers, published, policy_server: None })
     }
 
-    /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place of the released
-    /// ones.
+    /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place of the
+    /// released ones.
     pub async fn apply(&self, cluster: &Cluster, kustomization: &str) -> Result<Vec<DynamicObject>> {
         let folder = cluster.control_plane.folder().join("installation");
         fs::create_dir_all(&folder)?;
@@ -137,9 +137,9 @@ impl Installation {
         Ok(cluster.pods_api(NAMESPACE).list(&ListParams::default()).await?.items)
     }
 
-    /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module, evaluates it with the
-    /// permissions of the PolicyServer's ServiceAccount, and registers the webhooks. With `real`, the PolicyServer that
-    /// `POLICY_SERVER` names does this, else the stand-in.
+    /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module, evaluates
+    /// it with the permissions of the PolicyServer's ServiceAccount, and registers the webhooks. With `real`,
+    /// the PolicyServer that `POLICY_SERVER` names does this, else the stand-in.
     pub async fn serve_policy(&mut self, cluster: &mut Cluster, account: &str, real: bool) -> Result<()> {
         let policies = installed_policies(cluster).await?;
         let module = policies.first().context("no policy is installed")?.module()?;

@@ -80,8 +80,8 @@ pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
     }
 }
 
-/// Binds the cluster roles and roles of a YAML file to a user, in place of the bindings in the file, which name
-/// service accounts. With names in `only`, takes only these roles.
+/// Binds the cluster roles and roles of a YAML file to a user, in place of the bindings in the file, which
+/// name service accounts. With names in `only`, takes only these roles.
 pub async fn apply_rbac_from(client: &Client, path: &Path, user: &str, only: &[&str]) -> Result<()> {
     let mut objects = Vec::new();
     for role in read(path)? {

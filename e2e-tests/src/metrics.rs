@@ -18,7 +18,8 @@ pub fn parse(text: &str) -> Vec<Sample> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect()
 }
 
-/// The names of the counters that a text in the format of `OpenMetrics` declares, also of those without samples.
+/// The names of the counters that a text in the format of `OpenMetrics` declares, also of those without
+/// samples.
 pub fn counters(text: &str) -> Vec<String> {
     let name = |line: &str| {
         line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(|name| format!("{name}_total"))

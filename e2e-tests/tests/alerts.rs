@@ -92,8 +92,9 @@ fn alert_rules_pass_their_tests() {
 /// The longest time between two tries of a controller.
 const LONGEST_WAIT: f64 = 1000.0;
 
-/// What a counter of refusals shows at each scrape for three hours, if a Pod is refused from the beginning of the
-/// second hour to its end: the controller tries again after 5 ms, and waits twice as long after each refusal.
+/// What a counter of refusals shows at each scrape for three hours, if a Pod is refused from the beginning of
+/// the second hour to its end: the controller tries again after 5 ms, and waits twice as long after each
+/// refusal.
 fn refusals(scrape_seconds: u32) -> String {
     let (mut tries, mut wait, mut at) = (Vec::new(), 0.005, 3600.0);
     while at < 2.0 * 3600.0 {
@@ -378,8 +379,8 @@ fn unserved(suffix: &str) -> String {
     format!("clusterwide-persistent-pod-state{suffix}.kubewarden.admission")
 }
 
-/// Registers webhooks under our names that nobody serves, one with each failurePolicy, has the API server call them,
-/// and returns its metrics.
+/// Registers webhooks under our names that nobody serves, one with each failurePolicy, has the API server
+/// call them, and returns its metrics.
 async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
     let webhook = |name: &str, failure_policy: &str| {
         json!({

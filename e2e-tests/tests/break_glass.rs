@@ -1,8 +1,8 @@
-//! Plays `docs/break-glass.md`: each block of commands runs unchanged, with the kubectl of the control plane, in the situation
-//! for which the document has it.
+//! Plays `docs/break-glass.md`: each block of commands runs unchanged, with the kubectl of the control plane,
+//! in the situation for which the document has it.
 //!
-//! Kubewarden's controller does not run here, as if it were down too. What it does later, the test does: it removes the
-//! finalizer of a deleted policy, and says that a policy is active.
+//! Kubewarden's controller does not run here, as if it were down too. What it does later, the test does: it
+//! removes the finalizer of a deleted policy, and says that a policy is active.
 
 mod fail_open;
 mod gitops;
@@ -156,8 +156,8 @@ impl Reader {
         (printed, succeeded)
     }
 
-    /// Creates the policies again. The manifests are those that the harness has installed: they name another registry than
-    /// `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
+    /// Creates the policies again. The manifests are those that the harness has installed: they name another
+    /// registry than `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
     async fn install(&self, installed: &Installed) {
         let folder = installed.cluster.control_plane.folder().join("installation");
         let objects = render_kustomize(&folder.display().to_string()).unwrap();
@@ -232,7 +232,8 @@ impl Installed {
         }
     }
 
-    /// Asserts that the API server refuses the Pod with a message that begins like this, as the document says.
+    /// Asserts that the API server refuses the Pod with a message that begins like this, as the document
+    /// says.
     async fn assert_refused(&self, home: &Home, part: &str) {
         let part = format!("create Pod db-0 in StatefulSet db failed error: {part}");
         // After the refusals of a former sequence its controller waits.

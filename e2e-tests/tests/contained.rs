@@ -1,5 +1,6 @@
-//! What a wrong installation costs: the product is broken in each way that installations break, and Pods of all kinds are
-//! created meanwhile. At most those of StatefulSets are delayed, and only until the cause is repaired.
+//! What a wrong installation costs: the product is broken in each way that installations break, and Pods of
+//! all kinds are created meanwhile. At most those of StatefulSets are delayed, and only until the cause is
+//! repaired.
 
 use std::{
     fmt::Write as _,
@@ -304,7 +305,8 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     finish(&installed, &home).await;
     rows.push(row);
 
-    // Each Pod that is sent holds one of the StatefulSet controller's workers until the API server's time is up.
+    // Each Pod that is sent holds one of the StatefulSet controller's workers until the API server's time is
+    // up.
     let row = Row {
         way: "PolicyServer hangs",
         outcomes: [Created, Created, Created, Late, NoAnswer, NoAnswer],
@@ -365,7 +367,8 @@ fn stateful_sets(namespace: &str) -> Vec<Value> {
     (0..13).map(|at| StatefulSetSpec::new(namespace, &format!("one-{at}"), 1).object()).collect()
 }
 
-/// How long a Pod that is not sent waits at most while so many others get no answer: the formula of docs/break-glass.md.
+/// How long a Pod that is not sent waits at most while so many others get no answer: the formula of
+/// docs/break-glass.md.
 async fn longest_wait(installed: &Installed, others: usize) -> Duration {
     let policies = installed_policies(&installed.cluster).await.unwrap();
     let policy = policies.iter().find(|policy| policy.is_mutating()).unwrap();
@@ -423,7 +426,8 @@ async fn set_module(installed: &Installed, module: &str) -> String {
     before
 }
 
-/// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies: all other objects.
+/// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies: all other
+/// objects.
 async fn apply_without_policies(installed: &Installed, folder: &str) {
     let objects = as_served(render_kustomize(folder).unwrap(), installed.cluster.control_plane.version());
     let is_other = |object: &Value| {

@@ -323,8 +323,9 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     beta.patch("web", &PatchParams::default(), &forget).await.unwrap();
     assert_eq!(beta.get("web").await.unwrap().data["status"]["desired"], 2);
 
-    // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields that its v1alpha1 does
-    // not have: the other spelling, and the policy for deleted nodes. The states stay, and nothing is lost in etcd.
+    // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields that its
+    // v1alpha1 does not have: the other spelling, and the policy for deleted nodes. The states stay, and
+    // nothing is lost in etcd.
     replace_definition(&cluster, &openkruise_definition(), false).await;
     let states = &beta.get("web").await.unwrap().data["status"]["podStates"];
     assert_eq!(states["web-0"], status["podStates"]["web-0"]);

@@ -1,8 +1,8 @@
 //! Every command of docs/kwctl.md, run unchanged, prints what the document shows.
 //!
 //! kwctl is the one that `KWCTL` names, or the one on the PATH; without it the test is skipped. A block after
-//! `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->` a registry. With `UPDATE`
-//! set, the test prints the output of each command.
+//! `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->` a registry. With
+//! `UPDATE` set, the test prints the output of each command.
 
 use std::{
     env, fs,

@@ -1,7 +1,7 @@
 //! The pages of docs/ that are organised by task and symptom: their commands are run as they are printed.
 //!
-//! One control plane, on which the product is installed as the quick start says, with the harness in place of kind. A
-//! block after `<!-- not run: … -->` is not run, see [`NOT_HERE`].
+//! One control plane, on which the product is installed as the quick start says, with the harness in place of
+//! kind. A block after `<!-- not run: … -->` is not run, see [`NOT_HERE`].
 
 mod page;
 mod scenes;
@@ -39,7 +39,8 @@ const PAGES: [&str; 7] = [
     "docs/backup.md",
     "docs/comparison.md",
 ];
-/// Why blocks are not run, and the programs that they need: a machine without network and containers has none.
+/// Why blocks are not run, and the programs that they need: a machine without network and containers has
+/// none.
 const NOT_HERE: [(&str, &[&str]); 6] = [
     ("kind", &["docker", "kind"]),
     ("k3d", &["k3d"]),

@@ -1,11 +1,11 @@
-//! Faults of a cluster, injected into a real control plane. Each test ends with the same check: the recorded states match
-//! the cluster.
+//! Faults of a cluster, injected into a real control plane. Each test ends with the same check: the recorded
+//! states match the cluster.
 //!
-//! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats the random numbers of
-//! a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long a fault lasts.
+//! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats the
+//! random numbers of a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long a fault lasts.
 //!
-//! `scenarios.rs` covers further faults: a frozen leader that continues, a malformed whitelist, a deleted definition of a
-//! custom kind, and a Lease that the sidecar may not use.
+//! `scenarios.rs` covers further faults: a frozen leader that continues, a malformed whitelist, a deleted
+//! definition of a custom kind, and a Lease that the sidecar may not use.
 
 mod clock;
 mod contention;

@@ -36,7 +36,8 @@ async fn the_manifests_fit_a_cluster_that_a_git_ops_tool_manages() {
     .unwrap();
 }
 
-/// Fields that are sent and cannot be read back, as `kind: path`. Each must be in the examples' ignoreDifferences.
+/// Fields that are sent and cannot be read back, as `kind: path`. Each must be in the examples'
+/// ignoreDifferences.
 fn differences(stored: &Value, sent: &Value, path: &str, found: &mut BTreeSet<String>) {
     match (stored, sent) {
         (Value::Object(stored), Value::Object(sent)) => {
@@ -103,7 +104,8 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
     for (set, objects) in sets {
         let objects = as_served(objects, cluster.control_plane.version());
         cluster.apply_objects(&objects).await.unwrap();
-        // Controllers have changed what they change: they have filled the aggregated roles, and seen the Deployment.
+        // Controllers have changed what they change: they have filled the aggregated roles, and seen the
+        // Deployment.
         wait_for("the Deployment to be observed", TIMEOUT, async || {
             let path = "-o=jsonpath={.metadata.generation} {.status.observedGeneration}";
             let seen = ["get", "deployment", "pps-sidecar", "--namespace", NAMESPACE, path];

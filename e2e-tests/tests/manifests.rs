@@ -178,8 +178,8 @@ async fn a_cluster_takes_the_manifests_and_keeps_states_without_them() {
     .unwrap();
 }
 
-/// Follows requests of the sidecar and of the policies through API priority and fairness. A flood of other accounts, or a
-/// large list, must not delay Leases, writes and lookups.
+/// Follows requests of the sidecar and of the policies through API priority and fairness. A flood of other
+/// accounts, or a large list, must not delay Leases, writes and lookups.
 async fn leases_writes_and_lookups_are_kept_apart_from_other_requests(cluster: &Cluster) {
     let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
     let schemas: Vec<Value> = objects.into_iter().filter(|object| object["kind"] == "FlowSchema").collect();

@@ -1,4 +1,5 @@
-//! What only newer versions of Kubernetes can be tried with: `KUBEBUILDER_ASSETS` names the folder of their programs.
+//! What only newer versions of Kubernetes can be tried with: `KUBEBUILDER_ASSETS` names the folder of their
+//! programs.
 
 use std::{collections::BTreeMap, time::Duration};
 

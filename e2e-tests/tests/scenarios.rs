@@ -1,8 +1,8 @@
 //! The whole product on a real control plane, as users see it.
 //!
 //! Each test runs many scenarios on one cluster. Each scenario has its own namespace and Nodes.
-//! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n` repeats the random
-//! numbers of a run.
+//! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n` repeats the
+//! random numbers of a run.
 
 pub(crate) mod custom_kinds;
 pub(crate) mod generated;

@@ -1,8 +1,8 @@
 //! The golden corpus as kwctl sessions: each lists the host calls that a case expects, with their answers.
 //!
 //! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only those that
-//! `policy.bats` and `docs/kwctl.md` use. All of them are replayed here, and also by the kwctl that `KWCTL` names
-//! or that is on the PATH.
+//! `policy.bats` and `docs/kwctl.md` use. All of them are replayed here, and also by the kwctl that `KWCTL`
+//! names or that is on the PATH.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 #[path = "support/cases.rs"]

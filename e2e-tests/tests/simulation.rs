@@ -1,9 +1,9 @@
-//! Random worlds on a real control plane go as the simulation says: which nodes Pods may land on, which stay Pending,
-//! what the policy injects, and what the sidecar records.
+//! Random worlds on a real control plane go as the simulation says: which nodes Pods may land on, which stay
+//! Pending, what the policy injects, and what the sidecar records.
 //!
-//! The real scheduler takes any of several best nodes. The simulation takes over that choice and continues from there.
-//! `PPS_E2E_SEED=n` repeats a run, and `PPS_E2E_WORLDS=n` and `PPS_E2E_ACTIONS=n` set how many worlds there are, and how
-//! many actions in each.
+//! The real scheduler takes any of several best nodes. The simulation takes over that choice and continues
+//! from there. `PPS_E2E_SEED=n` repeats a run, and `PPS_E2E_WORLDS=n` and `PPS_E2E_ACTIONS=n` set how many
+//! worlds there are, and how many actions in each.
 
 mod live;
 mod notice;

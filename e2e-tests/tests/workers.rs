@@ -1,5 +1,5 @@
-//! The workers of a policy server, which its policies share: nothing that is missing in the cluster holds one of them,
-//! and a lookup that takes too long is interrupted.
+//! The workers of a policy server, which its policies share: nothing that is missing in the cluster holds one
+//! of them, and a lookup that takes too long is interrupted.
 //!
 //! With `POLICY_SERVER=path` the same tests also run with Kubewarden's own PolicyServer.
 
@@ -178,7 +178,8 @@ async fn delete_definition(cluster: &Cluster) {
     .unwrap();
 }
 
-/// Namespaces that the server has not seen, and a definition that is deleted after the server has cached the kind.
+/// Namespaces that the server has not seen, and a definition that is deleted after the server has cached the
+/// kind.
 async fn assert_no_worker_is_held(program: Option<PathBuf>) {
     let served = Served::start(program, policy("other", |_| ())).await;
     served.assert_every_request_is_answered("cold").await;

@@ -21,8 +21,8 @@ struct Described {
     description: String,
 }
 
-/// All keys of the file with their comments. From the first line of an example on, a comment is an example: a line that
-/// begins with a dash or an indentation, or that sets a key.
+/// All keys of the file with their comments. From the first line of an example on, a comment is an example: a
+/// line that begins with a dash or an indentation, or that sets a key.
 fn described(text: &str) -> Vec<Described> {
     let mut found = Vec::new();
     let mut path: Vec<(usize, String)> = Vec::new();

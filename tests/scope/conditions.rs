@@ -1,8 +1,8 @@
 //! Evaluates the selectors and the match conditions of a ClusterAdmissionPolicy as the API server does.
 //!
-//! The API server uses cel-go, this the crate `cel`. They agree in what the conditions use: `has()` of an optional field,
-//! `exists` over a list, `in` over lists and keys of maps, `startsWith`, `==` of maps, and `&&` and `||` that ignore an
-//! error if the other side decides. They differ in three things:
+//! The API server uses cel-go, this the crate `cel`. They agree in what the conditions use: `has()` of an
+//! optional field, `exists` over a list, `in` over lists and keys of maps, `startsWith`, `==` of maps, and
+//! `&&` and `||` that ignore an error if the other side decides. They differ in three things:
 //!
 //! - The API server knows the types of `request` when it compiles, and refuses a field that does not exist. This crate has
 //!   no such declarations, so [`compile`] compares names with a list.

@@ -176,8 +176,8 @@ fn object_request() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With match conditions, exactly the Pods are sent that the policy looks up and whose kind is recorded. Without, at
-    /// least these.
+    /// With match conditions, exactly the Pods are sent that the policy looks up and whose kind is recorded.
+    /// Without, at least these.
     #[test]
     fn a_pod_is_sent_if_and_only_if_the_policy_looks_it_up_and_its_kind_is_recorded(pod in pod()) {
         let request = pod_request(&pod);
@@ -217,7 +217,8 @@ proptest! {
         if !policy.is_sent(&request, &namespace, true).unwrap() {
             prop_assert!(response.accepted && calls == 0, "{:?}", response.message);
         }
-        // A policy that does not mutate has a validating webhook, and its PolicyServer refuses what it changes.
+        // A policy that does not mutate has a validating webhook, and its PolicyServer refuses what it
+        // changes.
         prop_assert!(response.mutated_object.is_none());
     }
 }

@@ -87,8 +87,8 @@ impl Bed {
         self.control_plane.client()
     }
 
-    /// Removes the objects of the former turn, serves the product's definition and writes new objects. The canary is
-    /// always among them.
+    /// Removes the objects of the former turn, serves the product's definition and writes new objects. The
+    /// canary is always among them.
     pub(crate) async fn prepare(&self, product: Product, layouts: &[Layout]) -> Result<Records> {
         for prefix in ["pods/", "statefulsets/", OBJECTS, "events/"] {
             self.etcd.delete_all(prefix).await?;
@@ -97,7 +97,8 @@ impl Bed {
             self.define(product, &openkruise.definitions).await?;
         }
         let records = self.etcd.follow().await?;
-        // The API server reads etcd's changes in order, so it knows all objects when it knows the canary, the last one.
+        // The API server reads etcd's changes in order, so it knows all objects when it knows the canary, the
+        // last one.
         let canary = Layout::new(CANARY, 1, 1);
         for layout in layouts.iter().chain([&canary]) {
             manifests::ensure_namespace(&self.client(), layout.namespace).await?;
@@ -113,7 +114,8 @@ impl Bed {
         Recorder::start(&self.control_plane, self.openkruise.as_ref(), product, self.recorders).await
     }
 
-    /// Replaces the definition. Both name the same two versions, so the API server accepts either over the other.
+    /// Replaces the definition. Both name the same two versions, so the API server accepts either over the
+    /// other.
     async fn define(&self, product: Product, theirs: &[Value]) -> Result<()> {
         let ours = manifests::read(&repository_file("deploy/base/crd.yaml"))?;
         let all = if product == Product::Ours { &ours[..] } else { theirs };

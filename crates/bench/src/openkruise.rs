@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// Names the executable of OpenKruise's manager.
 pub(crate) const MANAGER: &str = "OPENKRUISE_MANAGER";
-/// Names the folder of OpenKruise's definitions, `config/crd/bases` in its repository. By default the folder `crds`
-/// beside the manager.
+/// Names the folder of OpenKruise's definitions, `config/crd/bases` in its repository. By default the folder
+/// `crds` beside the manager.
 const DEFINITIONS: &str = "OPENKRUISE_CRDS";
 /// The user of the manager.
 pub(crate) const USER: &str = "kruise-manager";
@@ -46,8 +46,8 @@ fn path_in(variable: &str) -> Option<PathBuf> {
 
 pub(crate) struct OpenKruise {
     pub(crate) manager: PathBuf,
-    /// Without the webhook that converts between versions: it would need certificates, and each version is only read
-    /// as it was written.
+    /// Without the webhook that converts between versions: it would need certificates, and each version is
+    /// only read as it was written.
     pub(crate) definitions: Vec<Value>,
 }
 

@@ -85,7 +85,8 @@ impl Figures {
         }
     }
 
-    /// A table of medians. Beside other products it also says who is ahead; one without a figure could not do it.
+    /// A table of medians. Beside other products it also says who is ahead; one without a figure could not do
+    /// it.
     pub(crate) fn table(&self, first: &str) -> String {
         let ours = self.columns.iter().position(|column| column == Product::Ours.title());
         let ours = ours.filter(|_| self.columns.len() > 1);

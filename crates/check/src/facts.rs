@@ -142,8 +142,8 @@ pub(crate) struct Recorded {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) recording: Option<Condition>,
-    /// Whether its managed fields name `status.packed`, and it shows no other states. They name it also under a
-    /// definition that hides the field.
+    /// Whether its managed fields name `status.packed`, and it shows no other states. They name it also under
+    /// a definition that hides the field.
     pub(crate) is_packed: bool,
 }
 
@@ -216,7 +216,8 @@ pub(crate) fn container(deployment: &Deployment) -> Option<&Container> {
     deployment.spec.as_ref()?.template.spec.as_ref()?.containers.first()
 }
 
-/// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its environment (`PPS_FLAG`).
+/// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its environment
+/// (`PPS_FLAG`).
 fn setting(container: &Container, flag: &str) -> Option<String> {
     let variable = format!("PPS_{}", flag.to_uppercase().replace('-', "_"));
     let flag = format!("--{flag}");
@@ -283,7 +284,8 @@ impl Facts {
         namespace.as_ref() == Some(&self.settings.namespace) && name.as_ref() == Some(&self.settings.sidecar)
     }
 
-    /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer names none.
+    /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer names
+    /// none.
     pub(crate) fn account_name(&self) -> &str {
         match (self.server.known().map(|server| server.spec.service_account_name.as_str()), &self.settings) {
             (Some(named), _) if !named.is_empty() => named,

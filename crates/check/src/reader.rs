@@ -1,4 +1,5 @@
-//! Reads objects from the API server, each request with a limit and a timeout. Remembers what could not be read.
+//! Reads objects from the API server, each request with a limit and a timeout. Remembers what could not be
+//! read.
 
 use std::error::Error;
 use std::io;
@@ -130,9 +131,9 @@ impl Reader {
         self.list_as(right, path, selector, take).await.map(|(found, _)| found)
     }
 
-    /// The objects of a list, up to the limit, and how many more there are. Each is passed through `take` as soon as it is
-    /// read, so that a large list is never in memory as a whole; one that `take` has nothing for is a problem. Absent if
-    /// the kind does not exist.
+    /// The objects of a list, up to the limit, and how many more there are. Each is passed through `take` as
+    /// soon as it is read, so that a large list is never in memory as a whole; one that `take` has nothing
+    /// for is a problem. Absent if the kind does not exist.
     pub async fn list_as<T>(
         &self,
         right: Right,
@@ -190,7 +191,8 @@ impl Reader {
         }
     }
 
-    /// Whether a user has a right, also through other roles than the product's. Without a user: whether this client has it.
+    /// Whether a user has a right, also through other roles than the product's. Without a user: whether this
+    /// client has it.
     pub async fn may(&self, user: Option<&User>, right: &Right) -> Read<bool> {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
         let mut spec = json!({"resourceAttributes": {
@@ -297,8 +299,8 @@ fn get(url: &str) -> Result<Request<Body>, String> {
     request.map_err(|error| error.to_string())
 }
 
-/// The innermost error: the outer ones only say that a request failed. An `io::Error` does not report the error that it
-/// wraps as its source.
+/// The innermost error: the outer ones only say that a request failed. An `io::Error` does not report the
+/// error that it wraps as its source.
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     let next = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source());

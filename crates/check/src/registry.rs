@@ -1,10 +1,11 @@
 //! Asks a registry whether it has a module, without credentials and without pulling it.
 //!
-//! It connects as the PolicyServer does: with HTTPS and public authorities, or those that the PolicyServer is given; for a
-//! registry that the PolicyServer lists as insecure, then with HTTPS without verification, then with HTTP.
+//! It connects as the PolicyServer does: with HTTPS and public authorities, or those that the PolicyServer is
+//! given; for a registry that the PolicyServer lists as insecure, then with HTTPS without verification, then
+//! with HTTP.
 //!
-//! A registry says where its tokens are. That host is asked as the PolicyServer may connect to it, whatever the registry
-//! itself may do: without HTTPS and verification only if the PolicyServer lists that host, too.
+//! A registry says where its tokens are. That host is asked as the PolicyServer may connect to it, whatever
+//! the registry itself may do: without HTTPS and verification only if the PolicyServer lists that host, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +63,8 @@ impl Sources<'_> {
         }
     }
 
-    /// The certificates of the authorities to trust: the public ones, and those that the PolicyServer has for the host.
+    /// The certificates of the authorities to trust: the public ones, and those that the PolicyServer has for
+    /// the host.
     fn trusted(&self, host: &str) -> Vec<Vec<u8>> {
         let all = self.authorities.into_iter().flatten();
         let own = all.filter(|(listed, _)| is_same_host(listed, host, ":443")).flat_map(|(_, pems)| pems);
@@ -143,7 +145,8 @@ fn connect(host: &str, way: &Way) -> Result<Client, String> {
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;
     config.accept_invalid_certs = matches!(way, Way::Unverified);
-    // Without any, kube would look for certificates of the system, and fail in an image that has none, also for HTTP.
+    // Without any, kube would look for certificates of the system, and fail in an image that has none, also
+    // for HTTP.
     config.root_cert = Some(match way {
         Way::Verified(authorities) => authorities.clone(),
         Way::Unverified | Way::PlainHttp => public_authorities().collect(),

@@ -1,7 +1,7 @@
 //! Prints findings: as a table for people, as JSON for programs, and as an exit code.
 //!
-//! Names and messages come from the cluster, and whoever may create an object chooses them. So neither form passes
-//! control characters on: a terminal would obey them.
+//! Names and messages come from the cluster, and whoever may create an object chooses them. So neither form
+//! passes control characters on: a terminal would obey them.
 
 mod words;
 
@@ -32,8 +32,8 @@ pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
     if is_wrong { 1 } else { 2 * u8::from(findings.iter().any(is_unread)) }
 }
 
-/// The findings as a table with lines of this width, and how many there are. Without `--all`, those that are ok are
-/// only counted.
+/// The findings as a table with lines of this width, and how many there are. Without `--all`, those that are
+/// ok are only counted.
 pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = Vec::new();
@@ -118,8 +118,8 @@ pub(crate) fn to_json(facts: &Facts, findings: &[Finding]) -> String {
     serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
 }
 
-/// Replaces what a terminal would obey or hide: control characters, and those that change the direction of text or have
-/// no width. Cuts what is too long.
+/// Replaces what a terminal would obey or hide: control characters, and those that change the direction of
+/// text or have no width. Cuts what is too long.
 pub fn printable(text: &str) -> String {
     let is_printable = |c: char| {
         !c.is_control()

@@ -49,8 +49,8 @@ pub struct Settings {
     #[arg(short, long)]
     pub all: bool,
 
-    /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0 if something could not
-    /// be read.
+    /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0 if
+    /// something could not be read.
     #[arg(
         long,
         value_name = "WHEN",
@@ -116,7 +116,8 @@ pub struct Settings {
     #[arg(long, value_name = "NAME", default_value = "pps-sidecar", value_parser = name)]
     pub sidecar: String,
 
-    /// Whether the sidecar uses a Lease. This and the following flags default to what the sidecar's Deployment says.
+    /// Whether the sidecar uses a Lease. This and the following flags default to what the sidecar's
+    /// Deployment says.
     #[arg(long, value_name = "true|false", hide_short_help = true)]
     pub leader_election: Option<bool>,
 

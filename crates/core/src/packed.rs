@@ -1,12 +1,12 @@
 //! The compact form of recorded states, for large objects.
 //!
-//! The API server decodes and encodes an object as a tree at each read and each write. In `podStates` a Pod is several
-//! maps of that tree; here a hundred Pods are one string, at a quarter of the size. The Pod's name alone says in which
-//! [`Bucket`] its state is, so a reader asks for one bucket.
+//! The API server decodes and encodes an object as a tree at each read and each write. In `podStates` a Pod
+//! is several maps of that tree; here a hundred Pods are one string, at a quarter of the size. The Pod's name
+//! alone says in which [`Bucket`] its state is, so a reader asks for one bucket.
 //!
 //! A bucket is a table in text that people can read. The first line says how many Pods follow, and what is in
-//! each column: the Pod, the node, labels and annotations by key. What all values of a column begin and end with is
-//! written there once, around a `*`:
+//! each column: the Pod, the node, labels and annotations by key. What all values of a column begin and end
+//! with is written there once, around a `*`:
 //!
 //! ```text
 //! 3 web-* node-* label:kubernetes.io/hostname=* label:topology.kubernetes.io/zone=eu-* annotation:example.io/ip=10.16.*
@@ -15,11 +15,12 @@
 //! 2 4 = 1a -
 //! ```
 //!
-//! A cell is `-` if the Pod has no such label or annotation, `=` for a label that is the name of the node, and `%` if it is
-//! empty. `%` and two hexadecimal digits stand for a byte of UTF-8: all but printable ASCII is written so.
+//! A cell is `-` if the Pod has no such label or annotation, `=` for a label that is the name of the node,
+//! and `%` if it is empty. `%` and two hexadecimal digits stand for a byte of UTF-8: all but printable ASCII
+//! is written so.
 //!
-//! What does not fit this description is [`Damaged`], and never read as another state. Nothing can be told from a value
-//! that was replaced by another one.
+//! What does not fit this description is [`Damaged`], and never read as another state. Nothing can be told
+//! from a value that was replaced by another one.
 
 mod bucket;
 mod damaged;

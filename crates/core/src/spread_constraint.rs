@@ -27,8 +27,9 @@ pub struct UnreachableSpread<'a> {
 
 /// The topology spread constraints of a Pod's `spec` that required labels can make unsatisfiable.
 ///
-/// A constraint with `nodeAffinityPolicy: Ignore` counts the domains of all nodes, so no required label matters to it.
-/// How many domains of a key are left is known only where a required label fixes that key's value.
+/// A constraint with `nodeAffinityPolicy: Ignore` counts the domains of all nodes, so no required label
+/// matters to it. How many domains of a key are left is known only where a required label fixes that key's
+/// value.
 ///
 /// ```
 /// use pps_core::plan::Requirement;

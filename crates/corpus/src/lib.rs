@@ -11,7 +11,8 @@
 //! | `expected.json` | the answer, see [`Expected`] |
 //!
 //! A runner is one way to run the policy: as a library, as a Wasm module, in a cluster. It answers the
-//! policy's host calls with [`Case::host`], collects the results in an [`Outcome`], and calls [`Case::check`].
+//! policy's host calls with [`Case::host`], collects the results in an [`Outcome`], and calls
+//! [`Case::check`].
 
 mod host;
 pub mod scope;

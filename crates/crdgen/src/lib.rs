@@ -1,10 +1,10 @@
 //! The `CustomResourceDefinition` of PersistentPodState, generated from the types of `pps-core`.
 //!
-//! schemars generates JSON Schemas of the spec and the status. [`definition`] makes them *structural*, as the API server needs
-//! them, and their descriptions plain text for `kubectl explain`.
+//! schemars generates JSON Schemas of the spec and the status. [`definition`] makes them *structural*, as the
+//! API server needs them, and their descriptions plain text for `kubectl explain`.
 //!
-//! There are no defaults: the API server would write them into the stored object, which would then not show whether a user
-//! chose a value, and `OpenKruise`'s definition has none.
+//! There are no defaults: the API server would write them into the stored object, which would then not show
+//! whether a user chose a value, and `OpenKruise`'s definition has none.
 
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, LIST_KIND, PLURAL, Spec, Status, VERSION};
 use schemars::JsonSchema;
@@ -47,7 +47,8 @@ pub fn definition() -> Value {
             },
             "scope": "Namespaced",
             "versions": versions.map(version),
-            // The null removes the webhook of a definition that this one replaces: OpenKruise's, after v1.9.0.
+            // The null removes the webhook of a definition that this one replaces: OpenKruise's, after
+            // v1.9.0.
             "conversion": {"strategy": "None", "webhook": null},
         },
     });

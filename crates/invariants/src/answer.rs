@@ -64,8 +64,8 @@ enum Meaning {
     Unclear,
 }
 
-/// The policy refuses an answer that it cannot understand, or warns about it. It injects nothing that the host did not
-/// send.
+/// The policy refuses an answer that it cannot understand, or warns about it. It injects nothing that the
+/// host did not send.
 pub fn check(data: &[u8]) {
     let Some((&flags, data)) = data.split_first() else { return };
     let has = |flag: u8| flags & flag != 0;

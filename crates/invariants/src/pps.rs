@@ -1,7 +1,7 @@
 //! A PersistentPodState object, passed to every function of the core that decides something from one.
 //!
-//! `metadata.annotations` are used as the annotations of a workload. What the policy injects is checked by [`request`] and
-//! [`answer`].
+//! `metadata.annotations` are used as the annotations of a workload. What the policy injects is checked by
+//! [`request`] and [`answer`].
 //!
 //! [`answer`]: crate::answer
 //! [`request`]: crate::request
@@ -71,7 +71,8 @@ fn protected(object: &Value) {
     assert_eq!(warn_of_label(object).is_none(), is_known, "{object}");
 }
 
-/// Serializing an object loses nothing. Setting a condition twice changes nothing, and leaves other conditions alone.
+/// Serializing an object loses nothing. Setting a condition twice changes nothing, and leaves other
+/// conditions alone.
 fn written(object: &PersistentPodState) {
     let spec = serde_json::to_string(&object.spec).unwrap();
     assert_eq!(serde_json::from_str::<pps_core::Spec>(&spec).unwrap(), object.spec, "{spec}");
@@ -89,8 +90,8 @@ fn written(object: &PersistentPodState) {
     assert_eq!(others(before), others(&after));
 }
 
-/// The labels recorded for a Pod are those of its node that the spec names. A Pod without annotations and addresses
-/// keeps the recorded ones.
+/// The labels recorded for a Pod are those of its node that the spec names. A Pod without annotations and
+/// addresses keeps the recorded ones.
 fn recorded(object: &PersistentPodState, state: &PodState) {
     let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
     let pairs = |map: &BTreeMap<String, String>| {
@@ -124,7 +125,8 @@ fn named_topology_keys(spec: &Value) -> BTreeSet<&str> {
     terms.flat_map(|term| list(&term["nodeTopologyKeys"])).filter_map(Value::as_str).collect()
 }
 
-/// The generated spec has the items of the annotations: without blanks around them, without empty ones, each once.
+/// The generated spec has the items of the annotations: without blanks around them, without empty ones, each
+/// once.
 fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>) {
     let target = &object.spec.target_ref;
     let second = pps_core::alias::second_name(target);

@@ -129,7 +129,8 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     let text = response.clone().into_json();
     assert!(response.accepted || response.code.is_some_and(|code| code >= 400), "{text}");
     assert_eq!(response.accepted, response.message.is_none(), "{text}");
-    // serde reads a list in place of an object by position. PolicyServer never sends one, so the checks end here.
+    // serde reads a list in place of an object by position. PolicyServer never sends one, so the checks end
+    // here.
     let Some((settings, request)) = parts(payload) else { return was_asked };
     // A raw value may hold half a surrogate pair; it then fails only when it is parsed.
     let kind: Value =

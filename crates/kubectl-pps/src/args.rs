@@ -142,8 +142,8 @@ Examples:
     /// Moves Pods to other nodes: changes what pins them, evicts them, and waits.
     ///
     /// Shows where the Pods may go, asks, and shows where they have started. Several Pods are moved one after
-    /// the other, those that do not run first: the next one when the one before is Ready and recorded. Ends at
-    /// the first Pod that does not become so.
+    /// the other, those that do not run first: the next one when the one before is Ready and recorded. Ends
+    /// at the first Pod that does not become so.
     #[command(after_help = "\
 Examples:
   # Let db-0 start wherever the scheduler puts it

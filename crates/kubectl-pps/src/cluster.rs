@@ -31,7 +31,8 @@ pub struct Connected {
     pub namespace: String,
 }
 
-/// Connects, and checks that the API server answers: an unreachable server is reported at once, and not list by list.
+/// Connects, and checks that the API server answers: an unreachable server is reported at once, and not list
+/// by list.
 pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
     let unusable = |error: KubeconfigError| {
@@ -60,7 +61,8 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     };
     let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear of it at once.
+    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear
+    // of it at once.
     config.default_retry = false;
     let server = address(&config.cluster_url);
     let client = Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;

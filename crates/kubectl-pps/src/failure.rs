@@ -30,7 +30,8 @@ pub type CommandResult = Result<Outcome, Failure>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     Usage(String),
-    /// The request names a missing object, was refused, or is not safe. Nothing was changed, unless the text says so.
+    /// The request names a missing object, was refused, or is not safe. Nothing was changed, unless the text
+    /// says so.
     Refused(String),
     /// The API server could not be reached or read, or a right is missing.
     Unreadable(String),

@@ -168,7 +168,8 @@ impl Snapshot {
         Some(self.nodes.as_ref()?.values().any(|node| node.has(labels)))
     }
 
-    /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be read.
+    /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be
+    /// read.
     pub fn is_stranded(&self, pod: &Pod) -> bool {
         pod.node().is_some_and(|node| self.lacks_node(node))
     }
@@ -186,7 +187,8 @@ impl Snapshot {
         targets.chain(owners).any(|one| one.group() == group)
     }
 
-    /// Why not all objects of a kind could be read within the scope; none if they were, or were not asked for.
+    /// Why not all objects of a kind could be read within the scope; none if they were, or were not asked
+    /// for.
     pub fn unread(&self, resource: Resource) -> Option<&Unread> {
         let namespace = self.scope.namespace().filter(|_| !resource.is_cluster_wide());
         self.unread.iter().find(|one| one.resource == resource && one.namespace.as_deref() == namespace)

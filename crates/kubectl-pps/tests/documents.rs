@@ -1,4 +1,5 @@
-//! The commands that documents and the README's picture show exist: each `kubectl pps …` is read as the plugin reads it.
+//! The commands that documents and the README's picture show exist: each `kubectl pps …` is read as the
+//! plugin reads it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::fs;

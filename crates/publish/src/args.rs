@@ -34,8 +34,8 @@ pub(crate) enum Command {
     },
     /// Push the sidecar as a container image.
     Image {
-        /// The static executable; `hack/build-sidecar.sh` builds it. Repeat the option for each architecture: several
-        /// executables become one image index.
+        /// The static executable; `hack/build-sidecar.sh` builds it. Repeat the option for each architecture:
+        /// several executables become one image index.
         #[arg(long = "binary", value_name = "FILE", required = true)]
         binaries: Vec<PathBuf>,
         #[command(flatten)]
@@ -54,8 +54,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         pushed: Push,
     },
-    /// Write the provenance (SLSA 1.0) of a build in GitHub Actions to a file, for `cosign attest`. Reads the variables
-    /// that GitHub sets.
+    /// Write the provenance (SLSA 1.0) of a build in GitHub Actions to a file, for `cosign attest`. Reads the
+    /// variables that GitHub sets.
     Provenance {
         /// The file to write.
         #[arg(long, value_name = "FILE", default_value = "provenance.json")]

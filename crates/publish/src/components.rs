@@ -1,4 +1,5 @@
-//! Lists the packages that are compiled into a program, as `cargo tree` does for the features of this program.
+//! Lists the packages that are compiled into a program, as `cargo tree` does for the features of this
+//! program.
 //!
 //! Packages that only run during the build (build scripts, procedural macros, tests) are not part of the
 //! program and are left out.
@@ -44,8 +45,9 @@ pub(crate) fn list(source: &Path, package: &str, target: &str) -> Result<Compone
     parse_tree(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Parses lines such as `2serde v1.0.229`, a tab, the license, a tab, the repository: the number is the depth. A line
-/// that ends with `(*)` repeats a package without its dependencies. The path of an own package follows its version.
+/// Parses lines such as `2serde v1.0.229`, a tab, the license, a tab, the repository: the number is the
+/// depth. A line that ends with `(*)` repeats a package without its dependencies. The path of an own package
+/// follows its version.
 fn parse_tree(tree: &str) -> Result<Components> {
     let mut packages: BTreeMap<PackageKey, Package> = BTreeMap::new();
     let mut path: Vec<PackageKey> = Vec::new();

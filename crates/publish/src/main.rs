@@ -108,8 +108,9 @@ fn publish_image(args: &Args, binaries: &[PathBuf], push: &Push, provenance: &Pr
     })
 }
 
-/// Connects to the registry, and prints the immutable reference that the operation returns. Cargo takes seconds to list
-/// the components for an SBOM: done within the operation, it does not delay the news that the registry cannot be used.
+/// Connects to the registry, and prints the immutable reference that the operation returns. Cargo takes
+/// seconds to list the components for an SBOM: done within the operation, it does not delay the news that the
+/// registry cannot be used.
 fn use_registry(
     push: &Push,
     operation: RegistryOperation,

@@ -25,7 +25,8 @@ struct PolicyMetadata {
     annotations: Annotations,
 }
 
-/// Builds the artifact. Its annotations are the ones that kwctl derives from the metadata, and the provenance.
+/// Builds the artifact. Its annotations are the ones that kwctl derives from the metadata, and the
+/// provenance.
 pub(crate) fn build_artifact(module: &[u8], provenance: &Provenance) -> Result<Artifact> {
     let metadata = read_metadata(module)?;
     let annotation = |key: &str| {

@@ -90,7 +90,8 @@ impl Registry {
         self.push_tagged(&artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await
     }
 
-    /// Pushes the images of an index, each with its SBOM, then the index. Returns the index's immutable reference.
+    /// Pushes the images of an index, each with its SBOM, then the index. Returns the index's immutable
+    /// reference.
     pub(crate) async fn push_index(&self, index: &Index, sboms: &[Artifact]) -> Result<String> {
         ensure!(index.images.len() == sboms.len(), "each image of an index needs an SBOM");
         let tag = self.target.tag().context("the reference has no tag")?;

@@ -24,8 +24,8 @@ pub(crate) struct Sbom {
     pub(crate) json: Vec<u8>,
 }
 
-/// Creates the SBOM of a file, which is for a platform if it is an executable. The same file, commit and lock file give
-/// the same bytes: there is no random serial number.
+/// Creates the SBOM of a file, which is for a platform if it is an executable. The same file, commit and lock
+/// file give the same bytes: there is no random serial number.
 pub(crate) fn create(
     name: &str,
     file: &[u8],

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 /// Defines the parameters below.
 const BUILD_TYPE: &str = "https://actions.github.io/buildtypes/workflow/v1";
 
-/// The predicate for the run of a workflow, which GitHub's variables describe. The same run gives the same bytes.
+/// The predicate for the run of a workflow, which GitHub's variables describe. The same run gives the same
+/// bytes.
 pub(crate) fn predicate(variable: impl Fn(&str) -> Option<String>) -> Result<Value> {
     let get = |name: &str| {
         variable(name)

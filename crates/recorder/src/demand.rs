@@ -40,8 +40,8 @@ impl Default for ReplicasPath {
     }
 }
 
-/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. The cost of each
-/// method depends on the number of reserved ranges only, not on the number of replicas.
+/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. The cost of
+/// each method depends on the number of reserved ranges only, not on the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     start: u64,

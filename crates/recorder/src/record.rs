@@ -4,8 +4,8 @@ use pps_core::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 
 use crate::facts::{NodeFact, PodFact};
 
-/// A node of this name, and whether it has only just appeared: the controller that labels it with its zone may
-/// not have run yet.
+/// A node of this name, and whether it has only just appeared: the controller that labels it with its zone
+/// may not have run yet.
 pub type Place<'a> = (&'a str, &'a NodeFact, bool);
 
 /// The state to record for a Pod that is Ready on this node and not terminating. `before` is the state that

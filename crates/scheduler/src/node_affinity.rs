@@ -56,8 +56,8 @@ pub(super) fn selector_exclusions(required: &Value, node: &Node, by: &RequiredBy
     unmet(terms.into_iter().enumerate(), node, by, |_, _| by.clone())
 }
 
-/// What a Node lacks of each term, each of which has its place, and `by` says who requires it. Terms without any match
-/// no node.
+/// What a Node lacks of each term, each of which has its place, and `by` says who requires it. Terms without
+/// any match no node.
 fn unmet<'a>(
     terms: impl Iterator<Item = (usize, &'a Value)>,
     node: &Node,

@@ -1,6 +1,8 @@
-//! Reads what the scheduler needs of Nodes and Pods. What has another type than Kubernetes allows counts as absent.
+//! Reads what the scheduler needs of Nodes and Pods. What has another type than Kubernetes allows counts as
+//! absent.
 //!
-//! What is read owns its texts, so that a simulation reads each object once and not once for each Pod that it places.
+//! What is read owns its texts, so that a simulation reads each object once and not once for each Pod that it
+//! places.
 
 use std::collections::BTreeMap;
 

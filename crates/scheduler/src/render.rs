@@ -60,7 +60,8 @@ impl fmt::Display for Exclusion {
 }
 
 impl Exclusion {
-    /// Without what differs from node to node: `the Pod's recorded state requires topology.kubernetes.io/zone a`.
+    /// Without what differs from node to node: `the Pod's recorded state requires topology.kubernetes.io/zone
+    /// a`.
     pub fn in_general(&self) -> String {
         match self {
             Self::Label { by, key, operator, wanted, .. } => match (operator.as_str(), wanted.as_slice()) {

@@ -131,7 +131,8 @@ impl<'a> Required<'a> {
     }
 }
 
-/// The scores for what `ScheduleAnyway` asks for, one for each of these Nodes. `selector` is the controller's.
+/// The scores for what `ScheduleAnyway` asks for, one for each of these Nodes. `selector` is the
+/// controller's.
 pub(super) fn scores(
     new: &Candidate,
     selector: Option<&Value>,

@@ -221,8 +221,8 @@ impl Writer {
         WriteResult::NodeLookup(node, result)
     }
 
-    /// Sends a status patch: a list is a JSON patch, anything else a merge patch. With `dry_run` the API server
-    /// only says what it would store.
+    /// Sends a status patch: a list is a JSON patch, anything else a merge patch. With `dry_run` the API
+    /// server only says what it would store.
     async fn patch_status(
         &self,
         write: &StatusWrite,

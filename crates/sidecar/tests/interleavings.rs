@@ -395,8 +395,8 @@ const PLAIN: SpecOptions = SpecOptions {
     forget: false,
 };
 
-/// The status names the new workload from then on, so that a Pod of the former one no longer keeps a state of a node that
-/// is gone.
+/// The status names the new workload from then on, so that a Pod of the former one no longer keeps a state of
+/// a node that is gone.
 #[test]
 fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     use ClusterChange::{
@@ -425,7 +425,8 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     assert_at_rest(&mut simulation);
 }
 
-/// The backup has no states, and what was known before is restored with the UID of the workload that was replaced since.
+/// The backup has no states, and what was known before is restored with the UID of the workload that was
+/// replaced since.
 #[test]
 fn a_state_that_is_written_after_an_erasure_is_not_the_former_workloads() {
     let options = SpecOptions { retention: RetentionPolicy::WhenDeleted, ..PLAIN };

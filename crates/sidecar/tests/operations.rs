@@ -1,5 +1,5 @@
-//! docs/operations.md, the alert rules and the dashboard name the metrics and alerts that exist, and the document names all
-//! of them. docs/troubleshooting.md does so with the reasons of conditions and Events.
+//! docs/operations.md, the alert rules and the dashboard name the metrics and alerts that exist, and the
+//! document names all of them. docs/troubleshooting.md does so with the reasons of conditions and Events.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -14,8 +14,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The next free address of a node's range. As with `host-local`, an address that was just given back is not the
-    /// next one.
+    /// The next free address of a node's range. As with `host-local`, an address that was just given back is
+    /// not the next one.
     pub(crate) fn assign(&mut self, node: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let count = u32::try_from(self.ranges.len()).unwrap_or(0);
         let (range, assigned) = self.ranges.entry(node.to_owned()).or_insert((count + 1, 0));

@@ -25,7 +25,8 @@ pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
     is_controlled.then(|| workload.target.name.clone())
 }
 
-/// Lets workloads exist from the beginning with these Pods, each with the name of its workload. All count as updated.
+/// Lets workloads exist from the beginning with these Pods, each with the name of its workload. All count as
+/// updated.
 pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
     let mut by_workload: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
     if cluster.is_live {

@@ -22,8 +22,8 @@ pub(crate) enum Operation {
     },
 }
 
-/// What the controller does in one pass. As in Kubernetes, `OrderedReady` does one thing at a time and waits for each Pod
-/// to be Ready, `Parallel` creates and deletes at once, and both replace one Pod at a time.
+/// What the controller does in one pass. As in Kubernetes, `OrderedReady` does one thing at a time and waits
+/// for each Pod to be Ready, `Parallel` creates and deletes at once, and both replace one Pod at a time.
 pub(crate) fn decide(
     workload: &Workload,
     pods: &Pods,

@@ -16,7 +16,8 @@ use crate::finding::Finding;
 use crate::read::{Document, Parsed, expand, namespace_of, parse, parse_pod};
 use crate::result::{Problem, Refusal, Severity, Source};
 
-/// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is wrong with them.
+/// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is wrong with
+/// them.
 pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value>]) -> Vec<Problem> {
     let documents = expand(objects);
     if cluster.namespace.is_empty() {
@@ -133,8 +134,8 @@ pub(crate) fn check_replicas(cluster: &Cluster, workload: &str, replicas: u64) -
     Err(Finding::error("spec.replicas", message))
 }
 
-/// Adds a PersistentPodState, unless the policy refuses it. One with a `creationTimestamp` is older than the policy, which
-/// was not asked about it.
+/// Adds a PersistentPodState, unless the policy refuses it. One with a `creationTimestamp` is older than the
+/// policy, which was not asked about it.
 fn add_pps(cluster: &mut Cluster, mut object: Value) -> Vec<Finding> {
     let name = name_of(&object);
     if cluster.pps.contains_key(&name) {
@@ -168,7 +169,8 @@ pub(crate) fn from_refusal(
     let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
     let violations = review(object, before, &rules).violations;
     if violations.is_empty() {
-        // Nothing is wrong with the object by itself: another one has the same target, or the settings have an error.
+        // Nothing is wrong with the object by itself: another one has the same target, or the settings have
+        // an error.
         return Finding::error("spec.targetRef", refusal.message.clone()).into();
     }
     violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()

@@ -47,8 +47,8 @@ pub struct Step {
     /// The action; null in the first step, which shows the cluster before any.
     pub action: Option<Action>,
     pub events: Vec<Event>,
-    /// The cluster after it. Empty if [`keeps_all`](crate::limits::Limits::keeps_all) is not set and this is not the last
-    /// step.
+    /// The cluster after it. Empty if [`keeps_all`](crate::limits::Limits::keeps_all) is not set and this is
+    /// not the last step.
     pub world: World,
 }
 
@@ -80,8 +80,8 @@ pub enum EventKind {
     Kept,
 }
 
-/// A cluster at one moment. So that a result does not grow with steps times Pods times nodes, only the last step has
-/// all of it.
+/// A cluster at one moment. So that a result does not grow with steps times Pods times nodes, only the last
+/// step has all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
@@ -138,8 +138,8 @@ pub struct PodView {
     pub ip: Option<String>,
     pub previous_node: Option<String>,
     pub previous_ip: Option<String>,
-    /// Whether it runs where its state was recorded: the node has the recorded values of the topology keys, and the
-    /// Pod has the recorded annotations. Null if nothing was recorded when it was created.
+    /// Whether it runs where its state was recorded: the node has the recorded values of the topology keys,
+    /// and the Pod has the recorded annotations. Null if nothing was recorded when it was created.
     pub came_home: Option<bool>,
     pub recorded_before: Option<PodState>,
     pub injected: bool,

@@ -23,8 +23,9 @@ pub fn run(scenario: &Scenario) -> RunResult {
     run_live(scenario, &[], &Limits::PAGE)
 }
 
-/// Replays a scenario with these Pods beside its objects, as if they came after them. They need no `apiVersion` and `kind`,
-/// and are not copied, unless they change: most Pods of a live cluster only take room.
+/// Replays a scenario with these Pods beside its objects, as if they came after them. They need no
+/// `apiVersion` and `kind`, and are not copied, unless they change: most Pods of a live cluster only take
+/// room.
 pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> RunResult {
     if let Some(problem) = check_size(scenario, pods, limits) {
         return RunResult { problems: vec![problem], steps: Vec::new() };

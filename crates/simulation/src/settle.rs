@@ -7,8 +7,8 @@ use crate::controller::{self, Operation, decide, new_pod};
 use crate::result::{EventKind, Refusal};
 use crate::start;
 
-/// How often the parts react at most, for each Pod that may be created. Each round but the last creates, deletes, starts or
-/// records a Pod.
+/// How often the parts react at most, for each Pod that may be created. Each round but the last creates,
+/// deletes, starts or records a Pod.
 const ROUNDS_PER_POD: usize = 4;
 
 /// Lets everything happen that follows from what is marked as changed.

@@ -1,5 +1,5 @@
-//! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts it there with an
-//! address.
+//! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts it there
+//! with an address.
 
 use std::sync::Arc;
 

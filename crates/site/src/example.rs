@@ -26,8 +26,9 @@ pub struct Example {
 }
 
 impl Example {
-    /// The state of the playground, as JSON: the workloads are created. Then a node is uncordoned that the scheduler would
-    /// choose for the Pod, and the Pod is deleted: without a recorded state it starts on that node.
+    /// The state of the playground, as JSON: the workloads are created. Then a node is uncordoned that the
+    /// scheduler would choose for the Pod, and the Pod is deleted: without a recorded state it starts on that
+    /// node.
     pub fn scenario(&self) -> String {
         let Cluster { objects, pod, has_nodes } = &self.cluster;
         let mut actions = vec![json!({"do": "rollOut"}), json!({"do": "deletePod", "pod": pod})];
@@ -38,7 +39,8 @@ impl Example {
     }
 }
 
-/// Adds a link that opens the playground below each example. `playground` is its address relative to the page.
+/// Adds a link that opens the playground below each example. `playground` is its address relative to the
+/// page.
 pub fn add_links(markdown: &str, playground: &str) -> Result<String> {
     let mut linked = markdown.to_owned();
     for example in find(markdown)?.into_iter().rev() {
@@ -129,8 +131,9 @@ struct Cluster {
     has_nodes: bool,
 }
 
-/// Completes the objects of a block so that the playground shows a cluster: the workload that a PersistentPodState
-/// names, and Nodes with the labels that it names. Returns nothing for a block without an object to show.
+/// Completes the objects of a block so that the playground shows a cluster: the workload that a
+/// PersistentPodState names, and Nodes with the labels that it names. Returns nothing for a block without an
+/// object to show.
 fn complete(yaml: &str) -> Result<Option<Cluster>> {
     let documents = yaml_serde::Deserializer::from_str(yaml).map(Value::deserialize);
     let mut objects = documents.collect::<Result<Vec<Value>, _>>()?;

@@ -1,6 +1,6 @@
-//! The demo plays the same story twice, first without the product, then with it: the cluster's load changes, all
-//! Pods of two StatefulSets are deleted, and a table shows where their successors run. Then a Pod is Pending, and the
-//! plugin `kubectl pps` lets it go.
+//! The demo plays the same story twice, first without the product, then with it: the cluster's load changes,
+//! all Pods of two StatefulSets are deleted, and a table shows where their successors run. Then a Pod is
+//! Pending, and the plugin `kubectl pps` lets it go.
 
 #[path = "demo/tour.rs"]
 mod tour;
@@ -40,9 +40,10 @@ const QUEUE: &str = "queue";
 
 /// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
 ///
-/// Two StatefulSets with six Pods each run on six nodes in three zones. Other nodes become busy, then all Pods
-/// are deleted at once: first without the product, then with it. Then a Pod waits for a cordoned node, and kubectl pps
-/// moves it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, or does not move.
+/// Two StatefulSets with six Pods each run on six nodes in three zones. Other nodes become busy, then all
+/// Pods are deleted at once: first without the product, then with it. Then a Pod waits for a cordoned node,
+/// and kubectl pps moves it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, or
+/// does not move.
 #[derive(Debug, Parser)]
 #[command(name = "pps-demo", version)]
 struct Args {
@@ -76,7 +77,8 @@ async fn run(args: &Args) -> Result<bool> {
 
     step("start the policy (Wasm, behind the admission webhook) and the sidecar", async {
         let module = PolicyModule::load_file(&policy_path())?;
-        // The host ends an evaluation after 2 s, as PolicyServer does. On an overloaded machine that may happen.
+        // The host ends an evaluation after 2 s, as PolicyServer does. On an overloaded machine that may
+        // happen.
         let mut attempts = 1;
         while let Err(error) = cluster.start_webhook(module.clone(), WebhookOptions::default()).await {
             if attempts == ATTEMPTS {

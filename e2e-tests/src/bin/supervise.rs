@@ -1,8 +1,9 @@
 //! Runs the programs of one test cluster and outlives the test just long enough to clean up.
 //!
-//! Requests come as JSON lines on stdin. When stdin ends, because the test ended in whatever way, this process kills
-//! everything that it started and removes the cluster's folder. If this process itself is killed, the kernel kills its
-//! children (`PDEATHSIG`), and the next supervisor removes the folder, whose lock is free then.
+//! Requests come as JSON lines on stdin. When stdin ends, because the test ended in whatever way, this
+//! process kills everything that it started and removes the cluster's folder. If this process itself is
+//! killed, the kernel kills its children (`PDEATHSIG`), and the next supervisor removes the folder, whose
+//! lock is free then.
 
 #[path = "../supervisor/protocol.rs"]
 #[allow(unreachable_pub, reason = "the library includes the file")]

@@ -185,8 +185,8 @@ impl ClusterBuilder {
     }
 }
 
-/// Newer API servers delay each creation of a custom resource during the first two seconds of its definition. Without this,
-/// that would delay what the sidecar creates, and no test expects it.
+/// Newer API servers delay each creation of a custom resource during the first two seconds of its definition.
+/// Without this, that would delay what the sidecar creates, and no test expects it.
 async fn wait_out_creation_delay(client: &Client) {
     let probe = DynamicObject::new("probe", &pps_resource());
     let dry = PostParams { dry_run: true, ..PostParams::default() };

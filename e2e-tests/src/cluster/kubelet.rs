@@ -1,8 +1,9 @@
-//! One simulated kubelet for all Nodes. It starts bound Pods and removes deleted ones; Pods that [`Containers`]
-//! handles run as real processes.
+//! One simulated kubelet for all Nodes. It starts bound Pods and removes deleted ones; Pods that
+//! [`Containers`] handles run as real processes.
 //!
-//! Addresses come from the real `host-local` plugin. As kube-ovn does with reserved addresses, the kubelet asks for
-//! the address in [`IP_ANNOTATION`] if a Pod is created with one, and writes the assigned address there.
+//! Addresses come from the real `host-local` plugin. As kube-ovn does with reserved addresses, the kubelet
+//! asks for the address in [`IP_ANNOTATION`] if a Pod is created with one, and writes the assigned address
+//! there.
 
 mod container;
 mod ipam;
@@ -116,7 +117,8 @@ impl Pods {
     }
 }
 
-/// The pauses between two attempts to watch. They stay short, so that nothing waits for a restarted API server.
+/// The pauses between two attempts to watch. They stay short, so that nothing waits for a restarted API
+/// server.
 struct Pauses;
 
 impl Iterator for Pauses {

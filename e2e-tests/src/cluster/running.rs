@@ -75,8 +75,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Serves installed policies with the permissions of that kubeconfig and registers them as Kubewarden does, in place
-    /// of the previous webhook.
+    /// Serves installed policies with the permissions of that kubeconfig and registers them as Kubewarden
+    /// does, in place of the previous webhook.
     pub async fn start_installed_webhook(
         &mut self,
         module: &PolicyModule,

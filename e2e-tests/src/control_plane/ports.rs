@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Result, bail};
 use nix::unistd::getpid;
 
-/// Below the range that Linux uses for outgoing connections, so that no connection takes a port after it was found
-/// free and before its server binds it.
+/// Below the range that Linux uses for outgoing connections, so that no connection takes a port after it was
+/// found free and before its server binds it.
 const FIRST: u16 = 16_000;
 const LAST: u16 = 31_999;
 

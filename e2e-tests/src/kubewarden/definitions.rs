@@ -16,8 +16,8 @@ pub const SERVICE_ACCOUNT: &str = "policy-server";
 const DEFINITIONS_ENV: &str = "KUBEWARDEN_CRDS";
 const GROUP: &str = "policies.kubewarden.io";
 
-/// Makes Kubewarden's namespace and lets the cluster store Kubewarden's kinds: with the definitions in the folder that
-/// `KUBEWARDEN_CRDS` names, else with permissive ones that accept any field.
+/// Makes Kubewarden's namespace and lets the cluster store Kubewarden's kinds: with the definitions in the
+/// folder that `KUBEWARDEN_CRDS` names, else with permissive ones that accept any field.
 pub async fn install_definitions(client: &Client, version: Version) -> Result<()> {
     manifests::ensure_namespace(client, NAMESPACE).await?;
     manifests::apply(client, &definitions(version)?).await?;

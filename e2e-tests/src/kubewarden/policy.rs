@@ -65,7 +65,8 @@ impl Policy {
         format!("{}.kubewarden.admission", self.id())
     }
 
-    /// Registers its webhook with the API server, as [`webhook_configuration`](Self::webhook_configuration) says.
+    /// Registers its webhook with the API server, as [`webhook_configuration`](Self::webhook_configuration)
+    /// says.
     pub async fn register(
         &self,
         admin: &Client,
@@ -102,8 +103,9 @@ impl Policy {
         Api::all_with(admin.clone(), &resource)
     }
 
-    /// The webhook configuration, mutating or validating. `server` is the URL of the PolicyServer and `authority` signed its certificate; in a
-    /// real cluster these are a Service and Kubewarden's own authority.
+    /// The webhook configuration, mutating or validating. `server` is the URL of the PolicyServer and
+    /// `authority` signed its certificate; in a real cluster these are a Service and Kubewarden's own
+    /// authority.
     pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
         let id = self.id();
         let mut excluded = vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",

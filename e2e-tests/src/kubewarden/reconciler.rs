@@ -1,4 +1,5 @@
-//! What Kubewarden's controller makes in a cluster: Deployments for `PolicyServers`, and for policies webhooks and status.
+//! What Kubewarden's controller makes in a cluster: Deployments for `PolicyServers`, and for policies
+//! webhooks and status.
 //!
 //! It follows `internal/controller/policy_subreconciler.go` and `policyserver_controller_deployment.go` of
 //! kubewarden-controller 1.36. The Pods of the Deployments are simulated, so nothing answers the webhooks.
@@ -50,7 +51,8 @@ impl Reconciler {
         Ok(controller)
     }
 
-    /// Makes the Deployments of all `PolicyServers`, and waits until their Pods are ready unless they cannot be.
+    /// Makes the Deployments of all `PolicyServers`, and waits until their Pods are ready unless they cannot
+    /// be.
     pub async fn run_servers(&self) -> Result<()> {
         for server in api(&self.client, "PolicyServer").list(&ListParams::default()).await? {
             let name = format!("policy-server-{}", server.name_any());

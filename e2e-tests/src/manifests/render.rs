@@ -39,7 +39,8 @@ pub fn render_chart_with(release: &str, namespace: &str, values: &[&Path]) -> Re
     parse(&run("helm", &arguments)?).context("the output of Helm")
 }
 
-/// Finds the folders that can be applied, as paths from the root of the repository: `deploy`, `deploy/base`, ….
+/// Finds the folders that can be applied, as paths from the root of the repository: `deploy`, `deploy/base`,
+/// ….
 pub fn kustomizations() -> Result<Vec<String>> {
     let root = repository_file("");
     let mut found = Vec::new();

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::Reader;
 use crate::support::{TIMEOUT, installed::Installed};
 
-/// The Application and the `HelmRelease` of docs/examples, on a cluster that stores them and does nothing with them.
+/// The Application and the `HelmRelease` of docs/examples, on a cluster that stores them and does nothing
+/// with them.
 pub(super) async fn argo_cd_and_flux_pause(installed: &Installed, reader: &Reader) {
     let cluster = &installed.cluster;
     let mut objects = vec![

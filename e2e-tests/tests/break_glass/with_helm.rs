@@ -9,12 +9,13 @@ use serde_json::json;
 use super::{Reader, commands, policy_kind};
 use crate::chart::release::Release;
 
-/// What `helm get manifest` prints of the first revision; the program of the tests does not have that command.
+/// What `helm get manifest` prints of the first revision; the program of the tests does not have that
+/// command.
 const GET_MANIFEST: &str = "kubectl get secret sh.helm.release.v1.states.v1 --namespace=persistent-pod-state \
     --output=jsonpath='{.data.release}' | base64 -d | base64 -d | gunzip | jq -r .manifest";
 
-/// The command of the document. Helm names itself `helm` in the fields that it manages; the program of the tests, by its own
-/// name.
+/// The command of the document. Helm names itself `helm` in the fields that it manages; the program of the
+/// tests, by its own name.
 fn command(manager: &str) -> String {
     let [command] = &commands("install with Helm")[..] else { panic!("one command is expected") };
     let (first, rest) = command.split_once('|').unwrap();

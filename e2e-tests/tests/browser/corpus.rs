@@ -49,7 +49,8 @@ const SCRIPT: &str = r#"
     });
 "#;
 
-/// The page's calls are answered by the case's host, which runs here: a call that it has not answered yet is answered in the next round.
+/// The page's calls are answered by the case's host, which runs here: a call that it has not answered yet is
+/// answered in the next round.
 async fn evaluate_all(browser: &Browser, cases: &[Case]) -> Result<Vec<Answer>> {
     let question = |case: &Case| Question { payload: case.payload().to_string(), ..Question::default() };
     let mut questions: Vec<Question> = cases.iter().map(question).collect();

@@ -1,6 +1,7 @@
 //! The page, as a user sees it.
 
-/// Plays stories of the page one after the other, each with the page loaded again: a browser takes seconds to start.
+/// Plays stories of the page one after the other, each with the page loaded again: a browser takes seconds to
+/// start.
 macro_rules! in_one_browser {
     ($($story:path),* $(,)?) => {{
         let page = Page::open("").await?;

@@ -59,7 +59,8 @@ impl<'a> Release<'a> {
     }
 }
 
-/// A copy of a chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
+/// A copy of a chart for an API server of that version: without `kubeVersion` if Helm would refuse to install
+/// it.
 fn chart_for(chart: &Path, version: Version) -> Scratch {
     let copy = Scratch::path_for("chart");
     for file in files_below(chart).unwrap() {

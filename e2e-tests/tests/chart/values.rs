@@ -93,7 +93,8 @@ fn lists_and_maps_may_be_null() {
     }
 }
 
-/// `helm test --logs` reads the log after the Pod's deletion policy was applied, and warnings are in the log of a success.
+/// `helm test --logs` reads the log after the Pod's deletion policy was applied, and warnings are in the log
+/// of a success.
 #[test]
 fn the_logs_of_the_check_outlive_its_success() {
     let objects = render_with("check", &json!({})).unwrap();

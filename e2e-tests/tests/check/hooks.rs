@@ -1,4 +1,5 @@
-//! The chart's hooks: the Job before an installation, and the Pod of `helm test`, as Helm runs them. Their processes are real.
+//! The chart's hooks: the Job before an installation, and the Pod of `helm test`, as Helm runs them. Their
+//! processes are real.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The commands of a page: blocks of `sh`, which are scripts, and of `console`, with prompts and output.
 //!
-//! Comments before a block, which readers do not see, say how it is run:
-//! `<!-- not run: WHY -->`, `<!-- scene: NAME -->` for what has to be the case, `<!-- needs: kubectl 1.24 -->`.
+//! Comments before a block, which readers do not see, say how it is run: `<!-- not run: WHY -->`, `<!--
+//! scene: NAME -->` for what has to be the case, `<!-- needs: kubectl 1.24 -->`.
 
 use std::{fs, mem::take};
 

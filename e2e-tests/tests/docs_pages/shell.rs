@@ -146,7 +146,8 @@ async fn a_shell_keeps_variables_and_reports_what_is_wrong() {
     assert!(shell.run(&Command::Script("echo $unset".into())).await.is_err());
     assert!(shell.run(&prompt("echo other", &["text"])).await.unwrap_err().contains("instead of"));
     assert!(shell.run(&prompt("false", &[])).await.is_err());
-    // Stands for the plugin, which ends with 1 where a Pod is Pending, and where it does not do what is asked.
+    // Stands for the plugin, which ends with 1 where a Pod is Pending, and where it does not do what is
+    // asked.
     shell.run(&prompt("kubectl() { echo it is Pending; return 1; }", &[])).await.unwrap();
     shell.run(&prompt("kubectl pps explain db-0", &["it is Pending"])).await.unwrap();
     assert!(shell.run(&prompt("kubectl pps move db-0 --anywhere", &[])).await.is_err());

@@ -9,7 +9,8 @@ use super::fleet::Fleet;
 use super::node_recreation::{self, Trio};
 use crate::support::{Random, TIMEOUT};
 
-/// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits for a node.
+/// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits for a
+/// node.
 pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     // This library fakes the wall clock of a program.
     let library = cluster.control_plane.binaries().path("libfaketime.so.1").unwrap();

@@ -86,8 +86,8 @@ async fn remove_status_webhook(cluster: &Cluster, namespace: &str) {
     cluster.control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
 }
 
-/// Of three namespaces, one has an unreachable webhook and later another one has a webhook that never responds. The
-/// latter has more objects than concurrent writes are allowed.
+/// Of three namespaces, one has an unreachable webhook and later another one has a webhook that never
+/// responds. The latter has more objects than concurrent writes are allowed.
 pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster) {
     let mut random = Random::of("webhooks");
     let (hangs, fails, well) = tokio::join!(
@@ -161,8 +161,9 @@ fn their_number(object: &DynamicObject) -> Option<u64> {
     condition["message"].as_str()?.parse().ok()
 }
 
-/// Another writer counts in a condition of the same status, about ten times a second. A write of the sidecar that drops
-/// states reads Pods first: on a busy machine that takes longer than the pauses of a faster writer.
+/// Another writer counts in a condition of the same status, about ten times a second. A write of the sidecar
+/// that drops states reads Pods first: on a busy machine that takes longer than the pauses of a faster
+/// writer.
 pub(crate) async fn converges_beside_a_busy_writer(cluster: &Cluster) {
     let mut random = Random::of("another writer");
     let mut fleet = Fleet::new(cluster, "contended", 1, 6).await;

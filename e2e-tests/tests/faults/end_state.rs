@@ -23,8 +23,8 @@ use crate::support::{TIMEOUT, WHILE, list, recording};
 /// Expected entries of Pods that are not Ready, by object and Pod.
 pub(crate) type Retained = BTreeMap<(String, String), Value>;
 
-/// Waits until each object of the namespace matches the cluster, and checks that this lasts. `entries` is the expected
-/// number of entries, so that an empty namespace does not pass.
+/// Waits until each object of the namespace matches the cluster, and checks that this lasts. `entries` is the
+/// expected number of entries, so that an empty namespace does not pass.
 pub(crate) async fn end_state(cluster: &Cluster, namespace: &str, entries: usize) {
     end_state_with(cluster, namespace, entries, &Retained::new()).await;
 }
@@ -112,7 +112,8 @@ impl World {
         (entries, problems)
     }
 
-    /// The entries that a workload's object should have. Reports Pods that are missing, except those with kept entries.
+    /// The entries that a workload's object should have. Reports Pods that are missing, except those with
+    /// kept entries.
     fn entries(
         &self,
         set: &StatefulSet,

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, Random, TIMEOUT, ZONE};
 
-/// StatefulSets `web-a`, `web-b`, …, each with a generated object of its name. Without the policy, replaced Pods start on
-/// any node, so that the recorded states change.
+/// StatefulSets `web-a`, `web-b`, …, each with a generated object of its name. Without the policy, replaced
+/// Pods start on any node, so that the recorded states change.
 pub(crate) struct Fleet<'a> {
     pub(crate) pool: Pool<'a>,
     sets: BTreeMap<String, u32>,

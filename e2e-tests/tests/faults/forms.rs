@@ -70,8 +70,8 @@ async fn moved(pool: &Pool<'_>, name: &str, form: Form) -> BTreeMap<String, Valu
     .unwrap()
 }
 
-/// Whoever reads an object at any moment sees every state: the sidecar is killed again and again while objects move over
-/// and back, and answers get lost.
+/// Whoever reads an object at any moment sees every state: the sidecar is killed again and again while
+/// objects move over and back, and answers get lost.
 pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &Network) {
     const SETS: [(&str, u32); 3] = [("web-a", 4), ("web-b", 6), ("web-c", 3)];
     let rounds = env::var("PPS_E2E_KILLS").map_or(16, |count| count.parse().unwrap());

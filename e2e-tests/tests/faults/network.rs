@@ -53,8 +53,8 @@ impl Network {
         .unwrap();
     }
 
-    /// How often the sidecar has listed all objects of a resource, according to the audit log. Lists with `limit=1`, which
-    /// only check the permission, do not count.
+    /// How often the sidecar has listed all objects of a resource, according to the audit log. Lists with
+    /// `limit=1`, which only check the permission, do not count.
     fn lists(&self, resource: &str) -> usize {
         let log = self.cluster.control_plane.audit_log();
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -91,7 +91,8 @@ pub(crate) async fn relists_after_watches_expire(network: &Network) {
     network.wait_until_unready("pods").await;
     fleet.replace_some(&mut random, 6).await;
     fleet.relabel(&mut random).await;
-    // Pods that are not replaced, and a workload that is replaced by another one of its name, with its object.
+    // Pods that are not replaced, and a workload that is replaced by another one of its name, with its
+    // object.
     fleet.scale("web-b", 1).await;
     fleet.scale("web-c", 4).await;
     fleet.recreate_set("web-d", 2).await;
@@ -117,8 +118,8 @@ pub(crate) async fn relists_after_watches_expire(network: &Network) {
     }
 }
 
-/// Every connection is half-open: nothing arrives any longer, and nothing says so. The watches notice it within about a
-/// minute, the sidecar is not ready then, and it catches up by itself.
+/// Every connection is half-open: nothing arrives any longer, and nothing says so. The watches notice it
+/// within about a minute, the sidecar is not ready then, and it catches up by itself.
 pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network) {
     let mut random = Random::of("silence");
     let mut fleet = Fleet::new(&network.cluster, "silent", 4, 2).await;

@@ -14,7 +14,8 @@ use pps_e2e::{
 use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
-/// The outage lasts `PPS_E2E_OUTAGE` seconds, by default ten. Pods are being replaced when it begins and ends.
+/// The outage lasts `PPS_E2E_OUTAGE` seconds, by default ten. Pods are being replaced when it begins and
+/// ends.
 pub(crate) async fn recovers_from_an_api_server_outage(cluster: &Cluster) {
     let outage = Duration::from_secs(env::var("PPS_E2E_OUTAGE").map_or(10, |time| time.parse().unwrap()));
     let mut random = Random::of("outage");

@@ -57,7 +57,8 @@ async fn crowded<'a>(
     (pool, pods)
 }
 
-/// The Node and what runs on it are lost, and the Pods are not deleted yet. Returns the Node that comes back when it is created.
+/// The Node and what runs on it are lost, and the Pods are not deleted yet. Returns the Node that comes back
+/// when it is created.
 async fn lose(pool: &Pool<'_>, name: &str) -> Node {
     let mut node = pool.cluster.nodes.api().get(name).await.unwrap();
     node.metadata.uid = None;

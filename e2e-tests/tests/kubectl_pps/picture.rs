@@ -1,6 +1,7 @@
 //! The README's picture of a terminal: a Pod is Pending, and the plugin says why and lets it go.
 //!
-//! The session is played whenever the tests run, and has to be the one in the picture. `UPDATE=1` draws it again.
+//! The session is played whenever the tests run, and has to be the one in the picture. `UPDATE=1` draws it
+//! again.
 
 use std::{env, fmt::Write, fs};
 

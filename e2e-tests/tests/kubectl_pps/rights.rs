@@ -29,7 +29,8 @@ fn role() -> Value {
     role
 }
 
-/// Nodes are of the cluster: a Role cannot let anybody read them, and without them a simulation has no answer.
+/// Nodes are of the cluster: a Role cannot let anybody read them, and without them a simulation has no
+/// answer.
 const NODES: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

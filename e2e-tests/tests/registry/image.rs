@@ -86,7 +86,8 @@ async fn runs_as_its_user_with_no_other_files() {
     assert!(answer.status.success(), "{answer:?}");
     assert_eq!(String::from_utf8_lossy(&answer.stdout), format!("pps-sidecar {VERSION}\n"));
 
-    // Names are resolved as in a Pod, with the files that a kubelet provides. The server accepts but never responds.
+    // Names are resolved as in a Pod, with the files that a kubelet provides. The server accepts but never
+    // responds.
     fs::create_dir(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), "127.0.0.1 here.example\n").unwrap();
     fs::write(root.join("etc/resolv.conf"), "nameserver 127.0.0.1\n").unwrap();

@@ -169,8 +169,8 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     pool.recorded_within("web", "web", SOON).await;
 }
 
-/// Follows all Pods from this version on, until so many of the namespace are Ready. Returns these, and how many events there
-/// were.
+/// Follows all Pods from this version on, until so many of the namespace are Ready. Returns these, and how
+/// many events there were.
 async fn first_ready(
     cluster: &Cluster,
     namespace: &str,

@@ -1,4 +1,5 @@
-//! Each permission of the sidecar is needed: without it one feature fails, and works again once it is granted again.
+//! Each permission of the sidecar is needed: without it one feature fails, and works again once it is granted
+//! again.
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{

@@ -95,7 +95,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Waits until web-0 runs on another node and is recorded there. Asserts that web-1 and its state did not change.
+    /// Waits until web-0 runs on another node and is recorded there. Asserts that web-1 and its state did not
+    /// change.
     async fn wait_until_moved(&self) {
         let cluster = self.pool.cluster;
         let moved = |pod: &PodInfo| pod.ready && pod.node.as_ref().is_some_and(|node| *node != self.node);
@@ -311,8 +312,8 @@ pub(crate) async fn reports_a_pod_that_it_may_not_evict(cluster: &Cluster) {
     pair.wait_until_moved().await;
 }
 
-/// Causes refused requests, so it runs after the check of the audit log. A sidecar that ends between dropping a state and
-/// evicting its Pod leaves the same situation.
+/// Causes refused requests, so it runs after the check of the audit log. A sidecar that ends between dropping
+/// a state and evicting its Pod leaves the same situation.
 pub(crate) async fn evicts_a_pod_later_if_it_could_not_at_once(cluster: &Cluster) {
     let pair = Pair::new(cluster, "late", &json!({"nodeDeletionPolicy": "Forget"})).await;
     grant_all_except(cluster, Some("create")).await;

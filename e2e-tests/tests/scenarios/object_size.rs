@@ -11,8 +11,8 @@ use crate::support::{
     HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, recording, required, spec_for,
 };
 
-/// An entry of a Pod that does not exist. Its annotation is so long, and so unlike others, that the compact form would save
-/// little: the object stays plain.
+/// An entry of a Pod that does not exist. Its annotation is so long, and so unlike others, that the compact
+/// form would save little: the object stays plain.
 fn entry(number: usize) -> Value {
     let host = format!("ip-10-0-{}-{}.eu-central-1.compute.internal", number / 250, number % 250);
     json!({"nodeName": host, "nodeTopologyLabels": {HOSTNAME: host, ZONE: "eu-central-1a"},

@@ -1,5 +1,5 @@
-//! A simple controller for custom workload kinds: it creates the Pods that a workload wants, and creates deleted
-//! ones again.
+//! A simple controller for custom workload kinds: it creates the Pods that a workload wants, and creates
+//! deleted ones again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -111,8 +111,8 @@ pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for event in &requests {
         let code = event["responseStatus"]["code"].as_i64();
-        // An API server that has just started does not know the roles yet. It gives no reason then, or that there is none of
-        // this name.
+        // An API server that has just started does not know the roles yet. It gives no reason then, or that
+        // there is none of this name.
         let reason = text(&event["annotations"]["authorization.k8s.io/reason"]);
         let starting = (reason.is_empty() || reason.contains(" not found")) && restarted(cluster);
         assert!(!matches!(code, Some(401 | 403)) || starting, "refused: {event}");

@@ -219,8 +219,8 @@ async fn wait_for_alias(pool: &Pool<'_>, pps: &str) {
     .await;
 }
 
-/// The policy reads the object with the workload's name first and uses it if it targets the workload. The sidecar must
-/// record there, even if another object is older.
+/// The policy reads the object with the workload's name first and uses it if it targets the workload. The
+/// sidecar must record there, even if another object is older.
 pub(crate) async fn object_with_the_workloads_name_takes_precedence(cluster: &Cluster) {
     let pool = Pool::new(cluster, "own", 3, 1).await;
     pool.object("older", &required("web", &[HOSTNAME])).await;

@@ -1,5 +1,5 @@
-//! What the scheduler knows of the Nodes. It hears of a change later than others who watch, and says so only when it is
-//! asked.
+//! What the scheduler knows of the Nodes. It hears of a change later than others who watch, and says so only
+//! when it is asked.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -28,7 +28,8 @@ pub(crate) enum Fact {
 
 /// Waits until the scheduler knows this of a Node. Then it also knows of every earlier change of a Node.
 ///
-/// It is asked with a Pod that can only go there, and needs more than any Node has. So the question changes nothing.
+/// It is asked with a Pod that can only go there, and needs more than any Node has. So the question changes
+/// nothing.
 pub(crate) async fn scheduler_knows(cluster: &Cluster, namespace: &str, node: &str, fact: Fact) {
     let mut toleration = json!({"operator": "Exists"});
     if matches!(fact, Fact::IsCordoned) {

@@ -98,7 +98,8 @@ impl World {
             let there = world.pods.iter().filter(|pod| pod.node.as_deref() == Some(node));
             there.map(|pod| pod.name.clone()).collect()
         };
-        // In which order the Pods of several deletions are placed again is unknown, unless the workload orders them.
+        // In which order the Pods of several deletions are placed again is unknown, unless the workload
+        // orders them.
         let is_clear = |node: &str| !is_parallel || on(node).len() + pending <= 1;
         let some =
             |random: &mut Random, names: Vec<String>| (!names.is_empty()).then(|| random.one(&names).clone());
@@ -176,7 +177,8 @@ impl World {
     }
 }
 
-/// A value of a topology key. Worlds share none: a node of another world would keep the sidecar from evicting a Pod.
+/// A value of a topology key. Worlds share none: a node of another world would keep the sidecar from evicting
+/// a Pod.
 fn own(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}")
 }

@@ -27,8 +27,8 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Installs `deploy/` and waits until everything works. Kubewarden's own PolicyServer runs if `POLICY_SERVER` names it,
-    /// else the stand-in.
+    /// Installs `deploy/` and waits until everything works. Kubewarden's own PolicyServer runs if
+    /// `POLICY_SERVER` names it, else the stand-in.
     pub(crate) async fn start() -> Self {
         let cluster = Cluster::builder().without_crd().nodes(3, 3).start().await.unwrap();
         kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
@@ -40,7 +40,8 @@ impl Installed {
         installed
     }
 
-    /// Starts the PolicyServer as that account, in place of one that runs, as it is after its Deployment was rolled out.
+    /// Starts the PolicyServer as that account, in place of one that runs, as it is after its Deployment was
+    /// rolled out.
     pub(crate) async fn serve(&mut self, account: &str) -> Result<()> {
         self.end_policy_server().await;
         let real = policy_server::executable().is_some();
@@ -84,8 +85,8 @@ impl Installed {
         Pool { cluster: &self.cluster, namespace }
     }
 
-    /// A StatefulSet `db` with one Pod in a namespace of its own, whose state is recorded. Its node is loaded, so that the
-    /// Pod starts on another one if nothing brings it back.
+    /// A StatefulSet `db` with one Pod in a namespace of its own, whose state is recorded. Its node is
+    /// loaded, so that the Pod starts on another one if nothing brings it back.
     pub(crate) async fn run_recorded(&self, namespace: &'static str) -> Home {
         let pool = Pool::new(&self.cluster, namespace, 3, 3).await;
         pool.object("db", &required("db", &[HOSTNAME])).await;
@@ -102,7 +103,8 @@ impl Installed {
         self.cluster.control_plane.kubectl(&["label", "namespace", namespace, &label]).await.unwrap();
     }
 
-    /// Gives the policy for Pods the namespace selector of the chart's `policy.scope: OptIn`. Returns the former one.
+    /// Gives the policy for Pods the namespace selector of the chart's `policy.scope: OptIn`. Returns the
+    /// former one.
     pub(crate) async fn opt_in(&self) -> Value {
         let policies = installed_policies(&self.cluster).await.unwrap();
         let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();
@@ -122,7 +124,8 @@ impl Installed {
         self.cluster.control_plane.kubectl(&patch).await.unwrap();
     }
 
-    /// Has StatefulSets of these namespaces tried again at once: their controller waits longer after each refusal.
+    /// Has StatefulSets of these namespaces tried again at once: their controller waits longer after each
+    /// refusal.
     pub(crate) async fn retry(&self, namespaces: &[&str]) {
         for namespace in namespaces {
             let all = ["annotate", "statefulset", "--all", "--overwrite", "--namespace", *namespace];
@@ -131,9 +134,9 @@ impl Installed {
         }
     }
 
-    /// Waits until the API server has answered this to a controller that tried to create a Pod of this StatefulSet. Returns the
-    /// whole message. The controller manager drops Events of an object that has had many: then the same Pod is sent as a dry
-    /// run.
+    /// Waits until the API server has answered this to a controller that tried to create a Pod of this
+    /// StatefulSet. Returns the whole message. The controller manager drops Events of an object that has had
+    /// many: then the same Pod is sent as a dry run.
     pub(crate) async fn refusal(&self, namespace: &'static str, stateful_set: &str, part: &str) -> String {
         let pool = self.pool(namespace);
         wait_for(&format!("the Pod of {stateful_set} to be refused: {part}"), TIMEOUT, async || {
@@ -148,7 +151,8 @@ impl Installed {
         .unwrap()
     }
 
-    /// Sends the first Pod of a StatefulSet as a dry run. Returns the refusal in the words of the controller, if any.
+    /// Sends the first Pod of a StatefulSet as a dry run. Returns the refusal in the words of the controller,
+    /// if any.
     async fn send_pod_of(&self, namespace: &str, stateful_set: &str) -> Result<Option<String>> {
         let control_plane = &self.cluster.control_plane;
         let get = ["get", "statefulset", "--namespace", namespace, stateful_set, "--output=json"];

@@ -101,8 +101,8 @@ impl<'a> Pool<'a> {
         self.cluster.apply_objects(&[self.pps_object(name, spec)]).await.unwrap().remove(0)
     }
 
-    /// Makes an object that the policy would refuse. The API server does not ask the policy for a moment, so the scenario
-    /// must not run beside others.
+    /// Makes an object that the policy would refuse. The API server does not ask the policy for a moment, so
+    /// the scenario must not run beside others.
     pub(crate) async fn refused_object(&self, name: &str, spec: &Value) {
         let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
         webhook.unregister(&client).await.unwrap();

@@ -13,8 +13,9 @@ static SEED: OnceLock<u64> = OnceLock::new();
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The generator of the scenario, or part of a scenario, with that name. All generators of a run derive from one
-    /// seed: `PPS_E2E_SEED`, else the clock. The seed is printed when it is first used and again after a failure.
+    /// The generator of the scenario, or part of a scenario, with that name. All generators of a run derive
+    /// from one seed: `PPS_E2E_SEED`, else the clock. The seed is printed when it is first used and again
+    /// after a failure.
     pub(crate) fn of(name: &str) -> Self {
         // FNV-1a of the name, so that scenarios that run side by side draw different numbers.
         let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

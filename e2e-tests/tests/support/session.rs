@@ -1,7 +1,7 @@
 //! A case as a session for `kwctl run --replay-host-capabilities-interactions`.
 //!
-//! kwctl compares whole requests, in order, and answers from the session. It applies no field masks: the corpus' host has
-//! already applied them to the answers.
+//! kwctl compares whole requests, in order, and answers from the session. It applies no field masks: the
+//! corpus' host has already applied them to the answers.
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,8 @@ const GET: (&str, &str) = ("get_resource", "KubernetesGetResource");
 /// What the host puts before an error text for the policy.
 pub(crate) const ERROR_PREFIX: &str = "Callback evaluation failure: ";
 
-/// Whether kwctl can run this case. It refuses invalid settings before it runs the policy, which would answer them with
-/// 500.
+/// Whether kwctl can run this case. It refuses invalid settings before it runs the policy, which would answer
+/// them with 500.
 pub(crate) fn is_for_kwctl(case: &Case) -> bool {
     case.expected.code != Some(500)
 }

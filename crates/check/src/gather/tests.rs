@@ -99,7 +99,8 @@ fn found(facts: &Facts, code: &str) -> Vec<(Severity, String)> {
     all.map(|finding| (finding.severity, words(facts, &finding).seen)).collect()
 }
 
-/// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can make a page large.
+/// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can make a page
+/// large.
 #[tokio::test]
 async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
     let client = api_server(

@@ -108,7 +108,8 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             format!("has no Deployment in namespace {server_namespace}"),
             "see whether Kubewarden's controller runs",
         ),
-        // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its settings.
+        // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its
+        // settings.
         D::PolicyServerNotReady(Unready::Pods(Replicas { available, wanted }, unavailable)) => say(
             format!("{available} of {wanted} Pods are ready, {unavailable} are unavailable"),
             "the log of a Pod that is not ready says why",

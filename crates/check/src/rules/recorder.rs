@@ -15,14 +15,16 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
         if let Some(sidecar) = facts.own_sidecar() {
             check_deployment(sidecar, &subject, findings);
         } else {
-            // A sidecar may run under another name or outside the cluster: then its Lease is renewed all the same.
+            // A sidecar may run under another name or outside the cluster: then its Lease is renewed all the
+            // same.
             let reads = facts.lease.known().filter(|_| facts.recording.lease.is_some());
             let holder = reads.and_then(|reads| reads.living_holder()).map(str::to_owned);
             let severity = if holder.is_some() { Severity::Warning } else { Severity::Error };
             findings.add(severity, subject.as_str(), Diagnosis::SidecarMissing(holder));
         }
     }
-    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an installation.
+    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an
+    // installation.
     let others = facts.sidecars.items().unwrap_or_default().iter();
     let others = others.filter(|one| !facts.is_own_sidecar(one) && replicas(one) > 0);
     let full_name = |ObjectMeta { namespace, name, .. }: &ObjectMeta| {

@@ -68,8 +68,8 @@ fn check_account(facts: &Facts, subject: String, findings: &mut Findings) {
 }
 
 pub(super) fn check_module(facts: &Facts, Module { reference, answer }: &Module, findings: &mut Findings) {
-    // As long as the policies are active, only the next start of the PolicyServer fails. An upgrade that keeps the module
-    // may be the repair.
+    // As long as the policies are active, only the next start of the PolicyServer fails. An upgrade that
+    // keeps the module may be the repair.
     let mut ours = facts.own_policies().peekable();
     let is_harmless_now = if facts.settings.is_before() {
         ours.any(|policy| policy.spec.module == *reference)

@@ -7,7 +7,8 @@ use crate::limits::{
 };
 
 impl Spec {
-    /// A sentence that names a field beyond its limit, what it has and what it may have; `None` if there is none.
+    /// A sentence that names a field beyond its limit, what it has and what it may have; `None` if there is
+    /// none.
     ///
     /// An object like that is older than the limits, or another definition than this product's is installed.
     ///

@@ -40,7 +40,8 @@ fn discovery() -> Discovery {
     discovery
 }
 
-/// A definition: a kind is watched only if it is listed, established and namespaced, in a version that is served.
+/// A definition: a kind is watched only if it is listed, established and namespaced, in a version that is
+/// served.
 pub fn check_definition(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((object, item)) = read(&text, |text| wire::read_definition(Encoded::Json(text))) else { return };

@@ -155,8 +155,8 @@ pub fn check_workload(data: &[u8]) {
     }
 }
 
-/// A PersistentPodState: nothing is written to one that cannot be read or is being deleted, and to no other one than
-/// those of the same workload. Only its own keys are recorded in it.
+/// A PersistentPodState: nothing is written to one that cannot be read or is being deleted, and to no other
+/// one than those of the same workload. Only its own keys are recorded in it.
 pub fn check_object(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((object, item)) = read(&text, |text| wire::read_pps(Encoded::Json(text))) else { return };

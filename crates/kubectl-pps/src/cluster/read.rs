@@ -43,8 +43,9 @@ impl Wanted {
         Self { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
 }
 
-/// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`] has the
-/// list. Without PersistentPodStates for another reason, or without the namespace, there is no answer.
+/// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`]
+/// has the list. Without PersistentPodStates for another reason, or without the namespace, there is no
+/// answer.
 pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
     let lists = Lists::new(client);
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
@@ -86,8 +87,8 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
         ..Snapshot::empty(scope.clone())
     };
     snapshot.sort();
-    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing
-    // else needs, so it is tried only then.
+    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that
+    // nothing else needs, so it is tried only then.
     let has_pods = || snapshot.pods.iter().any(|pod| scope.contains(pod.namespace()));
     let is_empty = snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
     if let Some(namespace) = scope.namespace().filter(|_| is_empty && !has_pods()) {
@@ -96,7 +97,8 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
     Ok(snapshot)
 }
 
-/// Fails if the API server says that there is no such namespace. Without the right to read namespaces nothing is said.
+/// Fails if the API server says that there is no such namespace. Without the right to read namespaces nothing
+/// is said.
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
     let right = Right::new("get", "", "namespaces").named(namespace);
@@ -143,8 +145,8 @@ impl<'a> Lists<'a> {
         Self { client, deadline: Instant::now() + TOTAL, unread: RefCell::default() }
     }
 
-    /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list them would
-    /// get 403 in both cases, so the served kinds are read first: every user may read these.
+    /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list
+    /// them would get 403 in both cases, so the served kinds are read first: every user may read these.
     async fn kruise_workloads(&self, scope: &Scope) -> Read<Vec<Workload>> {
         let discovery = Reader::new(self.client.clone(), LIMITS, Instant::now() + LIMITS.request);
         let right = Right::new("get", "", "the kinds that the API server serves");

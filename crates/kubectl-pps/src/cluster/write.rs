@@ -1,4 +1,5 @@
-//! The only file that changes anything. Each write carries the UID and the resource version of the object that was read.
+//! The only file that changes anything. Each write carries the UID and the resource version of the object
+//! that was read.
 
 use std::time::Duration;
 
@@ -67,8 +68,8 @@ impl Write {
         Self { method, path, content_type, body, right, dry_run: false, timeout: TIMEOUT }
     }
 
-    /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and the resource version of
-    /// the object that was read.
+    /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and the
+    /// resource version of the object that was read.
     pub fn patch(right: Right, path: String, body: Value) -> Self {
         let is_list = body.is_array();
         let content_type =
@@ -107,7 +108,8 @@ impl Write {
     #[must_use]
     pub fn as_dry_run(mut self) -> Self {
         self.dry_run = true;
-        // The API server takes the options of a deletion from the body alone: without this it would delete the object.
+        // The API server takes the options of a deletion from the body alone: without this it would delete
+        // the object.
         if self.method == Method::DELETE {
             self.body["dryRun"] = json!(["All"]);
         }

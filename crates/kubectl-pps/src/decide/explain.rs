@@ -91,7 +91,8 @@ pub enum Cause {
     Terminating(Option<LostNode>),
     /// It has no node, and one could take it, as far as nodes could be read.
     Unscheduled,
-    /// No node can take the Pod. The verdicts are of the nodes with the injected labels; none if nodes could not be read.
+    /// No node can take the Pod. The verdicts are of the nodes with the injected labels; none if nodes could
+    /// not be read.
     NoNode(Option<Vec<NodeVerdict>>),
     /// It does not exist, and its workload does not want it.
     NotWanted,
@@ -233,7 +234,8 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     explanation
 }
 
-/// A Pod whose node does not exist any more: Kubernetes deletes the Pod, and its controller creates a successor.
+/// A Pod whose node does not exist any more: Kubernetes deletes the Pod, and its controller creates a
+/// successor.
 fn on_gone_node(subject: Subject<'_>) -> Explanation<'_> {
     let next = subject.successor().and_then(|next| Some((subject.select(&next)?, next)));
     let cause = next.as_ref().map(|(selection, next)| Next::new(next, selection, ""));
@@ -351,7 +353,8 @@ fn not_created(question: &Question, index: &Index, workload: &Workload) -> (Verd
     })
 }
 
-/// Whether the policy denies a request, or its webhook cannot be called: the API server writes which webhook it was.
+/// Whether the policy denies a request, or its webhook cannot be called: the API server writes which webhook
+/// it was.
 fn is_by_policy(message: &str) -> bool {
     let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
     webhook.is_some_and(is_own_webhook)

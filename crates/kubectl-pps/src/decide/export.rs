@@ -33,8 +33,8 @@ pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, 
     if missing.is_empty() { Ok(chosen.collect()) } else { Err(missing) }
 }
 
-/// The exported form of these objects. An object with unreadable states is left out: an import would take it for one
-/// without states.
+/// The exported form of these objects. An object with unreadable states is left out: an import would take it
+/// for one without states.
 pub fn export(objects: &[Value]) -> Exported {
     let mut exported = Exported::default();
     for object in objects {

@@ -72,7 +72,8 @@ pub struct PodForecast {
     /// The nodes among which the scheduler would choose.
     pub may_land_on: Vec<String>,
     pub recorded_node: Option<String>,
-    /// Whether the Pod would have its recorded state. None for a Pod that would not run or has no recorded state.
+    /// Whether the Pod would have its recorded state. None for a Pod that would not run or has no recorded
+    /// state.
     pub as_recorded: Option<bool>,
     pub why: Why,
     /// The nodes that cannot take a Pod that would be Pending.
@@ -216,8 +217,8 @@ fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<
     concerned.filter(|namespace| with_workloads.contains(namespace)).collect()
 }
 
-/// A scenario of the workloads of one namespace, and the Pods of all namespaces: they take room. `before` are the
-/// Pods of the namespaces that were simulated before.
+/// A scenario of the workloads of one namespace, and the Pods of all namespaces: they take room. `before` are
+/// the Pods of the namespaces that were simulated before.
 fn scenario(
     snapshot: &Snapshot,
     namespace: &str,
@@ -228,7 +229,8 @@ fn scenario(
     let is_here = |object: &&Value| object["metadata"]["namespace"] == namespace;
     let all_nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).map(|node| {
         let mut object = typed(node.object(), "v1", "Node");
-        // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before it drains the first.
+        // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before it drains the
+        // first.
         if nodes.contains(node.name()) {
             object["spec"]["unschedulable"] = true.into();
         }
@@ -374,8 +376,8 @@ fn why_there(view: &PodView) -> Why {
 }
 
 impl Forecast {
-    /// Adds the Pods that lose their node and are not simulated: a user would take an answer without any Pod for an
-    /// all-clear.
+    /// Adds the Pods that lose their node and are not simulated: a user would take an answer without any Pod
+    /// for an all-clear.
     fn add_others(&mut self, snapshot: &Snapshot, index: &Index, nodes: &BTreeSet<String>) {
         let leaves = |pod: &&Pod| !pod.is_finished() && pod.node().is_some_and(|node| nodes.contains(node));
         for pod in snapshot.pods.iter().filter(leaves) {
@@ -394,8 +396,8 @@ impl Forecast {
     }
 }
 
-/// How to let Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while such a Pod
-/// waits are moved with it.
+/// How to let Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while
+/// such a Pod waits are moved with it.
 fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodForecast]) -> Vec<Advice> {
     let is_held = |pod: &&PodForecast| !pod.without_its_state.is_empty() && pod.recorded_node.is_some();
     let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();

@@ -234,8 +234,8 @@ fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: boo
     }
 }
 
-/// The states that an object lacks. If `podStates` is too small for them, an object without states gets the compact
-/// form.
+/// The states that an object lacks. If `podStates` is too small for them, an object without states gets the
+/// compact form.
 fn merge(object: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -> Result<Merge, EditError> {
     match edit::merge(object, states, overwrite) {
         Err(EditError::TooLarge { .. }) if has_no_states(object) => {
@@ -270,7 +270,8 @@ pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<edit::Edit>, Edi
     Ok(edit::merge(object, &states, true)?.edit)
 }
 
-/// The required values of the written states that no node has, by key and value, each with the number of its states.
+/// The required values of the written states that no node has, by key and value, each with the number of its
+/// states.
 pub fn absent_values(plans: &[Plan], nodes: &BTreeMap<String, Node>) -> BTreeMap<(String, String), usize> {
     let mut values = BTreeMap::new();
     for plan in plans {

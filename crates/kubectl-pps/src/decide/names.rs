@@ -92,7 +92,8 @@ fn known(snapshot: &Snapshot, index: &Index) -> BTreeSet<WorkloadKey> {
     read.chain(named).filter(|key| snapshot.scope.contains(&key.namespace)).collect()
 }
 
-/// Whether a text is a kind: `StatefulSet`, `statefulsets`, `sts`, `statefulsets.apps`, in any case of letters.
+/// Whether a text is a kind: `StatefulSet`, `statefulsets`, `sts`, `statefulsets.apps`, in any case of
+/// letters.
 fn is_kind(key: &WorkloadKey, text: &str) -> bool {
     let text = text.to_lowercase();
     let (word, group) =

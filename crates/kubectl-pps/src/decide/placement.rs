@@ -39,8 +39,8 @@ impl<'a> Nodes<'a> {
         Some(Self { views: nodes.iter().map(view).collect(), volumes: Rc::new(volumes) })
     }
 
-    /// The scheduler's decision about a Pod. `before` is the Pod without the injected parts, `selector` is the selector
-    /// of its controller.
+    /// The scheduler's decision about a Pod. `before` is the Pod without the injected parts, `selector` is
+    /// the selector of its controller.
     pub fn select(&self, pod: &Value, before: Option<&Value>, selector: Option<&Value>) -> Selection {
         select(&Placement { pod, before, selector, volumes: Some(&self.volumes) }, &self.views)
     }

@@ -118,8 +118,8 @@ impl Document {
     }
 }
 
-/// Groups nodes by their reasons, so that a thousand nodes are a few lines: nodes with the right labels first, then the
-/// largest groups.
+/// Groups nodes by their reasons, so that a thousand nodes are a few lines: nodes with the right labels
+/// first, then the largest groups.
 pub(super) fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
     let is_far = |verdict: &NodeVerdict| verdict.exclusions.iter().any(is_about_labels);
     let is_exact = verdicts.iter().filter(|verdict| !is_far(verdict)).count() <= ALL;

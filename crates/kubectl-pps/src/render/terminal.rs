@@ -119,7 +119,8 @@ impl Terminal {
         self.say(&self.errors.error(text));
     }
 
-    /// None if the user, or the command line, agrees to the change; else how the command ends. `outcome` is that of a dry run.
+    /// None if the user, or the command line, agrees to the change; else how the command ends. `outcome` is
+    /// that of a dry run.
     pub fn ask(
         &self,
         question: &str,

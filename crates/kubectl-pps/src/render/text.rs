@@ -122,7 +122,8 @@ impl Table {
 }
 
 impl Landing {
-    /// `would probably start on node-2; node-0 and node-1 could take it too`: the words after "it", with this verb.
+    /// `would probably start on node-2; node-0 and node-1 could take it too`: the words after "it", with this
+    /// verb.
     pub fn would(&self, verb: &str) -> String {
         match self.only() {
             _ if self.is_nowhere() => format!("would not {verb} any node: none could take it"),

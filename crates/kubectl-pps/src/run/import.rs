@@ -191,8 +191,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Gives an object without states the compact form, for states that are too large for `podStates`. A definition
-    /// without `status.packed` drops the field silently.
+    /// Gives an object without states the compact form, for states that are too large for `podStates`. A
+    /// definition without `status.packed` drops the field silently.
     async fn make_compact(&self, address: &Address, object: &Value) -> Result<Value, WriteError> {
         let metadata = &object["metadata"];
         let guards = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});

@@ -1,7 +1,7 @@
 //! `move`: moves Pods, one after the other.
 //!
-//! After each step the same command can go on: the mark and the new recorded state are written before the Pod is removed,
-//! and its successor is created with that state.
+//! After each step the same command can go on: the mark and the new recorded state are written before the Pod
+//! is removed, and its successor is created with that state.
 
 mod steps;
 
@@ -82,7 +82,8 @@ impl Job<'_> {
     async fn move_pods(&self, snapshot: &Snapshot, pods: &[PodName]) -> Result<Outcome, Failure> {
         let (args, terminal) = (self.args, self.terminal);
         let (moves, refused) = self.plan(snapshot, pods).await?;
-        // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all of them moved.
+        // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all
+        // of them moved.
         if args.node.is_none() || moves.is_empty() {
             let refused = refused.iter().cloned().reduce(|all, one| all.with(&one.to_string()));
             refused.map_or(Ok(()), |refused| Err(refused.with("nothing was changed")))?;
@@ -104,7 +105,8 @@ impl Job<'_> {
         Ok(self.move_all(&moves).await?.max(outcome))
     }
 
-    /// Decides, rehearses and shows the move of each Pod. Returns the moves, and why the other Pods cannot be moved.
+    /// Decides, rehearses and shows the move of each Pod. Returns the moves, and why the other Pods cannot be
+    /// moved.
     async fn plan(
         &self,
         snapshot: &Snapshot,
@@ -141,8 +143,8 @@ impl Job<'_> {
         Steps::new(self, snapshot, one, Some(patience)).rehearse().await
     }
 
-    /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the first Pod that does not
-    /// become Ready and recorded; with `--node`, a refused Pod is skipped.
+    /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the first Pod
+    /// that does not become Ready and recorded; with `--node`, a refused Pod is skipped.
     async fn move_all(&self, moves: &[PodMove]) -> Result<Outcome, Failure> {
         let mut outcome = Outcome::Well;
         for (number, shown) in moves.iter().enumerate() {

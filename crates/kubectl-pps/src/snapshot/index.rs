@@ -1,4 +1,5 @@
-//! Finds objects of a snapshot by what refers to them. Building it takes linear time, however many objects there are.
+//! Finds objects of a snapshot by what refers to them. Building it takes linear time, however many objects
+//! there are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -84,7 +85,8 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// All workloads that a living PersistentPodState names, in order, each with its PersistentPodStates: the first one governs.
+    /// All workloads that a living PersistentPodState names, in order, each with its PersistentPodStates: the
+    /// first one governs.
     pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
         self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
     }

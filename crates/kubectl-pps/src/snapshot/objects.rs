@@ -1,5 +1,5 @@
-//! The objects. They stay JSON: the scheduler, the policy and the recorder take them so, and a Pod is most of a cluster's
-//! memory; the fields that are read are read here.
+//! The objects. They stay JSON: the scheduler, the policy and the recorder take them so, and a Pod is most of
+//! a cluster's memory; the fields that are read are read here.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -228,7 +228,8 @@ impl Node {
         self.value["spec"]["unschedulable"] == true
     }
 
-    /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler looks at taints only.
+    /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler looks at
+    /// taints only.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready").is_none_or(|ready| ready["status"] == "True")
     }

@@ -1,6 +1,6 @@
-//! The objects that the sidecar makes for a workload: whether to create, change, delete or leave the generated
-//! PPS of an annotated one, and the alias through which the policy finds a PPS of another name than its
-//! workload's without a list (see [`pps_core::alias`]).
+//! The objects that the sidecar makes for a workload: whether to create, change, delete or leave the
+//! generated PPS of an annotated one, and the alias through which the policy finds a PPS of another name than
+//! its workload's without a list (see [`pps_core::alias`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -78,8 +78,8 @@ pub(super) struct Aliases {
     pub objects: BTreeMap<NamespacedName, PpsFact>,
     /// Why the API server or a policy has refused these.
     pub refused: BTreeMap<NamespacedName, String>,
-    /// By the name of the alias: the workloads that need one, or needed one when they were last examined. They
-    /// are examined when the object of this name changes.
+    /// By the name of the alias: the workloads that need one, or needed one when they were last examined.
+    /// They are examined when the object of this name changes.
     pub waiting: BTreeMap<NamespacedName, WorkloadKey>,
     /// Workloads whose generated PPS or alias is being written, and whether another write was asked for
     /// meanwhile.

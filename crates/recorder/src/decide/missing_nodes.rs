@@ -2,8 +2,8 @@
 //!
 //! A missing Node may come back, so nothing happens during the grace period. After it, the sidecar reads the
 //! Node from the API server before it drops any state because of it. A confirmation is valid for
-//! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one. Pods that require a Node
-//! which is gone have a grace period, too, before they may be evicted.
+//! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one. Pods that require a
+//! Node which is gone have a grace period, too, before they may be evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;

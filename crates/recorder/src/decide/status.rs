@@ -74,7 +74,8 @@ pub(crate) struct View<'a> {
 }
 
 pub(super) struct Decision {
-    /// What to write, if something differs, and what the tracked object has once the API server has stored it.
+    /// What to write, if something differs, and what the tracked object has once the API server has stored
+    /// it.
     pub write: Option<(StatusWrite, InFlight)>,
     pub entries: EntryDecisions,
     /// What to report about the capacity, if little or none is left.

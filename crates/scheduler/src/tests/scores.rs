@@ -133,7 +133,8 @@ fn spread_scores(new: &Value, selector: Option<&Value>, nodes: &Nodes, candidate
     })
 }
 
-/// From kube-scheduler's `TestPodTopologySpreadScore`: "system defaulting, nodes don't have zone, pods match service".
+/// From kube-scheduler's `TestPodTopologySpreadScore`: "system defaulting, nodes don't have zone, pods match
+/// service".
 #[test]
 fn pods_of_a_controller_are_spread_over_nodes_without_zones() {
     let nodes = counted(&[4, 3, 2, 1].map(|pods| (json!({}), pods)));
@@ -144,7 +145,8 @@ fn pods_of_a_controller_are_spread_over_nodes_without_zones() {
     }
 }
 
-/// "one constraint on zone, 3 out of 4 nodes are candidates" and "one constraint on node, 3 out of 4 nodes are candidates"
+/// "one constraint on zone, 3 out of 4 nodes are candidates" and "one constraint on node, 3 out of 4 nodes
+/// are candidates"
 #[test]
 fn preferred_spread_counts_pods_of_the_whole_domain() {
     let new = |key: &str| {

@@ -26,8 +26,8 @@ pub(super) struct ObservedLease {
 }
 
 impl ObservedLease {
-    /// How long to wait until a Lease that has just been read is read again; `None` if this process is to take
-    /// or renew it. `now` is the time since some fixed moment.
+    /// How long to wait until a Lease that has just been read is read again; `None` if this process is to
+    /// take or renew it. `now` is the time since some fixed moment.
     pub(super) fn wait(&mut self, me: &str, lease: Option<&LeaseSpec>, now: Duration) -> Option<Duration> {
         if self.spec.as_ref() != lease {
             *self = Self { spec: lease.cloned(), changed_at: now };

@@ -12,7 +12,8 @@ use crate::write::{ApplyResult, Failure};
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::facts::WorkloadKey;
 
-/// The wait after the first refusal of a write. It doubles with each further one, up to [`LAST_REFUSED_RETRY`].
+/// The wait after the first refusal of a write. It doubles with each further one, up to
+/// [`LAST_REFUSED_RETRY`].
 const FIRST_REFUSED_RETRY: Duration = Duration::from_secs(15);
 const LAST_REFUSED_RETRY: Duration = Duration::from_mins(16);
 

@@ -27,7 +27,8 @@ use pps_recorder::facts::{NamespacedName, store::Update};
 
 /// After how many sweeps a write that was too large is tried again: etcd's limit may have been raised.
 const OVERSIZED_RETRY_SWEEPS: u32 = 60;
-/// After how many sweeps drops that were not confirmed are tried again, if nothing is heard of the Pods before.
+/// After how many sweeps drops that were not confirmed are tried again, if nothing is heard of the Pods
+/// before.
 const DROP_RETRY_SWEEPS: u32 = 3;
 
 pub(super) struct Worker {
@@ -171,9 +172,9 @@ impl Worker {
         }
     }
 
-    /// Begins the next due write or lookup. Returns false if none is due. An eviction is the last one of a turn:
-    /// it compares a Pod with all nodes, and after a node event each Pod that waits, while the Lease has to be
-    /// renewed.
+    /// Begins the next due write or lookup. Returns false if none is due. An eviction is the last one of a
+    /// turn: it compares a Pod with all nodes, and after a node event each Pod that waits, while the Lease
+    /// has to be renewed.
     fn begin_next_write(&mut self, now: Instant) -> bool {
         let candidates = self.writes.candidates();
         if !self.discovery.is_pps_definition_terminating()

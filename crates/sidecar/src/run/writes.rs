@@ -24,8 +24,8 @@ pub(super) struct Writes {
     retries: usize,
 }
 
-/// A write of a generated object that the API server or a policy has refused. Another write, which a change of the
-/// workload asks for, is made at once.
+/// A write of a generated object that the API server or a policy has refused. Another write, which a change
+/// of the workload asks for, is made at once.
 pub(super) struct Refused {
     pub(super) write: GeneratedPps,
     pub(super) retry_at: Instant,

@@ -164,8 +164,8 @@ pub(crate) struct Cluster {
     pub(crate) ever_ready: BTreeSet<String>,
     /// Entries that another writer has put into a status: UID of the PPS, and Pod name.
     pub(crate) foreign: BTreeSet<(String, String)>,
-    /// By UID of the PPS and Pod name: UID of the workload for which the entry was recorded, as far as the sidecar's
-    /// process can know it.
+    /// By UID of the PPS and Pod name: UID of the workload for which the entry was recorded, as far as the
+    /// sidecar's process can know it.
     pub(crate) recorders: BTreeMap<(String, String), String>,
     version: u64,
     uids: u64,
@@ -292,8 +292,8 @@ impl Cluster {
         self.recorders.insert((pps_uid.to_owned(), pod.to_owned()), workload_uid.to_owned());
     }
 
-    /// Receives a status patch. It applies only to the object and the version that it names. `recorder` is the workload
-    /// whose Pods it records.
+    /// Receives a status patch. It applies only to the object and the version that it names. `recorder` is
+    /// the workload whose Pods it records.
     pub(crate) fn patch_status(
         &mut self,
         name: &str,
@@ -344,8 +344,8 @@ impl Cluster {
         is_created
     }
 
-    /// Receives a change of a generated PPS: its owner, since users cannot change what the annotations give. Returns
-    /// whether it was accepted.
+    /// Receives a change of a generated PPS: its owner, since users cannot change what the annotations give.
+    /// Returns whether it was accepted.
     pub(crate) fn update_generated(&mut self, name: Name, patch: &Value) -> bool {
         let metadata = &patch["metadata"];
         let Some(mut object) = self.objects.get(name).cloned() else { return false };

@@ -43,8 +43,8 @@ impl Simulation {
         true
     }
 
-    /// The API server receives what is to be done about a generated PPS, and the sidecar learns the answer. Before a
-    /// deletion, the workload is read.
+    /// The API server receives what is to be done about a generated PPS, and the sidecar learns the answer.
+    /// Before a deletion, the workload is read.
     pub(crate) fn serve_generated(&mut self, number: usize) {
         if number >= self.generated.len() {
             return;
@@ -106,8 +106,8 @@ impl Simulation {
         self.index.apply_objects(update);
     }
 
-    /// Asserts, once everything is delivered and written, that each PPS that governs a workload and has another name has
-    /// an alias, and that no known workload has another one.
+    /// Asserts, once everything is delivered and written, that each PPS that governs a workload and has
+    /// another name has an alias, and that no known workload has another one.
     pub(crate) fn assert_aliases(&self) {
         let objects = &self.cluster.objects;
         let mut left: BTreeSet<&String> = self.cluster.aliases.keys().collect();
@@ -137,8 +137,8 @@ impl Simulation {
         assert!(left.is_empty(), "{left:?} are no one's aliases");
     }
 
-    /// Asserts, once everything is delivered and written, that a PPS exists for each workload that asks for one, and that
-    /// no generated one is left for a workload that does not.
+    /// Asserts, once everything is delivered and written, that a PPS exists for each workload that asks for
+    /// one, and that no generated one is left for a workload that does not.
     pub(crate) fn assert_generated(&self) {
         for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating)
         {

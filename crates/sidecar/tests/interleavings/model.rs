@@ -134,7 +134,8 @@ fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, former_uid: Optio
     }
 }
 
-/// The state of a running Pod; `None` if it is not Ready on a known Node, or if its annotation forbids to record it.
+/// The state of a running Pod; `None` if it is not Ready on a known Node, or if its annotation forbids to
+/// record it.
 pub(crate) fn running_state(
     snapshot: &Snapshot,
     options: SpecOptions,
@@ -172,7 +173,8 @@ fn lacks_topology_key(options: SpecOptions, state: &PodState) -> bool {
         .any(|(key, is_named)| *is_named && !state.node_topology_labels.contains_key(*key))
 }
 
-/// Whether something that is recorded gives way to another value. What the spec no longer names does not count.
+/// Whether something that is recorded gives way to another value. What the spec no longer names does not
+/// count.
 fn replaces_values(options: SpecOptions, before: &PodState, after: &PodState) -> bool {
     let is_other = |key: &str, is_named: bool| {
         let value = |state: &PodState| {
@@ -209,8 +211,8 @@ fn is_living(holder: NameHolder) -> bool {
     matches!(holder, NameHolder::Owned | NameHolder::Former | NameHolder::Orphan)
 }
 
-/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it. `held` are entries whose
-/// drop the cluster has not confirmed, and that stay for now.
+/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it. `held` are
+/// entries whose drop the cluster has not confirmed, and that stay for now.
 pub(crate) fn expected_status(
     snapshot: &Snapshot,
     name: Name,

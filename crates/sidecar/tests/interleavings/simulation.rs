@@ -262,7 +262,8 @@ impl Simulation {
         expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
     }
 
-    /// Notes for which workload the entries were decided. Returns the UID of the one whose Pods a write records.
+    /// Notes for which workload the entries were decided. Returns the UID of the one whose Pods a write
+    /// records.
     fn note_recorders(&mut self, name: Name, write: Option<&StatusWrite>) -> Option<String> {
         let object = &self.snapshot.pps.objects[name];
         let workload = self.snapshot.workload(object.target).filter(|workload| !workload.terminating)?;
@@ -329,8 +330,8 @@ impl Simulation {
         }
     }
 
-    /// The API server receives a pending write, unless it has already. Before that, the workload and the Pods whose
-    /// entries it drops are read; if that refutes a drop, the write is not sent.
+    /// The API server receives a pending write, unless it has already. Before that, the workload and the Pods
+    /// whose entries it drops are read; if that refutes a drop, the write is not sent.
     pub(crate) fn serve_write(&mut self, number: usize) {
         let Some(pending) = self.pending.get(number).filter(|pending| pending.response.is_none()) else {
             return;
@@ -366,8 +367,8 @@ impl Simulation {
         }
     }
 
-    /// What reading the cluster shows about the drops of a write: those that must not be made. All of them if it cannot
-    /// be read.
+    /// What reading the cluster shows about the drops of a write: those that must not be made. All of them if
+    /// it cannot be read.
     fn refuted_drops(&self, write: &StatusWrite) -> BTreeSet<Arc<str>> {
         let Some(check) = &write.drops else { return BTreeSet::new() };
         let number = (0..WORKLOADS.len()).find(|number| group_kind(*number) == check.workload.kind).unwrap();
@@ -389,16 +390,16 @@ impl Simulation {
         refuted
     }
 
-    /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads before it
-    /// were done.
+    /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads
+    /// before it were done.
     fn abandon(&mut self, pending: PendingWrite) {
         if self.refuted_drops(&pending.write).is_empty() {
             self.abandoned.push((pending.name, pending.write, pending.recorder));
         }
     }
 
-    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again from a lower number,
-    /// and all watches begin with a list. No request of before is answered.
+    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again from a
+    /// lower number, and all watches begin with a list. No request of before is answered.
     pub(crate) fn restore_backup(&mut self) {
         while !self.pending.is_empty() {
             self.answer_write(0, true);

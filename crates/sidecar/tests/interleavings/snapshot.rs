@@ -131,8 +131,8 @@ pub(crate) struct Snapshot {
     pub(crate) node_labels: BTreeMap<Name, BTreeSet<String>>,
     /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
     pub(crate) held: BTreeSet<(Name, String)>,
-    /// By UID of the PPS: the entries that were recorded for the workload that exists now, while the status named another
-    /// one, and those whose Pods were adopted.
+    /// By UID of the PPS: the entries that were recorded for the workload that exists now, while the status
+    /// named another one, and those whose Pods were adopted.
     pub(crate) renewed: BTreeMap<String, Renewed>,
 }
 

@@ -16,8 +16,8 @@ pub(crate) enum Step {
     /// A watch delivers so many events.
     Deliver(u8, u8),
     DeliverAll,
-    /// Two changes of one workload and its Pods, of which only some watches deliver the first and none the second before
-    /// everything that is due is written.
+    /// Two changes of one workload and its Pods, of which only some watches deliver the first and none the
+    /// second before everything that is due is written.
     Race {
         changes: [ClusterChange; 2],
         /// The watches that deliver the first change.
@@ -79,7 +79,8 @@ pub(crate) enum ClusterChange {
     AnnotatePod(u8, Option<u8>),
     /// Sets or removes the annotation that forbids to record the Pod.
     ExemptPod(u8, bool),
-    /// Another client exempts a Pod and then empties its state or names another Node in it, as `kubectl pps move` does.
+    /// Another client exempts a Pod and then empties its state or names another Node in it, as `kubectl pps
+    /// move` does.
     MoveState(u8, Option<u8>),
     SetPodAddress(u8, Option<u8>),
     SetPodOwner(u8, u8),
@@ -142,7 +143,8 @@ fn workload_spec() -> impl Strategy<Value = Value> {
     )
 }
 
-/// A status patch by another client for the PPS of this number: mostly about Pods of a workload that it may target.
+/// A status patch by another client for the PPS of this number: mostly about Pods of a workload that it may
+/// target.
 fn status_patch(number: u8) -> impl Strategy<Value = Value> {
     let targets = PPS_OBJECTS[usize::from(number)].1;
     let own: Vec<Name> =

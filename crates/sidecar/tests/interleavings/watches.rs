@@ -16,8 +16,8 @@ use super::super::snapshot::{
 use super::super::states::parse_status;
 use super::{Simulation, key};
 
-/// The object with the states that a client has erased which does not know the compact form. They are known until they are
-/// written back.
+/// The object with the states that a client has erased which does not know the compact form. They are known
+/// until they are written back.
 fn with_erased_states(known: &Pps, mut object: Pps) -> Pps {
     let is_missing = |field: &str| object.status[field].is_null();
     let has_recording = parse_status(&object.status).conditions.iter().any(|one| one.type_ == RECORDING);
@@ -269,7 +269,8 @@ impl Simulation {
     }
 
     /// Takes a version of a PPS that a watch or a response has delivered. While a write of that PPS is
-    /// pending, it is set aside. What a list says is right even if its version is older, as after etcd was restored.
+    /// pending, it is set aside. What a list says is right even if its version is older, as after etcd was
+    /// restored.
     pub(super) fn update_known_pps(&mut self, name: Name, object: Pps, is_listed: bool) {
         match self.snapshot.pps.objects.get(name) {
             Some(known) if known.uid == object.uid => {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::encodings::{PROTOBUF, envelope, frame, list, message, others, ready_pod_message};
 use super::*;
 
-/// Answers to lists and watches of Pods, one after the other; the last one again and again. Everything else works.
+/// Answers to lists and watches of Pods, one after the other; the last one again and again. Everything else
+/// works.
 fn api(lists: &'static [fn() -> Answer], watches: &'static [fn() -> Answer]) -> Api {
     let counts = [AtomicUsize::new(0), AtomicUsize::new(0)];
     Api::start(move |method, path| {

@@ -1,4 +1,5 @@
-//! The sidecar: its own [`Index`] decides; here are the API server that it watches and writes to, and its clock.
+//! The sidecar: its own [`Index`] decides; here are the API server that it watches and writes to, and its
+//! clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -209,8 +210,8 @@ pub(crate) fn end_grace_period(cluster: &mut Cluster) {
     }
 }
 
-/// Evicts the Pods that no node can take because they require the values of a deleted node, and whose state has been
-/// dropped: their successors do not require them. Without the sidecar's flag they stay Pending.
+/// Evicts the Pods that no node can take because they require the values of a deleted node, and whose state
+/// has been dropped: their successors do not require them. Without the sidecar's flag they stay Pending.
 pub(crate) fn evict(cluster: &mut Cluster) {
     let Some(Recorder { index, .. }) = &cluster.recorder else { return };
     let key = |name: &String| NamespacedName::new(cluster.namespace.as_str(), name.as_str());

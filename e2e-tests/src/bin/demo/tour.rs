@@ -1,4 +1,5 @@
-//! What a user types when a Pod is Pending. Each command is shown and really run, with its output on the screen.
+//! What a user types when a Pod is Pending. Each command is shown and really run, with its output on the
+//! screen.
 
 use std::ffi::OsString;
 use std::io::{Write, stdout};
@@ -36,7 +37,8 @@ impl<'a> Tour<'a> {
         folders.join(":")
     }
 
-    /// Makes the first Pod of a workload wait for its node, asks why, and moves it. Returns whether it has moved.
+    /// Makes the first Pod of a workload wait for its node, asks why, and moves it. Returns whether it has
+    /// moved.
     pub(super) async fn play(&self, namespace: &str, workload: &str) -> Result<bool> {
         let pod = format!("{workload}-0");
         let before = self.cluster.pods(namespace, workload).await?.remove(&pod).context("no Pod")?;

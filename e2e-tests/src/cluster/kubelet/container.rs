@@ -1,9 +1,9 @@
 //! Pods that run as real processes: the one container of a Pod, in the root file system of its image.
 //!
-//! Like a node, this pulls the image, mounts the token of the Pod's ServiceAccount, sets environment and user, runs
-//! the readiness probe, restarts a process that ends, and stops it with SIGTERM. It does not limit CPU and memory or
-//! apply capabilities and seccomp. The Pod has no network of its own: it listens on a loopback port of this machine
-//! instead of its own port.
+//! Like a node, this pulls the image, mounts the token of the Pod's ServiceAccount, sets environment and
+//! user, runs the readiness probe, restarts a process that ends, and stops it with SIGTERM. It does not limit
+//! CPU and memory or apply capabilities and seccomp. The Pod has no network of its own: it listens on a
+//! loopback port of this machine instead of its own port.
 
 use std::{
     collections::BTreeMap,
@@ -142,7 +142,8 @@ impl Containers {
         Ok(http::get(&running.address, path).await.is_ok_and(|(code, _)| code == 200))
     }
 
-    /// The exit code of a process that is not started again because of the Pod's `restartPolicy`. None if it still runs.
+    /// The exit code of a process that is not started again because of the Pod's `restartPolicy`. None if it
+    /// still runs.
     pub(super) fn exit_code(&self, running: &Running, pod: &Pod) -> Result<Option<i32>> {
         let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
         if policy != Some("Never") {

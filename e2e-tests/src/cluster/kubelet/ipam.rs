@@ -38,8 +38,8 @@ impl Ipam {
         Self { plugin, folder: folder.join("ipam"), nodes: Mutex::default() }
     }
 
-    /// The range of a Node: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next. A Node that is deleted and
-    /// made again keeps its range.
+    /// The range of a Node: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next. A Node that is
+    /// deleted and made again keeps its range.
     pub fn subnet(&self, node: &str) -> String {
         let index = self.index(node);
         format!("10.{}.{}.0/20", 16 + index / 16, index % 16 * 16)

@@ -1,4 +1,5 @@
-//! The `kubernetes` host capability that the policy uses, answered from a real API server in the way of PolicyServer.
+//! The `kubernetes` host capability that the policy uses, answered from a real API server in the way of
+//! PolicyServer.
 
 use std::{
     collections::{BTreeSet, HashMap},

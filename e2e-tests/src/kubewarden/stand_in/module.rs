@@ -1,5 +1,5 @@
-//! A policy in a waPC host that works like PolicyServer's: the module is compiled once, each request gets a fresh
-//! instance, and an epoch deadline interrupts long evaluations.
+//! A policy in a waPC host that works like PolicyServer's: the module is compiled once, each request gets a
+//! fresh instance, and an epoch deadline interrupts long evaluations.
 
 use std::{
     fs,
@@ -27,7 +27,8 @@ use crate::kubewarden::policy::Policy;
 
 /// The tick of the clock that interrupts guests.
 const TICK: Duration = Duration::from_secs(1);
-/// The number of ticks after which a guest is interrupted, unless its policy says otherwise: PolicyServer's default.
+/// The number of ticks after which a guest is interrupted, unless its policy says otherwise: PolicyServer's
+/// default.
 const TIMEOUT_TICKS: u64 = 2;
 /// The same in the manifests in `deploy/base`: `timeoutEvalSeconds`.
 const SHIPPED_TIMEOUT_TICKS: u64 = 3;
@@ -112,8 +113,8 @@ impl PolicyModule {
         Ok(module)
     }
 
-    /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of those that its metadata
-    /// ask for, and with its time limit.
+    /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of those that
+    /// its metadata ask for, and with its time limit.
     pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
         let resources = match policy.spec("contextAwareResources") {
             Value::Null => json!([]),
@@ -130,8 +131,8 @@ impl PolicyModule {
         Ok(Self { id: policy.id(), metadata: Arc::new(metadata), timeout_ticks, pre: self.pre.clone() })
     }
 
-    /// The same policy with the time limit of the manifests in `deploy/base`, which a busy machine keeps more easily than
-    /// PolicyServer's default.
+    /// The same policy with the time limit of the manifests in `deploy/base`, which a busy machine keeps more
+    /// easily than PolicyServer's default.
     #[must_use]
     pub fn with_shipped_time_limit(self) -> Self {
         Self { timeout_ticks: SHIPPED_TIMEOUT_TICKS, ..self }
@@ -179,7 +180,8 @@ impl PolicyModule {
         Evaluation { response, patch, answer, host_calls: calls, logs, took: started.elapsed() }
     }
 
-    /// Asks the policy whether these settings are valid. Host calls fail, as they do in PolicyServer at that time.
+    /// Asks the policy whether these settings are valid. Host calls fail, as they do in PolicyServer at that
+    /// time.
     pub fn validate_settings(&self, settings: &Value) -> Result<SettingsVerdict> {
         let answer = self.ask("validate_settings", settings.to_string().as_bytes())?;
         serde_json::from_slice(&answer).context("not an answer to validate_settings")
@@ -195,7 +197,8 @@ impl PolicyModule {
         self.call(operation, payload, Arc::new(NoHost))
     }
 
-    /// Calls one of the guest's functions with an unchanged payload, which PolicyServer need not be able to send.
+    /// Calls one of the guest's functions with an unchanged payload, which PolicyServer need not be able to
+    /// send.
     pub fn call(&self, operation: &str, payload: &[u8], host: Arc<dyn HostCalls>) -> Result<Vec<u8>> {
         self.instance(host)?.call(operation, payload)
     }

@@ -42,7 +42,8 @@ pub struct Subject<'a> {
     pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
     pub spec: Option<Spec>,
-    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object could not be read.
+    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object could not be
+    /// read.
     pub state: Result<Option<PodState>, Option<Damaged>>,
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.
@@ -159,7 +160,8 @@ impl<'a> Subject<'a> {
         unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
     }
 
-    /// The Pod as its controller would create it now; none without a controller, or if the recorded state is not known.
+    /// The Pod as its controller would create it now; none without a controller, or if the recorded state is
+    /// not known.
     pub(crate) fn successor(&self) -> Option<Candidate> {
         self.successor_with(self.recorded())
     }
@@ -167,7 +169,8 @@ impl<'a> Subject<'a> {
     /// The successor with another recorded state.
     pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
         self.state.as_ref().ok().zip(self.owner.as_ref())?;
-        // A Pod that a partition holds back is made from the former template, which is not at hand: the present Pod stands for it.
+        // A Pod that a partition holds back is made from the former template, which is not at hand: the
+        // present Pod stands for it.
         let workload = self.workload.filter(|workload| !template::is_held_back(workload, self.name));
         let made = workload
             .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());

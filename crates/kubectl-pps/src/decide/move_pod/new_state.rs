@@ -52,8 +52,8 @@ impl NewState {
 
     /// The state to record in place of `before`.
     ///
-    /// The entry of a bound Pod is emptied and not dropped. The sidecar may not know of the move yet: it reads the Pod before
-    /// it fills an empty entry, but not before it makes a new entry.
+    /// The entry of a bound Pod is emptied and not dropped. The sidecar may not know of the move yet: it
+    /// reads the Pod before it fills an empty entry, but not before it makes a new entry.
     pub fn of(&self, before: Option<&PodState>) -> Option<PodState> {
         let mut kept = before.cloned().unwrap_or_default();
         if self.drops_annotations {
@@ -90,7 +90,8 @@ fn required<'a>(spec: &'a Spec, state: &'a PodState) -> BTreeMap<&'a str, &'a st
     keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str()))).collect()
 }
 
-/// The fewest required values, beside the node itself, that have to be given up so that a node can take a Pod.
+/// The fewest required values, beside the node itself, that have to be given up so that a node can take a
+/// Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WayOut {
     /// `zone=a`.

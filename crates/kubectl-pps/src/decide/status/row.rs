@@ -91,7 +91,8 @@ pub enum Drift {
     Exempt {
         unfinished: bool,
     },
-    /// The Pod is Ready, and its node is not recorded: for so long that the sidecar does not record it, or not yet.
+    /// The Pod is Ready, and its node is not recorded: for so long that the sidecar does not record it, or
+    /// not yet.
     Unrecorded {
         lasting: bool,
     },

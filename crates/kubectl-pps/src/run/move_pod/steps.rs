@@ -1,4 +1,5 @@
-//! The steps of one move: the mark, the recorded state, the removal of the Pod, and the wait for its successor.
+//! The steps of one move: the mark, the recorded state, the removal of the Pod, and the wait for its
+//! successor.
 
 use std::time::Duration;
 

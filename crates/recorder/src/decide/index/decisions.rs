@@ -152,8 +152,8 @@ impl Index {
     }
 
     /// Decides whether a Pending Pod has to be deleted, so that its controller creates it without the old
-    /// affinity: no node has the values that its required affinity names, and the state that they came from has
-    /// been dropped. Otherwise its successor would get the same affinity.
+    /// affinity: no node has the values that its required affinity names, and the state that they came from
+    /// has been dropped. Otherwise its successor would get the same affinity.
     pub fn eviction(&self, key: &NamespacedName) -> Option<PodEviction> {
         if !self.is_complete() {
             return None;

@@ -38,8 +38,8 @@ impl CompactForm {
     }
 }
 
-/// Forms that the object does not get, whatever else speaks for them, until all is tried again: the API server
-/// has refused them, or they would make the object no smaller.
+/// Forms that the object does not get, whatever else speaks for them, until all is tried again: the API
+/// server has refused them, or they would make the object no smaller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RefusedForms {
     pub plain: bool,
@@ -96,8 +96,9 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                 // The texts of a smaller object are short.
                 || (compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long));
             if !should_move {
-                // The compact form is written beside `podStates` first: then the sidecar was killed. Or another writer has
-                // put so many into `podStates`, where they cost as much as in a plain object.
+                // The compact form is written beside `podStates` first: then the sidecar was killed. Or
+                // another writer has put so many into `podStates`, where they cost as much as in a plain
+                // object.
                 let should_fold = can_be_compact
                     && rules.suits(overlaid.len(), true)
                     && plain_size <= MAX_UNPACKED_LENGTH

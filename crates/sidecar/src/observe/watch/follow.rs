@@ -26,8 +26,8 @@ use pps_recorder::facts::store::Update;
 const RELIST_PAUSE_FACTOR: u32 = 4;
 const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How many objects of a list may have no readable name. Where there are more, something else than the objects
-/// is at fault, and the list must not pass for one that has only the others.
+/// How many objects of a list may have no readable name. Where there are more, something else than the
+/// objects is at fault, and the list must not pass for one that has only the others.
 const MAX_NAMELESS: usize = 1_000;
 
 struct Follower<'a, K, F, R, O> {

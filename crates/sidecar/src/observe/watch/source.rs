@@ -185,8 +185,8 @@ impl Source {
     }
 
     /// One page of a list, of this many objects, or of all if that is 0, and of at most this many bytes: the
-    /// first one, or the one that this token stands for. Waits for its turn before the answer is read, but not
-    /// before it is requested: an API server that does not answer holds up no other list.
+    /// first one, or the one that this token stands for. Waits for its turn before the answer is read, but
+    /// not before it is requested: an API server that does not answer holds up no other list.
     pub(crate) async fn page(
         self,
         continue_token: Option<String>,
@@ -222,8 +222,8 @@ impl Source {
         Ok(Page::read(&page.message)?.resource_version)
     }
 
-    /// A watch that begins at this resource version. The stream ends when the API server ends the watch. Fails
-    /// if `asks` and the API server has not reached the version.
+    /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
+    /// Fails if `asks` and the API server has not reached the version.
     pub(super) fn watch(
         self,
         version: String,

@@ -1,5 +1,5 @@
-//! Workloads, PersistentPodStates, custom resource definitions and the ConfigMap with the whitelist on the wire,
-//! and their facts.
+//! Workloads, PersistentPodStates, custom resource definitions and the ConfigMap with the whitelist on the
+//! wire, and their facts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub fn read_stateful_set(object: Encoded<'_>) -> Result<Item<NamespacedName, Wor
     })
 }
 
-/// Reads a workload of a custom kind, like a StatefulSet. One cannot be read if its spec is nested deeper than
-/// the parser follows.
+/// Reads a workload of a custom kind, like a StatefulSet. One cannot be read if its spec is nested deeper
+/// than the parser follows.
 pub fn read_custom_workload(
     object: Encoded<'_>,
     api_version: &str,

@@ -18,8 +18,8 @@ use super::encoding::Encoded;
 use super::object::{Item, METADATA, Malformed, Slim, Unused, item, key_of, name_of};
 use super::protobuf::{Kind, Schema};
 
-/// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses its size, and
-/// lists in memory take many times the bytes that they had.
+/// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses
+/// its size, and lists in memory take many times the bytes that they had.
 const MAX_AFFINITY_BYTES: usize = 4 * MAX_KEPT_AFFINITY_BYTES;
 
 const POD: Schema = &[

@@ -40,8 +40,8 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page. Fails if it is no list, if it is damaged in any place between its objects, which then may
-    /// not be all, or if its place in time is unknown, so that it could not be watched from.
+    /// Reads a page. Fails if it is no list, if it is damaged in any place between its objects, which then
+    /// may not be all, or if its place in time is unknown, so that it could not be watched from.
     pub fn read(page: &'a Message) -> Result<Self, Malformed> {
         #[derive(Deserialize)]
         struct List<'a> {
