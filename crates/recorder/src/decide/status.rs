@@ -213,10 +213,8 @@ impl<'a> View<'a> {
     pub(crate) fn presence_for(&self, name: &Arc<str>, in_doubt: bool) -> WorkloadPresence {
         let is_renewed =
             |workload: &WorkloadFact| self.pps.renewals.is_renewed(&workload.uid, name).unwrap_or(in_doubt);
-        // Another client has written the entry since the states were erased, and their target with them.
-        let is_shown = matches!(&self.pps.fact.status.form, Form::Pruned(shown) if shown.contains(name));
         match self.presence() {
-            WorkloadPresence::Replaced if is_shown || self.living_workload().is_some_and(is_renewed) => {
+            WorkloadPresence::Replaced if self.living_workload().is_some_and(is_renewed) => {
                 WorkloadPresence::Present
             }
             presence => presence,

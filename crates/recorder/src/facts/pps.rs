@@ -274,11 +274,13 @@ impl PpsStatus {
         if !is_hidden {
             return;
         }
-        let shown = self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect();
+        let shown: BTreeSet<_> = self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect();
         if self.pod_states.add_missing(&known.pod_states) {
+            // What another client has written since need not be the former workload's.
+            if shown.is_empty() && self.header.target_uid.is_none() {
+                self.header.target_uid.clone_from(&known.header.target_uid);
+            }
             self.form = Form::Pruned(shown);
-            self.header.target_uid =
-                self.header.target_uid.take().or_else(|| known.header.target_uid.clone());
         }
     }
 

@@ -309,10 +309,12 @@ impl Cluster {
         let before = object.status.clone();
         json_patch::merge(&mut object.status, &patch["status"]);
         assert_ne!(before, object.status, "this patch changes nothing: {patch}");
-        let takes_over = patch["status"]["targetUID"].is_string();
+        let target = patch["status"]["targetUID"].as_str();
+        // What was erased is written back with the workload for which it was recorded.
+        let recorder = recorder.filter(|recorder| target.is_none_or(|target| target == *recorder));
         let changed = changed_states(&before, &patch["status"]);
         for pod in parse_status(&object.status).pod_states.keys() {
-            if takes_over || changed.contains_key(pod) {
+            if target.is_some() || changed.contains_key(pod) {
                 let recorder = recorder.cloned().unwrap_or_default();
                 self.recorders.insert((object.uid.clone(), pod.clone()), recorder);
             }

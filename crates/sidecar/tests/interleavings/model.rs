@@ -313,8 +313,7 @@ pub(crate) fn expected_status(
         let is_awaited = workload.is_none() && base.target_uid.is_none();
         // A process that has not seen all that was recorded keeps what may be the living workload's.
         let may_be_renewed = !renewed.is_complete && has_former && is_wanted;
-        let is_shown = !object.status["erased"]["podStates"][&pod_name].is_null();
-        let is_former = is_replaced && !is_renewed(&pod_name) && !may_be_renewed && !is_shown;
+        let is_former = is_replaced && !is_renewed(&pod_name) && !may_be_renewed;
         let stays =
             is_awaited || should_keep(options.retention, present.is_none(), is_former, is_wanted, holder);
         waits_for_former |= is_replaced

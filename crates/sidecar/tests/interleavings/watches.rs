@@ -29,12 +29,13 @@ fn with_erased_states(known: &Pps, mut object: Pps) -> Pps {
     let mut states = parse_status(&known.status).pod_states;
     let shown = parse_status(&object.status).pod_states;
     if is_missing("packed") && is_erased && states.keys().any(|pod| !shown.contains_key(pod)) {
+        // Another client's states are not known to be the former workload's.
+        if shown.is_empty() && object.status["targetUID"].is_null() {
+            object.status["targetUID"] = known.status["targetUID"].clone();
+        }
         states.extend(shown);
         object.status["erased"] = json!({"podStates": object.status["podStates"]});
         object.status["podStates"] = json!(states);
-        if object.status["targetUID"].is_null() {
-            object.status["targetUID"] = known.status["targetUID"].clone();
-        }
     }
     object
 }
