@@ -17,8 +17,8 @@ pub const RECORD_ANNOTATION: &str = "kruise.io/record-persistent-pod-state";
 /// Pod was `recorded` or `exempt` before.
 pub const MOVE_ANNOTATION: &str = "kruise.io/persistent-pod-state-move";
 
-/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: what is recorded under its
-/// name then stays unchanged, also while the Pod is Ready. Without this, nobody could change the recorded
+/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: the recorded state of its
+/// name stays unchanged, also while the Pod is Ready. Without this, nobody could change the recorded
 /// state of a running Pod before it is created again.
 pub fn forbids_recording(value: &str) -> bool {
     value == "false"

@@ -55,8 +55,8 @@ pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
     Ok(entries)
 }
 
-/// Whether the definition may hide states of an object, because it has no `status.packed`: what is recorded
-/// there is stored and not shown, and any write would lose it. Under a definition that has this field,
+/// Whether the definition may hide states of an object, because it has no `status.packed`: states in that
+/// field are stored and not shown, and any write would lose them. Under a definition that has this field,
 /// nothing is hidden.
 ///
 /// It needs the managed fields. They may go on to say that the compact form was written after it was removed.
@@ -82,7 +82,7 @@ pub fn without_place(state: &PodState) -> PodState {
     PodState { annotations: state.annotations.clone(), ..PodState::default() }
 }
 
-/// Drops what is recorded of these Pods. Returns nothing if nothing is.
+/// Drops the states of these Pods. Returns no edit if none of them has one.
 pub fn drop_states<'a>(
     pps: &Value,
     pods: impl IntoIterator<Item = &'a str>,
@@ -91,7 +91,7 @@ pub fn drop_states<'a>(
     object.edit(pps, pods.into_iter().map(|pod| (pod.to_owned(), None)).collect())
 }
 
-/// Records a state for a Pod, or drops it. Returns nothing if that is what is recorded.
+/// Records a state for a Pod, or drops the Pod's state. Returns no edit if the object has that state already.
 ///
 /// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads the Pod
 /// before it records it again. So a state of a Pod that may still run is emptied and not dropped.
@@ -153,7 +153,7 @@ impl Object<'_> {
         check::object(pps, &self, before)?;
         let mut status = if self.is_compact { self.bucket_patch(&changes) } else { entry_patches(&changes) };
         let recorded = json!(i32::try_from(self.entries.len()).unwrap_or(i32::MAX));
-        // What has none is the sidecar's to count.
+        // The sidecar counts the states of an object that has no such number.
         if pps["status"]["recorded"].is_number() && pps["status"]["recorded"] != recorded {
             status.insert("recorded".into(), recorded);
         }

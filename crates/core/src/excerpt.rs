@@ -9,7 +9,7 @@ use crate::json::to_text;
 use crate::pick::pick_with_nulls;
 
 /// How the keys begin that `serde_json` gives to the text of a number and to a text that is parsed later. It
-/// would read a map with such a key as what these stand for. Letters follow.
+/// would read a map with such a key as that number or text.
 const PRIVATE_KEY: &[u8] = b"\"$serde_json::private::";
 
 /// How deep a Pod can be nested: a host that reads the answer stops at 128, with the answer around the Pod.

@@ -73,7 +73,7 @@ async fn pods_return_to_their_nodes_in_another_cluster() {
 
     let after = homes(&new.run_stateful_set(&stateful_set).await.unwrap());
     assert_eq!(after, before);
-    // These Pods are Ready now: no file changes what is recorded of them.
+    // These Pods are Ready now: no file changes their states.
     let moved = saved.replace("node-0", "node-9");
     let moved = Scratch::file("moved.yaml", moved).unwrap();
     let refused = run(&new, &["import", &moved.argument(), "--overwrite", "--yes"]).await;

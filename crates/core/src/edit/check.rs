@@ -1,4 +1,5 @@
-//! What cannot be recorded: it would be refused by the API server, or by it with each Pod that gets it.
+//! States that cannot be recorded: the API server would refuse them, or each Pod into which they are
+//! injected.
 
 use serde_json::Value;
 
@@ -54,8 +55,8 @@ pub(super) fn state(pod: &str, state: &PodState) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Checks how many states an object has after an edit, and how large it is then. `before` is both before it.
-/// What is no more than before is always allowed: an object of an earlier release may be larger.
+/// Checks the number of an object's states after an edit, and their size. `before` has number and size before
+/// the edit: an object that does not grow is always allowed.
 pub(super) fn object(pps: &Value, after: &Object<'_>, before: (usize, usize)) -> Result<(), EditError> {
     let states = after.entries.len();
     if states > MAX_POD_STATES && states > before.0 {
@@ -73,7 +74,7 @@ pub(super) fn object(pps: &Value, after: &Object<'_>, before: (usize, usize)) ->
     ];
     let bytes = size + OVERHEAD + others.map(|other| to_text(other).len()).iter().sum::<usize>();
     let unpacked = after.plain_size();
-    // More could be written and not read.
+    // Readers refuse to unpack more.
     if after.is_compact && unpacked > MAX_UNPACKED_LENGTH {
         return Err(EditError::TooLarge { bytes: unpacked });
     }

@@ -13,7 +13,7 @@ pub enum EditError {
     Unguarded,
     /// What is recorded cannot be read.
     Damaged(Damaged),
-    /// The definition hides what is recorded: any write would lose it.
+    /// The definition hides the recorded states: any write would lose them.
     Hidden,
     /// A state that cannot be recorded.
     Invalid {

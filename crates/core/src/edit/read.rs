@@ -1,4 +1,4 @@
-//! Reads what is recorded in an object.
+//! Reads the recorded states of an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 

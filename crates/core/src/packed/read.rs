@@ -67,8 +67,8 @@ fn length_of(state: &PodState) -> usize {
     state.node_name.len() + pairs
 }
 
-/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. Of the
-/// others nothing is kept.
+/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. The other
+/// lines are read one at a time.
 struct Table<'a> {
     columns: Vec<Column<'a>>,
     lines: Split<'a, char>,
