@@ -11,9 +11,15 @@ pub struct Line<'a> {
     pub text: &'a str,
 }
 
+/// The difference of longer texts is not shown: the algorithm takes quadratic time.
+const MAX_LINES: usize = 1_500;
+
 /// The lines of both texts.
 pub fn difference<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    if old.len().max(new.len()) > MAX_LINES {
+        return vec![Line { op: ' ', text: "The difference is too long to show." }];
+    }
     let (mut steps, old, new) = (Replace::new(Capture::new()), old.as_slice(), new.as_slice());
     // Capturing cannot fail. The other algorithms would make the playground larger.
     let Ok(()) = myers::diff_deadline_raw(&mut steps, old, 0..old.len(), new, 0..new.len(), None);
@@ -44,6 +50,8 @@ mod tests {
         assert_eq!(shown("a: 1\n", "a: 2\n"), "-a: 1\n+a: 2\n");
         assert_eq!(shown("", "a\n"), "+a\n");
         assert_eq!(shown("a\n", "a\n"), " a\n");
+        assert_eq!(difference("a\n", &"b\n".repeat(MAX_LINES)).len(), MAX_LINES + 1);
+        assert_eq!(shown("a\n", &"b\n".repeat(MAX_LINES + 1)), " The difference is too long to show.\n");
     }
 
     proptest! {

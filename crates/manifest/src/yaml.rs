@@ -56,8 +56,10 @@ pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlEr
     Builder::new(text).documents().or_else(|error| {
         // The one thing of JSON that is not YAML: a character beyond the first 65536 as a pair of escapes,
         // `\ud83d\ude00`.
-        let json = text.contains("\\ud").then(|| serde_json::from_str::<Value>(text).ok()).flatten();
-        json.ok_or(error).and_then(|value| Builder::new(&value.to_string()).documents())
+        let json: Value = serde_json::from_str(text).map_err(|_| error)?;
+        // serde_json keeps the last one of duplicate keys.
+        Builder::new(&text.replace("\\ud", "/ud").replace("\\uD", "/uD")).documents()?;
+        Builder::new(&json.to_string()).documents()
     })
 }
 

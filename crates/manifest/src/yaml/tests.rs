@@ -140,6 +140,7 @@ fn json_is_read_as_other_programs_write_it() {
     for (text, expected) in [
         (r#"{"a": "\/ \u00e4 \" \\ \t"}"#, "/ ä \" \\ \t"),
         (r#"{"a": "\ud83d\ude00"}"#, "😀"),
+        (r#"{"a": "\\ud83d \uD83D\uDE00"}"#, "\\ud83d 😀"),
         (r#"{"a": "a: b # c"}"#, "a: b # c"),
     ] {
         assert_eq!(value(text)["a"], expected, "{text}");
@@ -162,6 +163,10 @@ fn what_is_no_yaml_is_explained_with_its_place() {
         ("a:\n\tb: 1\n", "line 2, column "),
         ("a: [1, 2\n", "line 2, column 1: this is not valid YAML: "),
         ("a: 'x\n", "line "),
+        (
+            r#"{"a": "\ud83d\ude00", "a": 2}"#,
+            "line 1, column 23: the key \"a\" is there twice in the same object: remove one",
+        ),
         ("a: 1\na: 2\n", "line 2, column 1: the key \"a\" is there twice in the same object: remove one"),
         ("a: *b\n", "line 1, column 4: "),
         ("a: @b\n", "line 1, column 4: "),
