@@ -41,8 +41,9 @@ pub use self::read::{Node, labels};
 pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew};
 use self::resources::Images;
 pub use self::selector::PodSelector;
+pub use self::spread::HOSTNAME;
 use self::spread::Required;
-pub use self::taints::{Taint, evicting_taint};
+pub use self::taints::{Taint, UNSCHEDULABLE, evicting_taint};
 use self::volumes::PodVolumes;
 pub use self::volumes::Volumes;
 
@@ -50,10 +51,8 @@ pub use self::volumes::Volumes;
 const LOOKS_AT_ALL: usize = 100;
 const BEST: i64 = 100;
 
-/// A Node and the Pods that are on it.
 #[derive(Clone, Debug)]
 pub struct NodeView<'a> {
-    /// The Node object.
     pub node: &'a Value,
     /// The Pods that are bound to it. Those that have ended take no room.
     pub pods: Vec<&'a Value>,
@@ -62,7 +61,6 @@ pub struct NodeView<'a> {
 /// A Pod that needs a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement<'a> {
-    /// The Pod.
     pub pod: &'a Value,
     /// The same Pod before the policy injected a recorded state, if it did.
     pub before: Option<&'a Value>,
@@ -89,7 +87,6 @@ pub struct Selection {
 /// What the scheduler finds out about one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Verdict {
-    /// The node's name.
     pub node: String,
     /// Why the Pod cannot run there; empty if it can.
     #[serde(rename = "excludedBy")]
@@ -98,7 +95,6 @@ pub struct Verdict {
     pub score: i64,
 }
 
-/// Selects a node for a Pod.
 pub fn select(placement: &Placement, nodes: &[NodeView]) -> Selection {
     let nodes: Vec<Node> = nodes.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect();
     select_from(placement, &nodes)

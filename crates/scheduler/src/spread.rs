@@ -10,7 +10,7 @@ use super::reason::{Exclusion, Skew};
 use super::selector::{Labels, PodSelector};
 use super::{BEST, node_affinity, taints};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 struct Constraint<'a> {

@@ -10,7 +10,7 @@ use super::reason::Exclusion;
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The API server makes every Pod tolerate these for five minutes.
 const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 

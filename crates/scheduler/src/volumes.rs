@@ -38,7 +38,13 @@ impl Volumes {
                 self.claims.insert((namespace, name), bound);
             }
             "PersistentVolume" => {
-                self.volumes.insert(name, object["spec"]["nodeAffinity"]["required"].clone());
+                let required = &object["spec"]["nodeAffinity"]["required"];
+                // kube-scheduler keeps Pods in the zone of these labels.
+                let is_zonal = |key: &String| key.ends_with("/zone") || key.ends_with("/region");
+                let labels = metadata["labels"].as_object();
+                if !required.is_null() || !labels.is_some_and(|labels| labels.keys().any(is_zonal)) {
+                    self.volumes.insert(name, required.clone());
+                }
             }
             _ => {}
         }

@@ -43,15 +43,15 @@ pub(crate) struct Cluster {
     pub(crate) workloads: BTreeMap<String, Workload>,
     /// The Pods of workloads.
     pub(crate) pods: Pods,
-    others: Others,
+    /// Pods that no simulated workload controls.
+    pub(crate) others: Others,
     /// The nodes that exist as the scheduler has seen them last, by name.
-    sight: Vec<pps_scheduler::Node>,
+    pub(crate) sight: Vec<pps_scheduler::Node>,
     /// Nodes that the scheduler has to read again.
     unseen: BTreeSet<String>,
     /// How often it has read one.
     pub(crate) seen: u64,
     pub(crate) volumes: Volumes,
-    /// `PodDisruptionBudgets`.
     pub(crate) budgets: Vec<Value>,
     pub(crate) pps: BTreeMap<String, Pps>,
     /// Where Pods ran last, by name.
@@ -101,7 +101,6 @@ impl Node {
     }
 }
 
-/// A PersistentPodState.
 #[derive(Debug)]
 pub(crate) struct Pps {
     pub(crate) object: Value,
@@ -123,7 +122,6 @@ impl Pps {
     }
 }
 
-/// Where a Pod runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) node: String,
@@ -131,7 +129,6 @@ pub(crate) struct Place {
 }
 
 impl Cluster {
-    /// An empty cluster for a scenario.
     pub(crate) fn new(scenario: &Scenario, limits: Limits) -> Self {
         Self {
             limits,
@@ -156,13 +153,11 @@ impl Cluster {
         }
     }
 
-    /// A UID that no object has yet.
     pub(crate) fn new_uid(&mut self) -> String {
         self.uids += 1;
         format!("00000000-0000-4000-8000-{:012}", self.uids)
     }
 
-    /// A resource version that no object has had.
     pub(crate) fn new_version(&mut self) -> String {
         self.uids += 1;
         self.uids.to_string()
@@ -230,8 +225,8 @@ impl Cluster {
         self.nodes.iter().filter(|(_, node)| node.exists)
     }
 
-    /// The nodes as the scheduler sees them now.
-    pub(crate) fn look(&mut self) -> &[pps_scheduler::Node] {
+    /// Lets the scheduler see the nodes as they are now.
+    pub(crate) fn look(&mut self) {
         for name in std::mem::take(&mut self.unseen) {
             self.seen += 1;
             let node = self.nodes.get(&name).filter(|node| node.exists).map(|node| {
@@ -246,12 +241,6 @@ impl Cluster {
                 (Err(_), None) => {}
             }
         }
-        &self.sight
-    }
-
-    /// The nodes as the scheduler saw them when it looked last.
-    pub(crate) fn sight(&self) -> &[pps_scheduler::Node] {
-        &self.sight
     }
 
     /// Everything may have changed.
@@ -268,19 +257,16 @@ impl Cluster {
         self.uncontrolled.insert(pod.workload.clone());
     }
 
-    /// Adds a Pod that does not run yet.
     pub(crate) fn add_pod(&mut self, name: &str, pod: Pod) {
         self.pods.insert(name, pod);
         self.mark_pod(name);
     }
 
-    /// Binds a Pod to a node.
     pub(crate) fn bind_pod(&mut self, name: &str, node: &str) {
         self.pods.bind(name, node);
         self.unseen.insert(node.to_owned());
     }
 
-    /// Gives a Pod that is bound its addresses.
     pub(crate) fn run_pod(&mut self, name: &str, ips: Vec<String>, ready: bool) {
         self.pods.run(name, ips, ready);
         self.mark_pod(name);
@@ -296,11 +282,6 @@ impl Cluster {
             let place = Place { node: node.to_owned(), ip: pod.ips().first().cloned() };
             self.last_places.insert(name.to_owned(), place);
         }
-    }
-
-    /// Pods that no simulated workload controls.
-    pub(crate) fn others(&self) -> &Others {
-        &self.others
     }
 
     pub(crate) fn add_other(&mut self, pod: Arc<Value>) {

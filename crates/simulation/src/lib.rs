@@ -35,7 +35,6 @@ mod run;
 mod scenario;
 mod settle;
 mod start;
-mod text;
 mod view;
 
 pub use controller::pods_of;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pps_core::owner::has_stable_names;
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
 use pps_core::shorten;
+use pps_scheduler::HOSTNAME;
 use pps_scheduler::fields::text;
 use serde_json::Value;
 
@@ -14,8 +15,6 @@ pub(crate) use self::check::check_label;
 use crate::cluster::Cluster;
 use crate::finding::Finding;
 use crate::result::Severity;
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Clone, Debug)]
 pub(crate) enum Parsed {

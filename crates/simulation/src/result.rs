@@ -1,8 +1,9 @@
 //! What a simulation shows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use pps_core::PodState;
+use pps_core::{PodState, shorten};
 use pps_scheduler::{Caveat, Exclusion, Verdict};
 use serde::Serialize;
 use serde_json::Value;
@@ -149,7 +150,6 @@ pub struct PodView {
     pub may_land_on: Vec<String>,
     /// The Pod before and after the policy; null if it was not created. Only in the last step.
     pub manifest: Option<Manifest>,
-    /// The policy's.
     pub warnings: Vec<String>,
     /// What the scheduler looks at and the simulation does not.
     pub caveats: Vec<Caveat>,
@@ -192,6 +192,23 @@ pub enum Pending {
     },
 }
 
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::UnknownNode(node) => write!(f, "its template names the node {node}, which does not exist"),
+            Self::NoNode => f.write_str("there is no node"),
+            Self::Excluded => f.write_str("no node can take it"),
+            Self::UnreadableAddress { plugin, annotation, value } => {
+                write!(f, "{plugin} cannot read its annotation {annotation}: {}", shorten(value))
+            }
+            Self::AddressTaken { ip, annotation } => write!(
+                f,
+                "it asks for the address {ip}, which another Pod has. To let it start with another one, remove {annotation} from the PersistentPodState and delete the Pod"
+            ),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -199,7 +216,6 @@ pub struct Manifest {
     pub after: Value,
 }
 
-/// Why the API server refused an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {

@@ -13,11 +13,17 @@ const ROUNDS_PER_POD: usize = 4;
 
 /// Lets everything happen that follows from what is marked as changed.
 pub(crate) fn settle(cluster: &mut Cluster) {
+    settle_for(cluster, true);
+}
+
+/// The same; Pods for which no node was found before are tried again only on request, since that takes long.
+pub(crate) fn settle_for(cluster: &mut Cluster, also_waiting: bool) {
     for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
         let mut has_changed = recorder::react(cluster);
         has_changed |= control(cluster);
         has_changed |= start::start_pods(cluster, false);
-        if !has_changed && !start::start_pods(cluster, true) && !is_dirty(cluster) {
+        has_changed = has_changed || also_waiting && start::start_pods(cluster, true);
+        if !has_changed && !is_dirty(cluster) {
             break;
         }
     }
@@ -66,7 +72,7 @@ pub(crate) fn delete(cluster: &mut Cluster, pod: &str, text: &str) {
 fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     let Some(controller) = cluster.workloads.get(workload) else { return };
     let before = new_pod(controller, &cluster.namespace, name, revision);
-    let admitted = if cluster.others().named(name).is_some() {
+    let admitted = if cluster.others.named(name).is_some() {
         Err(Refusal { code: 409, message: format!("a Pod of the name {name} exists already") })
     } else {
         admit_pod(cluster, name, &before, &controller.target)

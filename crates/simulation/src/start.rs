@@ -82,7 +82,7 @@ fn select_for(cluster: &Cluster, name: &str) -> Selection {
         selector: builtin.map(|workload| &workload.object["spec"]["selector"]),
         volumes: (!cluster.volumes.is_empty()).then_some(&cluster.volumes),
     };
-    select_from(&placement, cluster.sight())
+    select_from(&placement, &cluster.sight)
 }
 
 /// The plugin that the cluster has: the one whose annotations somebody names.

@@ -19,7 +19,7 @@ pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
 }
 
 fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
-    let used = cluster.pods.on(name).count() + cluster.others().on(name).len();
+    let used = cluster.pods.on(name).count() + cluster.others.on(name).len();
     NodeState {
         name: name.to_owned(),
         zone: node.label(ZONE).map(str::to_owned),

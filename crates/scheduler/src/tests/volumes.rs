@@ -58,8 +58,15 @@ fn a_claim_that_is_not_bound_or_not_known_is_named() {
         "spec": {"volumeName": "pv"}, "status": {"phase": "Lost"}});
     let elsewhere =
         json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "x"}});
-    for object in [claim("data-db-0", None), lost, elsewhere, bound] {
-        let found = placed(&[object]);
+    let old = volume("pv", &json!({"failure-domain.beta.kubernetes.io/zone": "a"}), &json!(null));
+    for objects in [
+        &[claim("data-db-0", None)][..],
+        &[lost],
+        &[elsewhere],
+        std::slice::from_ref(&bound),
+        &[bound.clone(), old],
+    ] {
+        let found = placed(objects);
         assert_eq!(found.may_land_on, ["n1", "n2", "n3"]);
         assert_eq!(found.caveats, [Caveat::Claim("data-db-0".into())]);
     }

@@ -13,7 +13,7 @@ use crate::finding::{Finding, unknown};
 use crate::load::add_node;
 use crate::read::check_label;
 use crate::result::EventKind;
-use crate::settle::{delete, settle};
+use crate::settle::{delete, settle, settle_for};
 
 type Outcome = Result<(), Finding>;
 
@@ -71,8 +71,9 @@ fn evict_all(cluster: &mut Cluster, node: &str) {
                 continue;
             }
             delete(cluster, &pod, &format!("is evicted: {node} is drained"));
-            settle(cluster);
+            settle_for(cluster, false);
         }
+        settle(cluster);
         if kept.len() == before {
             break;
         }

@@ -58,7 +58,7 @@ fn count(cluster: &Cluster, budget: &Value) -> (u64, u64) {
         // A percentage is one of the Pods that the controllers want.
         expected += if is_selected { workload.replicas() } else { 0 };
     }
-    let others = cluster.others().iter().filter(|pod| pod["metadata"]["namespace"] == cluster.namespace);
+    let others = cluster.others.iter().filter(|pod| pod["metadata"]["namespace"] == cluster.namespace);
     for pod in others.filter(|pod| selects(budget, pod)) {
         expected += 1;
         healthy += u64::from(is_ready(pod));

@@ -67,7 +67,7 @@ impl Recorder {
             index.apply_workloads(&kind, Update::Done);
         }
         index.apply_pods(Update::Begin(EVERY_KEY));
-        let others = cluster.others().names();
+        let others = cluster.others.names();
         for name in cluster.pods.names().chain(others) {
             if let Some(fact) = pod_fact(cluster, name) {
                 index.apply_pods(Update::Apply(key(name), fact));
@@ -246,7 +246,7 @@ fn pod_fact(cluster: &Cluster, name: &str) -> Option<pps_recorder::facts::PodFac
         let owner = cluster.workloads.get(&pod.workload).map(|workload| workload.uid.as_str());
         return Some(facts::of_pod(&pod.object, owner));
     }
-    let pod = cluster.others().named(name)?;
+    let pod = cluster.others.named(name)?;
     Some(facts::of_pod(pod, controller(pod).and_then(|owner| owner["uid"].as_str())))
 }
 

@@ -71,10 +71,10 @@ proptest! {
             cluster.look();
             let pods = |name: &str| {
                 let own = cluster.pods.on(name).map(|(_, pod)| &*pod.object);
-                own.chain(cluster.others().on(name).iter().map(Arc::as_ref)).collect::<Vec<_>>()
+                own.chain(cluster.others.on(name).iter().map(Arc::as_ref)).collect::<Vec<_>>()
             };
             let there = cluster.existing_nodes().map(|(name, node)| Node::of(&node.object, pods(name)));
-            prop_assert_eq!(cluster.sight(), there.collect::<Vec<_>>());
+            prop_assert_eq!(&cluster.sight, &there.collect::<Vec<_>>());
         }
     }
 }

@@ -15,7 +15,6 @@ pub(crate) enum Lifecycle {
     Deleted,
 }
 
-/// A StatefulSet of Kubernetes or of OpenKruise.
 #[derive(Debug, Default)]
 pub(crate) struct Workload {
     pub(crate) object: Value,
@@ -52,7 +51,11 @@ impl Workload {
         self.wanted = wanted(spec, &self.demand, &self.target.name);
         let template = spec["template"].clone();
         if self.revisions.last().is_none_or(|(_, last)| *last != template) {
-            self.revisions.push((format!("{}-{}", self.target.name, self.revisions.len()), template));
+            // The Pods of a running cluster have the name of their revision as a label.
+            let named =
+                self.object["status"]["updateRevision"].as_str().filter(|_| self.revisions.is_empty());
+            let name = format!("{}-{}", self.target.name, self.revisions.len());
+            self.revisions.push((named.map_or(name, str::to_owned), template));
         }
     }
 
@@ -139,6 +142,16 @@ mod tests {
         assert_eq!(wanted_of(&json!({"replicas": 0})), [""; 0]);
         let spec = json!({"replicas": 3, "ordinals": {"start": 4}, "reserveOrdinals": [5, "7-8"]});
         assert_eq!(wanted_of(&spec), ["db-4", "db-6", "db-9"]);
+    }
+
+    #[test]
+    fn the_first_revision_of_a_running_workload_has_the_name_that_its_pods_have_as_a_label() {
+        let object = json!({"metadata": {"name": "db"}, "spec": {"template": {}}, "status": {"updateRevision": "db-7c"}});
+        let mut workload = Workload::new(object.clone());
+        let mut changed = object;
+        changed["spec"]["template"]["spec"] = json!({"hostNetwork": true});
+        workload.set_object(changed);
+        assert_eq!((workload.revision(0).0, workload.revision(1).0), ("db-7c", "db-1"));
     }
 
     #[test]

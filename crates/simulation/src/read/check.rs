@@ -104,7 +104,11 @@ pub(super) fn pps(object: &Value, findings: &mut Findings) {
 }
 
 pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
-    let spec = &object["spec"];
+    let (spec, status) = (&object["spec"], &object["status"]);
+    if status["currentRevision"] != status["updateRevision"] {
+        let message = "its rolling update is not finished: all its Pods count as updated";
+        findings.push(Finding::warning("status.currentRevision", message));
+    }
     if !spec.is_object() {
         findings.push(Finding::wrong("spec", spec, "set selector and template"));
         return;
