@@ -51,9 +51,7 @@ pub enum Output {
 /// What the check printed, and its exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// To be written to stdout.
     pub text: String,
-    /// To be exited with.
     pub exit_code: u8,
 }
 

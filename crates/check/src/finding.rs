@@ -24,7 +24,6 @@ pub(crate) enum Severity {
     Error,
 }
 
-/// One finding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
@@ -131,7 +130,6 @@ pub(crate) enum Difference {
 /// Whether the PolicyServer can pull a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pull {
-    /// The registry.
     pub(crate) host: String,
     pub(crate) answer: ModuleAnswer,
     /// Whether the policies run with this module, whatever the registry answers.

@@ -6,9 +6,7 @@ use std::fmt;
 /// One answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Read<T> {
-    /// It exists.
     Known(T),
-    /// It does not exist.
     Absent,
     /// It could not be read: the reader's problems say why. Or it was not asked for.
     #[default]
@@ -16,7 +14,6 @@ pub enum Read<T> {
 }
 
 impl<T> Read<T> {
-    /// The same with another value.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Read<U> {
         match self {
             Self::Known(value) => Read::Known(make(value)),
@@ -25,7 +22,6 @@ impl<T> Read<T> {
         }
     }
 
-    /// The value, if it exists.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -53,7 +49,6 @@ impl<T> Read<Vec<T>> {
 /// A right that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Right {
-    /// `get`, `list`, …
     pub verb: &'static str,
     /// The API group; empty for the core.
     pub group: Cow<'static, str>,
@@ -66,19 +61,16 @@ pub struct Right {
 }
 
 impl Right {
-    /// A right in all namespaces.
     pub fn new(verb: &'static str, group: impl Into<Cow<'static, str>>, resource: &str) -> Self {
         Self { verb, group: group.into(), resource: resource.into(), namespace: None, name: None }
     }
 
-    /// The same right in one namespace.
     #[must_use]
     pub fn within(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// The same right for one object.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());

@@ -17,7 +17,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::read::{Problem, Read, Right};
 
-/// How much is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How long one request may take.
@@ -31,7 +30,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of the check.
     pub const CHECK: Self =
         Self { request: Duration::from_secs(10), body: 4 << 20, page: 250, objects: 5_000 };
 }
@@ -40,7 +38,6 @@ impl Limits {
 const MAX_MESSAGE: usize = 300;
 const NOT_JSON: &str = "it is not the JSON that was expected";
 
-/// Reads from the API server.
 pub struct Reader {
     client: Client,
     limits: Limits,
@@ -89,7 +86,6 @@ impl Reader {
         }
     }
 
-    /// One object.
     pub async fn get<T: DeserializeOwned>(&self, right: Right, path: &str) -> Read<T> {
         match self.send(get(path)).await.map(|body| serde_json::from_slice(&body)) {
             Ok(Ok(object)) => Read::Known(object),

@@ -200,10 +200,8 @@ fn token_url(challenge: &str, reference: &Reference) -> Option<Uri> {
     url.authority().is_some_and(|host| !host.as_str().contains('@')).then_some(url)
 }
 
-/// A module in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reference {
-    /// The registry's host and port.
     host: String,
     repository: String,
     /// The path of its manifest.

@@ -57,17 +57,14 @@ pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String
 /// An advice in lines. A command is not broken if a line has room for it: it may be copied.
 fn advice(words: &Words, width: usize) -> Vec<String> {
     let all = printable(&words.advice());
-    let command = printable(&words.command);
-    let has_room = !command.is_empty() && command.chars().count() <= width;
-    if has_room && all.chars().count() > width && !words.advice.is_empty() {
-        let mut lines = wrap(&printable(&format!("{}:", words.advice)), width);
-        lines.push(command);
-        lines
-    } else if all.is_empty() {
-        Vec::new()
-    } else {
-        wrap(&all, width)
+    if all.is_empty() {
+        return Vec::new();
     }
+    if all.chars().count() <= width || words.advice.is_empty() || words.command.is_empty() {
+        return wrap(&all, width);
+    }
+    let lines = [format!("{}:", words.advice), words.command.clone()];
+    lines.iter().flat_map(|line| wrap(&printable(line), width)).collect()
 }
 
 /// How many findings of each severity there are.
@@ -91,11 +88,8 @@ pub const API_VERSION: &str = "kubectl-pps/v1";
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versioned<'a, T> {
-    /// [`API_VERSION`].
     pub api_version: &'static str,
-    /// What it is.
     pub kind: &'a str,
-    /// Its fields.
     #[serde(flatten)]
     pub answer: &'a T,
 }

@@ -164,7 +164,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the check runs before the installation.
     pub fn is_before(&self) -> bool {
         self.phase == Phase::Before
     }
