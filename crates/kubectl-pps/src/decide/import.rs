@@ -155,7 +155,7 @@ pub enum Action {
 pub enum Refusal {
     /// The object in the cluster is for another workload.
     OtherTarget(TargetReference),
-    /// Another object in the cluster is for this workload.
+    /// Another object, in the cluster or before it in the file, is for this workload.
     SharedTarget(String),
     /// The states cannot be written.
     Edit(EditError),
@@ -179,13 +179,23 @@ pub fn replaces(change: &Change) -> bool {
 }
 
 /// Decides for each object of a file.
-pub fn plan(entries: &[Entry], snapshot: &Snapshot, overwrite: bool) -> Vec<Plan> {
+pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> Vec<Plan> {
     let index = Index::of(snapshot);
     let existing: BTreeMap<_, _> =
         snapshot.pps.iter().map(|pps| ((pps.namespace(), pps.name()), pps)).collect();
-    let plan = |entry: &Entry| {
+    let mut created: BTreeMap<WorkloadKey, &str> = BTreeMap::new();
+    let plan = |entry: &'a Entry| {
         let existing = existing.get(&(entry.pps.namespace(), entry.pps.name()));
-        plan_one(entry, existing.copied(), &index, overwrite)
+        let mut plan = plan_one(entry, existing.copied(), &index, overwrite);
+        if let Action::Create(_) = plan.action {
+            let key = WorkloadKey::of(entry.pps.namespace(), &entry.pps.target());
+            let first = *created.entry(key).or_insert(entry.pps.name());
+            if first != plan.name {
+                plan.action = Action::Refuse(Refusal::SharedTarget(first.to_owned()));
+                plan.changes.clear();
+            }
+        }
+        plan
     };
     entries.iter().map(plan).collect()
 }

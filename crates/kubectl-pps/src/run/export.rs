@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, future};
 use pps_manifest::yaml;
 use serde_json::{Value, json};
 
@@ -38,10 +38,11 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
     // The list is kept without managed fields, and only these show that a definition hides states.
     let whole = async |pps: &Pps| {
         let api_version = pps.object()["apiVersion"].as_str().unwrap_or_default();
-        Address::new(pps.namespace(), pps.name(), api_version).read(&connected.client).await
+        Address::new(pps.namespace(), pps.name(), api_version).find(&connected.client).await
     };
-    let objects: Vec<Value> =
-        futures::stream::iter(chosen).map(whole).buffered(READERS).try_collect().await?;
+    let objects = futures::stream::iter(chosen).map(whole).buffered(READERS);
+    // An object that was deleted since the list is left out.
+    let objects: Vec<Value> = objects.try_filter_map(future::ok).try_collect().await?;
     let exported = export(&objects);
     let text = text(&json!({"apiVersion": "v1", "kind": "List", "items": exported.objects}));
     match &args.file {

@@ -42,10 +42,16 @@ impl Address {
         format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{RESOURCE}/{name}")
     }
 
-    pub(super) async fn read(&self, client: &Client) -> Result<Value, Failure> {
+    /// None if it does not exist.
+    pub(super) async fn find(&self, client: &Client) -> Result<Option<Value>, Failure> {
         let right = Right::new("get", GROUP, RESOURCE).named(&self.name).within(&self.namespace);
-        let object = read::get(client, right, &self.path()).await?;
-        object.ok_or_else(|| Failure::Refused(format!("PersistentPodState {} no longer exists", self.name)))
+        read::get(client, right, &self.path()).await
+    }
+
+    pub(super) async fn read(&self, client: &Client) -> Result<Value, Failure> {
+        self.find(client)
+            .await?
+            .ok_or_else(|| Failure::Refused(format!("PersistentPodState {} no longer exists", self.name)))
     }
 
     /// Reads the object to write its states. Fails if the cluster's definition hides some states: the write

@@ -79,6 +79,17 @@ fn the_state_of_a_ready_pod_is_never_replaced() {
 }
 
 #[test]
+fn of_two_objects_of_a_file_for_one_workload_the_first_is_created() {
+    let mut second = pps("prod", "web", &json!({"db-0": state("n2")}));
+    second["spec"]["targetRef"] = json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "name": "db"});
+    let file = [pps("prod", "db", &json!({"db-0": state("n1")})), second, pps("test", "db", &json!({}))];
+    let plans = plan(&entries(&file), &known(&[], &[], &[]), false);
+    let refused = Action::Refuse(Refusal::SharedTarget("db".into()));
+    assert_eq!(plans.iter().map(Plan::writes).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!((&plans[1].action, plans[1].changes.len()), (&refused, 0));
+}
+
+#[test]
 fn an_object_for_another_workload_is_refused() {
     let file = pps("prod", "db", &json!({"db-0": state("n1")}));
     let mut other = pps("prod", "db", &json!({}));
