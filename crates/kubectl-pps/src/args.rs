@@ -6,6 +6,7 @@ mod commands;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -59,9 +60,15 @@ pub struct Connection {
 /// Output format of an answer.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
-    /// Output format: text that fits the terminal, the same with all columns, or JSON or YAML for programs.
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    /// Output format: text that fits the terminal, or JSON or YAML for programs.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = without_wide())]
     pub output: Output,
+}
+
+fn without_wide() -> impl TypedValueParser<Value = Output> {
+    let values = Output::value_variants().iter().filter(|one| **one != Output::Wide);
+    PossibleValuesParser::new(values.filter_map(Output::to_possible_value))
+        .try_map(|text| Output::from_str(&text, true))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -257,6 +264,16 @@ mod tests {
 
     fn complete(words: &[&str]) -> String {
         candidates(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        for line in ["explain db-0 -o wide", "simulate --drain n -o wide", "move db-0 --to n --any zone"] {
+            assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_err(), "{line}");
+        }
+        for line in ["explain db-0 -o json", "status -o wide", "explain db-0 -o table"] {
+            assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_ok(), "{line}");
+        }
     }
 
     #[test]

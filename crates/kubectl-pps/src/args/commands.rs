@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{AllNamespaces, Consent, OutputArgs};
+use super::{AllNamespaces, Consent, Output, OutputArgs};
 
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
@@ -17,8 +17,9 @@ pub struct Status {
     pub workload: Option<String>,
     #[command(flatten)]
     pub all: AllNamespaces,
-    #[command(flatten)]
-    pub output: OutputArgs,
+    /// Output format: text that fits the terminal, the same with all columns, or JSON or YAML for programs.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    pub output: Output,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -71,12 +72,12 @@ pub struct Move {
     #[arg(long, group = "where")]
     pub anywhere: bool,
     /// With --anywhere: to a node with any value of this label, such as zone. May be repeated.
-    #[arg(long, value_name = "KEY", requires = "anywhere")]
+    #[arg(long, value_name = "KEY", requires = "anywhere", conflicts_with = "to")]
     pub any: Vec<String>,
     /// Do not bring its recorded annotations back, such as a fixed IP address.
     #[arg(long)]
     pub drop_annotations: bool,
-    /// Go on although no node can take a Pod now.
+    /// Go on although no node, or not the named one, would take a Pod now.
     #[arg(long)]
     pub force: bool,
     /// How long to wait for each new Pod to be Ready and recorded.

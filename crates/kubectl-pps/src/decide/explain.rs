@@ -11,7 +11,6 @@ use pps_recorder::workload::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 
-pub(crate) use self::remedies::CORDON_TAINT;
 pub use self::remedies::{Remedy, RemedyKind, Step};
 pub use self::subject::Subject;
 use super::names::hint;
@@ -21,7 +20,6 @@ use super::status::{Drift, drift_of};
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
 use crate::{Failure, Outcome};
 
-pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Characters of a refusal that an answer repeats.
 const MAX_MESSAGE: usize = 500;
 
@@ -48,7 +46,7 @@ pub struct Explanation<'a> {
     pub landing: Landing,
     /// What would become of the Pod if it were deleted now, as far as that is known.
     pub next: Option<Next>,
-    /// What the user can do. Each was tried in the simulation of the scheduler.
+    /// What the user can do. Where one has a landing, it was tried in the simulation of the scheduler.
     pub remedies: Vec<Remedy>,
     /// No tried remedy lets the Pod start.
     pub is_stuck: bool,

@@ -77,7 +77,6 @@ pub struct PodForecast {
     pub as_recorded: Option<bool>,
     pub why: Why,
     /// The nodes that cannot take a Pod that would be Pending.
-    #[serde(skip)]
     pub excluded: Vec<Verdict>,
     /// The nodes that could take a Pod that would be Pending, if it had no recorded state.
     pub without_its_state: Vec<String>,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub use self::new_state::{NewState, WayOut, require_keys, short};
 pub use self::select::{Selected, select};
-use crate::decide::explain::{HOSTNAME, Question, Subject};
+use crate::decide::explain::{Question, Subject};
 use crate::decide::placement::Landing;
 use crate::decide::template::is_former;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
@@ -65,6 +65,8 @@ pub struct PodMove {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
     Excluded(Vec<Exclusion>),
+    /// The destination could take the Pod, and the scheduler chooses another node.
+    NotChosen,
     /// No node can take the Pod: the reasons of each node, and the values to give up.
     NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
 }
@@ -95,6 +97,11 @@ pub enum Refusal {
         workload: Box<WorkloadKey>,
         replicas: u64,
         is_terminating: bool,
+    },
+    /// A word of `--any` names several keys of the PersistentPodState.
+    AmbiguousKey {
+        word: String,
+        keys: Vec<String>,
     },
     /// A word of `--any` names no key of a governing PersistentPodState.
     UnknownKey {
@@ -180,7 +187,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     let unreadable = |why: String| Refusal::UnreadablePps { pps: pps.name().to_owned(), why };
     let spec = pps.spec().map_err(unreadable)?;
     let before = pps.state(name).map_err(|damaged| unreadable(damaged.to_string()))?;
-    let new_state = NewState::new(request, &spec, pod.is_some_and(|pod| pod.node().is_some()));
+    let new_state = NewState::new(request, &spec, pod.is_some_and(|pod| pod.node().is_some()))?;
     let after = new_state.of(before.as_ref());
     let is_there =
         pod.zip(to).is_some_and(|(pod, to)| pod.node() == Some(to.name()) && !pod.is_terminating());
@@ -285,8 +292,11 @@ fn obstacle(
     let mut excluded = excluded.map(|verdict| (verdict.node.clone(), verdict.exclusions.clone()));
     match to {
         None if may_land_on.is_empty() => Some(Obstacle::NoNode(excluded.collect(), way_out())),
-        Some(to) => excluded.find(|(node, _)| node == to).map(|(_, all)| Obstacle::Excluded(all)),
-        None => None,
+        Some(to) if !may_land_on.iter().any(|node| node == to) => {
+            let own = excluded.find(|(node, _)| node == to);
+            Some(own.map_or(Obstacle::NotChosen, |(_, all)| Obstacle::Excluded(all)))
+        }
+        _ => None,
     }
 }
 

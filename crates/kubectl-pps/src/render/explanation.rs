@@ -5,14 +5,14 @@ mod words;
 use std::collections::BTreeMap;
 
 use pps_check::INJECTION;
-use pps_scheduler::{Exclusion, ExclusionKind, Verdict as NodeVerdict};
+use pps_scheduler::{Exclusion, ExclusionKind, UNSCHEDULABLE, Verdict as NodeVerdict};
 use serde::Serialize;
 
 use self::words::{answer, becomes, facts, labels};
 use super::text::Text;
 use super::{Role, Style, with_consequence};
 use crate::decide::command_line::CommandLine;
-use crate::decide::explain::{CORDON_TAINT, Explanation, Remedy, RemedyKind, Step, Subject, Verdict};
+use crate::decide::explain::{Explanation, Remedy, RemedyKind, Step, Subject, Verdict};
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
 
@@ -149,7 +149,7 @@ fn is_about_labels(exclusion: &Exclusion) -> bool {
 /// Why a node cannot take a Pod, each reason once. The taint of a cordon says no more than the cordon.
 fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
     let is_cordoned = exclusions.contains(&Exclusion::Cordon);
-    let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint { key, .. } if key == CORDON_TAINT);
+    let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint { key, .. } if key == UNSCHEDULABLE);
     let mut reasons: Vec<String> = Vec::new();
     for exclusion in exclusions.iter().filter(|one| !(is_cordoned && is_of_cordon(one))) {
         let reason = if is_exact { exclusion.to_string() } else { exclusion.in_general() };

@@ -55,14 +55,12 @@ pub fn forecast(
         text.sentence("", None, "No Pod of a StatefulSet would be touched.");
     } else {
         text.push(&format!("\n{}\n", table(forecast, style, has_namespaces)));
-        for (detail, pods) in details(forecast).into_iter().take(LINES) {
+        some(&mut text, details(forecast), |text, (detail, pods)| {
             text.sentence("", None, &format!("{}: {detail}", list(&pods, "and")));
-        }
+        });
         summary(&mut text, forecast);
     }
-    for advice in forecast.advice.iter().take(LINES) {
-        add_advice(&mut text, advice, commands);
-    }
+    some(&mut text, forecast.advice.iter().collect(), |text, advice| add_advice(text, advice, commands));
     let forgotten = forecast.pods.iter().filter(|pod| pod.forgotten);
     let forgotten: Vec<String> = forgotten.map(|pod| pod.pod.clone()).collect();
     if !forgotten.is_empty() {
@@ -78,10 +76,17 @@ pub fn forecast(
             &format!("Not simulated: {pods}. Their successors need room elsewhere, too."),
         );
     }
-    for note in notes(forecast).into_iter().take(LINES) {
-        text.marked(Role::Warning, "note:", &note);
-    }
+    some(&mut text, notes(forecast), |text, note| text.marked(Role::Warning, "note:", &note));
     text.into_lines()
+}
+
+/// The first lines, and how many more there are.
+fn some<T>(text: &mut Text, lines: Vec<T>, add: impl Fn(&mut Text, T)) {
+    let more = lines.len().saturating_sub(LINES);
+    lines.into_iter().take(LINES).for_each(|line| add(text, line));
+    if more > 0 {
+        text.sentence("", None, &format!("… and {more} more: -o json has all."));
+    }
 }
 
 fn table(forecast: &Forecast, style: Style, has_namespaces: bool) -> String {
@@ -186,12 +191,10 @@ fn add_advice(text: &mut Text, advice: &Advice, commands: &CommandLine) {
             let names: Vec<&str> = pods.iter().map(String::as_str).collect();
             let others = "start elsewhere, without the data on the disks of the former node";
             let sentence = format!("To let {} {others}", list(pods, "and"));
-            let moves = portions(&names).into_iter();
-            let moves =
-                moves.map(|names| commands.pps(&format!("move {} {flags}", names.join(" ")), namespace));
-            for command in moves.take(LINES) {
-                text.command("", &sentence, &command);
-            }
+            some(text, portions(&names), |text, names| {
+                let names = names.join(" ");
+                text.command("", &sentence, &commands.pps(&format!("move {names} {flags}"), namespace));
+            });
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::decide::forget::Drops;
 use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected, WayOut, short};
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
+use crate::snapshot::Scope;
 
 const MAX_NODES: usize = 20;
 
@@ -100,6 +101,14 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
         Obstacle::Excluded(exclusions) => {
             format!("node {to} cannot take Pod {pod}:{}", reasons(to, exclusions))
         }
+        Obstacle::NotChosen => {
+            let nodes = one.forecast.as_ref().map(|forecast| listed(&forecast.may_land_on));
+            let nodes = nodes.filter(|nodes| !nodes.is_empty()).unwrap_or_else(|| "no node".into());
+            format!(
+                "PersistentPodState {} does not require node {to}, and the scheduler would choose {nodes} for Pod {pod}",
+                one.pps
+            )
+        }
         Obstacle::NoNode(exclusions, way_out) => {
             let mut text = match way_out {
                 Some(WayOut { values, flags, .. }) if !values.is_empty() => format!(
@@ -153,6 +162,9 @@ impl From<Refusal> for Failure {
                     "{kind} {name} ({why}) does not want Pod {pod}, and would not create it again"
                 ))
             }
+            Refusal::AmbiguousKey { word, keys } => {
+                Self::Usage(format!("{word} may mean each of {}: name one", keys.join(", ")))
+            }
             Refusal::UnknownKey { word, keys } => Self::Usage(format!(
                 "no PersistentPodState names the node label {word}; named are: {}",
                 keys.join(", ")
@@ -183,23 +195,28 @@ pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
     }
 }
 
-pub fn not_selected(selected: &Selected) -> Vec<String> {
+pub fn not_selected(selected: &Selected, scope: &Scope) -> Vec<String> {
     let groups = [
         ("no PersistentPodState governs them", &selected.not_governed),
         ("they come back by themselves", &selected.returning),
     ];
     let groups = groups.into_iter().filter(|(_, pods)| !pods.is_empty());
-    groups.map(|(why, pods)| format!("not moved, because {why}: {}", names(pods))).collect()
+    groups.map(|(why, pods)| format!("not moved, because {why}: {}", names(pods, scope))).collect()
 }
 
-fn names(pods: &[PodName]) -> String {
-    list(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>(), "and")
+/// All of them: nothing else names the Pods for which nothing is done.
+fn names(pods: &[PodName], scope: &Scope) -> String {
+    let name = |(namespace, pod): &PodName| match scope {
+        Scope::All => format!("{namespace}/{pod}"),
+        Scope::Namespace(_) => pod.clone(),
+    };
+    pods.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// The Pods after the one whose move failed.
-pub fn rest(moves: &[PodMove]) -> Option<String> {
+pub fn rest(moves: &[PodMove], scope: &Scope) -> Option<String> {
     let pods: Vec<PodName> = moves.iter().map(PodMove::name).collect();
-    (!pods.is_empty()).then(|| format!("not moved: {}", names(&pods)))
+    (!pods.is_empty()).then(|| format!("not moved: {}", names(&pods, scope)))
 }
 
 pub fn waiting(one: &PodMove) -> String {
@@ -265,7 +282,7 @@ pub fn drops(drops: &Drops, style: Style) -> String {
     table.render()
 }
 
-pub fn drop_notes(drops: &Drops) -> Vec<String> {
+pub fn drop_notes(drops: &Drops, scope: &Scope) -> Vec<String> {
     let groups = [
         (
             "not dropped, because the Pods are Ready and would be recorded again within seconds; move them",
@@ -277,7 +294,7 @@ pub fn drop_notes(drops: &Drops) -> Vec<String> {
         ),
     ];
     let groups = groups.into_iter().filter(|(_, pods)| !pods.is_empty());
-    let pods = groups.map(|(text, pods)| format!("{text}: {}", names(pods)));
+    let pods = groups.map(|(text, pods)| format!("{text}: {}", names(pods, scope)));
     let unrecorded = drops.unrecorded.iter().map(|pod| format!("there is no recorded state of Pod {pod}"));
     let unreadable = drops.unreadable.iter().map(|(pps, error)| format!("PersistentPodState {pps}: {error}"));
     pods.chain(unrecorded).chain(unreadable).collect()

@@ -8,7 +8,7 @@ use pps_check::report::WIDTH;
 use pps_check::{NAMESPACE, Settings, silent_recorder};
 use serde_json::Value;
 
-use super::{commands, scope};
+use super::{commands, read_confirmed, scope};
 use crate::args::{Check, Connection, Explain, Output, Simulate, Status};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
@@ -43,7 +43,7 @@ pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &
     let connected = connect(connection).await?;
     let namespace = connected.namespace.as_str();
     let scope = Scope::Namespace(namespace.to_owned());
-    let snapshot = Box::pin(read(&connected.client, &scope, Wanted::SCHEDULING)).await?;
+    let snapshot = read_confirmed(&connected.client, &scope, Wanted::SCHEDULING).await?;
     let pod = args.pod.as_str();
     let refusals = match wanting(&snapshot, namespace, pod) {
         Some(workload) if snapshot.pod(namespace, pod).is_none() => {
@@ -101,7 +101,7 @@ pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Te
     let connected = connect(connection).await?;
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
-    let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
+    let snapshot = read_confirmed(&connected.client, &scope, wanted).await?;
     let commands = commands(connection, &connected.namespace);
     let explain = |pod: &Pod| commands.pps(&format!("explain {}", pod.name()), pod.namespace());
     let mut answer = status::status(&snapshot, args.workload.as_deref(), explain)?;
@@ -109,11 +109,11 @@ pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Te
         answer.silence = silent_recorder(&connected.client).await;
     }
     let document = render::status::Document::of(&answer, &scope, &commands);
-    if let Some(text) = render::for_programs(args.output.output, "Status", &document) {
+    if let Some(text) = render::for_programs(args.output, "Status", &document) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
-    let is_wide = args.output.output == Output::Wide;
+    let is_wide = args.output == Output::Wide;
     let style = render::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
     terminal.print(&document.text(style, is_wide, scope == Scope::All))?;
     for unread in &document.unread {

@@ -30,10 +30,13 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
     if !drops.objects.is_empty() {
         terminal.print(&text::drops(&drops, terminal.style()))?;
     }
-    for note in text::drop_notes(&drops) {
+    for note in text::drop_notes(&drops, &scope) {
         terminal.note(&note);
     }
     if drops.objects.is_empty() {
+        if let Some(node) = args.node.as_ref().filter(|node| snapshot.lacks_node(node)) {
+            return Err(text::no_node(node));
+        }
         let node = args.node.iter().map(|node| format!("No recorded state on node {node} is dropped\n"));
         terminal.print(&node.collect::<String>())?;
         return Ok(outcome);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kube::Client;
 
-use self::steps::Steps;
+use self::steps::{Budget, Steps};
 use super::{commands, read_confirmed, scope};
 use crate::args::{Connection, Move};
 use crate::cluster::connect;
@@ -18,7 +18,7 @@ use crate::decide::command_line::CommandLine;
 use crate::decide::move_pod::{PodMove, PodName, Request, decide, order, require_keys, select};
 use crate::render::move_pod as text;
 use crate::render::{Terminal, printable};
-use crate::snapshot::{Resource, Scope, Snapshot};
+use crate::snapshot::{Node, Resource, Scope, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
 /// How long a disruption budget may take to allow an eviction after the Pod before has become Ready.
@@ -38,10 +38,11 @@ pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Termina
     let (commands, scope) = (commands(connection, namespace), scope(args.all_namespaces, namespace));
     let job = Job { args, client, terminal, commands, scope };
     let snapshot = job.read().await?;
+    job.destination(&snapshot)?;
     require_keys(&snapshot, &args.any)?;
     let pods = if let Some(node) = &args.node {
         let selected = select(&snapshot, node)?;
-        job.notes(&text::not_selected(&selected));
+        job.notes(&text::not_selected(&selected, &job.scope));
         if selected.pods.is_empty() && selected.returning.is_empty() && snapshot.lacks_node(node) {
             return Err(text::no_node(node));
         }
@@ -63,14 +64,17 @@ impl Job<'_> {
         }
     }
 
+    /// The node of `--to`.
+    fn destination<'a>(&self, snapshot: &'a Snapshot) -> Result<Option<&'a Node>, Failure> {
+        let Some(to) = &self.args.to else { return Ok(None) };
+        snapshot.require(Resource::Nodes)?;
+        snapshot.node(to).map(Some).ok_or_else(|| text::no_node(to))
+    }
+
     /// None if the Pod is at its destination already; a line says so.
     fn decide(&self, snapshot: &Snapshot, (namespace, pod): &PodName) -> Result<Option<PodMove>, Failure> {
-        let Move { any, to, .. } = self.args;
-        let to = to.as_deref().map(|to| {
-            snapshot.require(Resource::Nodes)?;
-            snapshot.node(to).ok_or_else(|| text::no_node(to))
-        });
-        let (to, drop_annotations) = (to.transpose()?, self.args.drop_annotations);
+        let Move { any, drop_annotations, .. } = self.args;
+        let (to, drop_annotations) = (self.destination(snapshot)?, *drop_annotations);
         let decided = decide(snapshot, &Request { namespace, pod, to, any, drop_annotations })?;
         if let (None, Some(to)) = (&decided, to) {
             self.terminal.print(&format!("Pod {pod} is on {} already\n", printable(to.name())))?;
@@ -93,7 +97,9 @@ impl Job<'_> {
             ([], None) => return Ok(Outcome::Well),
             ([], Some(node)) => {
                 terminal.print(&format!("No Pod of {} has to be moved\n", printable(node)))?;
-                return Ok(Outcome::Well);
+                let Err(unread) = snapshot.require(Resource::Nodes) else { return Ok(Outcome::Well) };
+                terminal.note(&format!("{unread}: whether there is a node {node} is not known"));
+                return Ok(Outcome::Incomplete);
             }
             ([one], _) => format!("Move Pod {}?", one.pod),
             (moves, _) => format!("Move these {} Pods?", moves.len()),
@@ -121,7 +127,9 @@ impl Job<'_> {
         }
         order(&mut decided);
         for one in decided {
-            if let Err(failure) = self.check(snapshot, &one, Duration::ZERO).await {
+            // A budget that allows one eviction at a time may allow this one after the moves before.
+            let budget = if moves.is_empty() { Budget::Within(Duration::ZERO) } else { Budget::Later };
+            if let Err(failure) = self.check(snapshot, &one, budget).await {
                 refused.push(failure);
                 continue;
             }
@@ -135,12 +143,12 @@ impl Job<'_> {
     }
 
     /// Fails if a node cannot take the Pod, or if the API server refuses a step.
-    async fn check(&self, snapshot: &Snapshot, one: &PodMove, patience: Duration) -> Result<(), Failure> {
+    async fn check(&self, snapshot: &Snapshot, one: &PodMove, budget: Budget) -> Result<(), Failure> {
         if let Some(why) = text::obstacle(one).filter(|_| !self.args.force) {
             let force = format!("--force moves Pod {} all the same", one.pod);
             return Err(Failure::Refused(why).with(&force));
         }
-        Steps::new(self, snapshot, one, Some(patience)).rehearse().await
+        Steps::new(self, snapshot, one, Some(budget)).rehearse().await
     }
 
     /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the first Pod
@@ -161,7 +169,7 @@ impl Job<'_> {
                 Err(failure) => Err(failure.with(&text::left_alone(shown))),
             };
             if ended != Ok(Outcome::Well) {
-                self.notes(text::rest(&moves[number + 1..]).as_slice());
+                self.notes(text::rest(&moves[number + 1..], &self.scope).as_slice());
                 return ended;
             }
         }
@@ -178,7 +186,7 @@ impl Job<'_> {
         if !shown.covers(&now) {
             return Err(text::changed(&shown.pod));
         }
-        self.check(&snapshot, &now, BUDGET_PATIENCE).await?;
+        self.check(&snapshot, &now, Budget::Within(BUDGET_PATIENCE)).await?;
         Ok(Some((snapshot, now)))
     }
 }

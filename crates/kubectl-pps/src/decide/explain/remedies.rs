@@ -1,7 +1,8 @@
-//! What would let a Pod go that no node can take: each is tried in the simulation of the scheduler first.
+//! What would let a Pod go that no node can take. Where a remedy says where the Pod goes, it was tried in the
+//! simulation of the scheduler.
 
 use pps_core::plan::Requirement;
-use pps_scheduler::{Exclusion, Selection, Verdict};
+use pps_scheduler::{Exclusion, Selection, UNSCHEDULABLE, Verdict};
 use serde_json::json;
 
 use super::Next;
@@ -13,7 +14,6 @@ const MAX_TRIED: usize = 50;
 const MAX_NAMED: usize = 3;
 /// Kubernetes or the cloud sets these taints for a cause, and sets them again after a user removes them.
 const TAINTS_WITH_CAUSE: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
-pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What would let the Pod start, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                     taints.retain(|taint| taint["key"] != **key || taint["effect"] != **effect);
                 }
                 // Kubernetes removes this taint with the cordon.
-                if key == CORDON_TAINT {
+                if key == UNSCHEDULABLE {
                     continue;
                 }
                 if TAINTS_WITH_CAUSE.iter().any(|of| key.starts_with(of)) {

@@ -4,11 +4,11 @@ use pps_check::read::Read;
 use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
 use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
-use pps_scheduler::Selection;
+use pps_scheduler::{HOSTNAME, Selection};
 use pps_simulation::pods_of;
 use serde_json::Value;
 
-use super::{HOSTNAME, Question, wanting};
+use super::{Question, wanting};
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::status::ProblemKind;
 use crate::decide::template::{self, Injected, injected};

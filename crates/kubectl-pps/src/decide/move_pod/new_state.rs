@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::{PodState, Spec};
 use pps_recorder::facts::{NodeFact, PodFact};
 use pps_recorder::record::record;
+use pps_scheduler::HOSTNAME;
 
-use super::{HOSTNAME, Refusal, Request};
+use super::{Refusal, Request};
 use crate::snapshot::{Index, Node, Resource, Snapshot};
 
 /// A key as users write it: `zone`.
@@ -44,10 +45,17 @@ pub struct NewState {
 }
 
 impl NewState {
-    pub(super) fn new(request: &Request<'_>, spec: &Spec, is_bound: bool) -> Self {
-        let given_up = request.any.iter().flat_map(|word| named(spec, word)).map(str::to_owned).collect();
+    pub(super) fn new(request: &Request<'_>, spec: &Spec, is_bound: bool) -> Result<Self, Refusal> {
+        let mut given_up = Vec::new();
+        for word in request.any {
+            let keys: Vec<String> = named(spec, word).into_iter().map(str::to_owned).collect();
+            if keys.len() > 1 {
+                return Err(Refusal::AmbiguousKey { word: word.clone(), keys });
+            }
+            given_up.extend(keys);
+        }
         let (to, drops_annotations) = (request.to.cloned(), request.drop_annotations);
-        Self { to, given_up, drops_annotations, spec: spec.clone(), is_bound }
+        Ok(Self { to, given_up, drops_annotations, spec: spec.clone(), is_bound })
     }
 
     /// The state to record in place of `before`.

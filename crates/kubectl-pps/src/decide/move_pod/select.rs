@@ -1,6 +1,8 @@
 //! Which Pods a node stands for.
 
-use super::{HOSTNAME, PodName, Refusal, subject_of, unread};
+use pps_scheduler::HOSTNAME;
+
+use super::{PodName, Refusal, subject_of, unread};
 use crate::decide::explain::Subject;
 use crate::snapshot::{Index, Pod, Resource, Snapshot};
 

@@ -309,6 +309,17 @@ fn a_destination_that_is_not_required_is_no_promise() {
 }
 
 #[test]
+fn a_destination_that_the_scheduler_would_not_choose_is_an_obstacle() {
+    let mut object = pps(&json!({"db-0": state("node-1")}));
+    object["spec"]["requiredPersistentTopology"] = json!({"nodeTopologyKeys": [ZONE]});
+    let mut world = snapshot(&[pod("db-0", Some("node-3"), None)], &[object]);
+    let taints = json!([{"key": "busy", "effect": "PreferNoSchedule"}]);
+    with_node(&mut world, "node-1", &json!({"spec": {"taints": taints}}));
+    let one = planned(&world, &to("node-1"));
+    assert_eq!((takers(&one)[0].as_str(), one.obstacle), ("node-1", Some(Obstacle::NotChosen)));
+}
+
+#[test]
 fn a_move_that_is_not_possible_says_why() {
     assert!(matches!(refused(&running(), &Request { pod: "web-0", ..anywhere() }), Refusal::NoPod { .. }));
     assert!(matches!(refused(&snapshot(&[], &[]), &anywhere()), Refusal::NotGoverned { waits: false, .. }));
@@ -416,7 +427,7 @@ fn as_few_values_as_possible_are_to_be_given_up() {
 }
 
 #[test]
-fn a_word_that_names_no_label_is_refused_and_one_that_names_several_means_all() {
+fn a_word_that_names_no_label_or_several_is_refused() {
     let words = ["zone".to_owned()];
     let other = "failure-domain.beta.kubernetes.io/zone";
     let mut two = requiring(&[ZONE, other, HOST]);
@@ -427,7 +438,8 @@ fn a_word_that_names_no_label_is_refused_and_one_that_names_several_means_all() 
         let one = planned(&two, &Request { any: words, ..anywhere() });
         one.gives_up().iter().map(|(key, _)| (*key).to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(given_up(&words), [other, ZONE]);
+    let several = Refusal::AmbiguousKey { word: "zone".into(), keys: vec![other.into(), ZONE.into()] };
+    assert_eq!(refused(&two, &Request { any: &words, ..anywhere() }), several);
     assert_eq!(given_up(&[ZONE.to_owned()]), [ZONE]);
     let mut world = requiring(&[HOST]);
     let unknown = Refusal::UnknownKey { word: "zone".into(), keys: vec![HOST.into()] };

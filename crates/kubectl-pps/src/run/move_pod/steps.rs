@@ -20,12 +20,20 @@ use crate::{Failure, Outcome};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// When a disruption budget has to allow an eviction that is only rehearsed.
+#[derive(Clone, Copy)]
+pub(super) enum Budget {
+    Within(Duration),
+    /// After other moves: that is not known yet.
+    Later,
+}
+
 pub(super) struct Steps<'a> {
     job: &'a Job<'a>,
     one: &'a PodMove,
     address: Address,
-    /// If nothing is changed: how long a disruption budget may take to allow an eviction.
-    rehearsal: Option<Duration>,
+    /// Only if nothing is changed.
+    rehearsal: Option<Budget>,
 }
 
 impl<'a> Steps<'a> {
@@ -33,7 +41,7 @@ impl<'a> Steps<'a> {
         job: &'a Job<'_>,
         snapshot: &Snapshot,
         one: &'a PodMove,
-        rehearsal: Option<Duration>,
+        rehearsal: Option<Budget>,
     ) -> Self {
         Self { job, one, address: Address::of(snapshot, &one.namespace, &one.pps), rehearsal }
     }
@@ -90,7 +98,14 @@ impl<'a> Steps<'a> {
             // The state is unchanged: from now on the sidecar records the Pod again.
             Removal::Stay => self.mark(false).await,
             Removal::Evict | Removal::Delete => self.remove().await,
-            Removal::Unneeded => Ok(()),
+            Removal::Unneeded if !self.one.changes_state() => Ok(()),
+            Removal::Unneeded => {
+                // A Pod that was created since the decision may have the former state.
+                let decided = self.one.present.as_ref().map(Pod::uid);
+                let is_new = |pod: &Pod| pod.node().is_none() && Some(pod.uid()) != decided;
+                let is_outdated = self.read_pod().await?.as_ref().is_some_and(is_new);
+                if is_outdated { Err(text::changed(&self.one.pod)) } else { Ok(()) }
+            }
         }
     }
 
@@ -143,7 +158,9 @@ impl<'a> Steps<'a> {
     }
 
     async fn remove(&self) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.rehearsal.unwrap_or_default();
+        let patience =
+            if let Some(Budget::Within(patience)) = self.rehearsal { patience } else { Duration::ZERO };
+        let deadline = Instant::now() + patience;
         let mut conflicts = 0;
         while conflicts < TRIES {
             let Some(now) = self.read_present().await? else { return Ok(()) };
@@ -165,6 +182,9 @@ impl<'a> Steps<'a> {
                 Err(WriteError::Conflict(_)) => conflicts += 1,
                 // Kubernetes deletes the Pod without an eviction.
                 Err(error) if self.one.is_stranded && !matches!(error, WriteError::Forbidden(_)) => {
+                    return Ok(());
+                }
+                Err(WriteError::Disruption(_)) if matches!(self.rehearsal, Some(Budget::Later)) => {
                     return Ok(());
                 }
                 Err(WriteError::Disruption(_)) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,

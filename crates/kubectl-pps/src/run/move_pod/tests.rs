@@ -228,3 +228,48 @@ async fn a_pod_that_has_to_be_left_alone_does_not_hold_up_the_others_of_its_node
         assert_eq!(requests.try_iter().filter(|request| request.contains("/eviction?")).count(), asked);
     }
 }
+
+#[tokio::test]
+async fn a_budget_may_allow_one_eviction_after_the_other() {
+    let names = ["db-0", "db-1"].map(|pod| ("prod".to_owned(), pod.to_owned()));
+    for (allowed, planned) in [(1, 2), (0, 0)] {
+        let (pair, now) = (pair(), pair());
+        let mut evictions = 0;
+        let client = serve(move |request| match request {
+            _ if request.contains("/eviction?") => {
+                evictions += 1;
+                let causes = json!([{"reason": "DisruptionBudget", "message": "The budget db needs 1"}]);
+                let refusal =
+                    json!({"kind": "Status", "code": 429, "message": "no", "details": {"causes": causes}});
+                if evictions <= allowed { (201, json!({})) } else { (429, refusal) }
+            }
+            "GET /api/v1/namespaces/prod/pods/db-1" => (200, now.pods[1].object().clone()),
+            _ => api(&now, request),
+        });
+        let plan = async |job: &Job<'_>, _: &PodMove| job.plan(&pair, &names).await;
+        let (moves, refused) = with_move(client, &anywhere(), &pair, plan).await.unwrap();
+        assert_eq!((moves.len(), refused.len()), (planned, 2 - planned), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_is_created_before_its_state_is_written_is_not_waited_for() {
+    let mut gone = pair();
+    gone.pods.clear();
+    let now = gone.clone();
+    let client = serve(move |request| match request {
+        POD => {
+            let mut waiting = pod("node-1");
+            waiting["spec"] = json!({"containers": []});
+            (200, waiting)
+        }
+        _ if request.starts_with("PATCH ") => (200, json!({"status": {"packed": {}}})),
+        _ if request.starts_with("POST ") => (201, json!({})),
+        _ => api(&now, request),
+    });
+    let carry_out = async |job: &Job<'_>, one: &PodMove| {
+        Steps::new(job, &gone, one, None).carry_out(Duration::from_mins(1)).await
+    };
+    let ended = with_move(client, &anywhere(), &gone, carry_out).await;
+    assert!(ended.unwrap_err().to_string().contains("run the command again"));
+}
