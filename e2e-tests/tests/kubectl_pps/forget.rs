@@ -152,4 +152,6 @@ async fn states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces(clust
     assert_eq!(again.exit_code, 0, "{again:?}");
     assert_eq!(again.stdout, format!("No recorded state on node {node} is dropped\n"), "{again:?}");
     assert_eq!(one.pps("web").await.unwrap().data["status"]["recorded"], json!(0));
+    let wrong = plugin(cluster, ADMIN).run(&["forget", "--node", "fg-none", "-A"]).await.unwrap();
+    assert_eq!((wrong.exit_code, wrong.stderr.contains("there is no node fg-none")), (2, true), "{wrong:?}");
 }
