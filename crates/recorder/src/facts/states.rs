@@ -2,7 +2,7 @@
 //! unpacked each time it is read. The entries are grouped by the [`Bucket`] that they have in the compact
 //! form, so that a bucket can be written without a look at the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use pps_core::packed::{Bucket, Damaged, Row, parse_bucket, read_states};
@@ -65,7 +65,15 @@ impl States {
     pub fn insert(&mut self, pod: &Arc<str>, state: &PodState, interner: &mut Interner) -> Option<Arc<str>> {
         let mut entry = Entry::pack(pod.clone(), state);
         entry.intern_values(interner);
-        self.put(entry).map(|before| before.node)
+        let entries = self.buckets.entry(Bucket::of(pod)).or_default();
+        match find(entries, pod) {
+            Ok(at) => Some(std::mem::replace(&mut entries[at], entry).node),
+            Err(at) => {
+                entries.insert(at, entry);
+                self.len += 1;
+                None
+            }
+        }
     }
 
     /// Removes the state of a Pod; returns its node.
@@ -82,11 +90,10 @@ impl States {
 
     /// Adds the entries of Pods that have none here. Returns whether there were any.
     pub fn add_missing(&mut self, others: &Self) -> bool {
-        let missing: Vec<&Entry> = others.entries().filter(|entry| !self.contains(&entry.pod)).collect();
-        for entry in &missing {
-            self.put((*entry).clone());
-        }
-        !missing.is_empty()
+        let missing = others.entries().filter(|entry| !self.contains(&entry.pod));
+        let (missing, before): (Vec<Entry>, _) = (missing.cloned().collect(), self.len);
+        self.extend(missing);
+        self.len > before
     }
 
     /// Size of all entries in `podStates`, in bytes.
@@ -109,32 +116,32 @@ impl States {
     /// The states in the buckets of the compact form, by the buckets' names. What they share is in memory
     /// once, as in the texts.
     pub(super) fn read_buckets(buckets: &BTreeMap<String, String>) -> Result<Self, Damaged> {
-        let (mut states, mut interner, mut length) = (Self::default(), Interner::default(), 0);
+        let (mut entries, mut pods) = (Vec::new(), HashSet::new());
+        let (mut interner, mut length) = (Interner::default(), 0);
         for (name, text) in buckets {
             read_states(parse_bucket(name)?, text, &mut length, |pod, state| {
                 let mut entry = Entry::pack(pod.into(), &state);
                 entry.intern_values(&mut interner);
-                states.put(entry).is_none()
+                let is_first = pods.insert(entry.pod.clone());
+                entries.push(entry);
+                is_first
             })?;
         }
-        states.shrink();
+        let mut states = Self::default();
+        states.extend(entries);
         Ok(states)
     }
 
-    fn shrink(&mut self) {
-        self.buckets.values_mut().for_each(Vec::shrink_to_fit);
-    }
-
-    /// Sets an entry; returns the one that it replaces.
-    fn put(&mut self, entry: Entry) -> Option<Entry> {
-        let entries = self.buckets.entry(Bucket::of(&entry.pod)).or_default();
-        match find(entries, &entry.pod) {
-            Ok(at) => Some(std::mem::replace(&mut entries[at], entry)),
-            Err(at) => {
-                entries.insert(at, entry);
-                self.len += 1;
-                None
-            }
+    /// Adds the entries of Pods that have none here. Each bucket is sorted once: there may be a hundred
+    /// thousand entries in one, in any order.
+    fn extend(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        for entry in entries {
+            self.buckets.entry(Bucket::of(&entry.pod)).or_default().push(entry);
+            self.len += 1;
+        }
+        for entries in self.buckets.values_mut() {
+            entries.sort_unstable_by(|one, other| one.pod.cmp(&other.pod));
+            entries.shrink_to_fit();
         }
     }
 
@@ -201,10 +208,7 @@ fn texts(pairs: &Pairs) -> impl Iterator<Item = (&str, &str)> {
 impl From<BTreeMap<String, PodState>> for States {
     fn from(map: BTreeMap<String, PodState>) -> Self {
         let mut states = Self::default();
-        for (pod, state) in map {
-            states.put(Entry::pack(pod.into(), &state));
-        }
-        states.shrink();
+        states.extend(map.into_iter().map(|(pod, state)| Entry::pack(pod.into(), &state)));
         states
     }
 }
@@ -268,6 +272,24 @@ mod tests {
         assert!(error(6000).ends_with("line 1 cannot be read"));
         assert!(error(256).ends_with("the object's states have more than 67108864 bytes"));
         assert_eq!(read(100), Ok(150_000));
+    }
+
+    #[test]
+    fn many_entries_of_one_bucket_are_read_as_fast_in_any_order() {
+        let read = |numbers: &mut dyn Iterator<Item = u32>| {
+            let lines: Vec<String> = numbers.map(|number| format!("{number:06}-0 %\n")).collect();
+            let text = format!("100000 w* node\n{}", lines.concat());
+            let buckets = [("ordinals-0".to_owned(), text)].into();
+            let start = std::time::Instant::now();
+            (States::read_buckets(&buckets).unwrap(), start.elapsed())
+        };
+        let (ascending, time) = read(&mut (0..100_000));
+        let (descending, time_of_descending) = read(&mut (0..100_000).rev());
+        assert!(time_of_descending < 4 * time, "{time_of_descending:?} {time:?}");
+        assert!(ascending == descending && descending.contains("w077777-0"));
+        let mut erased = States::default();
+        assert!(erased.add_missing(&descending) && !erased.add_missing(&descending));
+        assert_eq!((erased.len(), erased == ascending), (100_000, true));
     }
 
     #[test]
