@@ -125,7 +125,12 @@ impl Capacity {
             let (before, after) = plain_sizes(&status.pod_states, change);
             after > before && (before == 0 || holds_up_growth)
         };
-        let (growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(grows);
+        let (mut growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(grows);
+        // A large entry does not keep smaller ones out.
+        growing.sort_by_cached_key(|change| {
+            let (before, after) = plain_sizes(&status.pod_states, change);
+            after.saturating_sub(before)
+        });
         // So many fit, and so many do not.
         let (mut most, mut too_many) = (fitted.len(), fitted.len() + growing.len());
         fitted.extend(growing);

@@ -111,6 +111,18 @@ fn an_object_stays_below_its_limit_before_the_api_server_refuses_anything() {
 }
 
 #[test]
+fn a_state_that_is_too_large_keeps_no_other_out() {
+    let mut world = World::with_workload();
+    world.index.limit_object_size(100 * 1024);
+    world.pod("w-0", pod_of(120 * 1024));
+    for name in ["w-1", "w-2"] {
+        world.pod(name, pod_of(1024));
+    }
+    world.settle("p");
+    assert_eq!((world.states("p"), world.index.sizes().2), (vec!["w-1".into(), "w-2".into()], 1));
+}
+
+#[test]
 fn an_object_that_is_above_its_limit_grows_no_further_and_follows_its_pods() {
     let mut world = World::with_workload();
     for name in ["w-0", "w-1"] {
