@@ -26,6 +26,9 @@ const PAUSE_PART: u32 = 4;
 /// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// For how long a write may be in flight. Each request is given up before; only checks of many objects that
+/// the API server is slow to answer take so long.
+const LONGEST_WRITE: Duration = Duration::from_mins(2);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
 
@@ -111,6 +114,8 @@ pub struct Batch<K> {
 struct Pending {
     /// When the oldest change was marked that has not been written.
     marked_at: Option<Instant>,
+    /// When it was taken, until a write of it has succeeded or failed. None follows if nothing had to change.
+    taken_at: Option<Instant>,
     not_before: Option<Instant>,
     /// The end of the window that the last write began.
     window_end: Option<Instant>,
@@ -182,7 +187,9 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let next = self.next(candidates)?;
         let queue = if self.due.next() == Some(next) { &mut self.due } else { &mut self.failing };
         let key = queue.take_due(now)?;
-        let is_retry = self.failures(&key) > 0;
+        let timing = self.keys.entry(key.clone()).or_default();
+        timing.taken_at = Some(now);
+        let is_retry = timing.failures > 0;
         Some((key, is_retry))
     }
 
@@ -196,6 +203,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.window = window(entries);
         timing.window_end = Some(now + timing.window);
+        timing.taken_at = None;
         timing.failures = 0;
         timing.conflicts = 0;
         timing.not_before = None;
@@ -206,11 +214,12 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         let wait = FIRST_RETRY.saturating_mul(1 << timing.failures.min(16)).min(LAST_RETRY);
+        timing.taken_at = None;
         timing.failures += 1;
         timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
     }
 
-    pub fn failures(&self, key: &K) -> u32 {
+    pub(crate) fn failures(&self, key: &K) -> u32 {
         self.keys.get(key).map_or(0, |timing| timing.failures)
     }
 
@@ -254,7 +263,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
             let is_marked = due.contains(key) || failing.contains(key);
             let is_backing_off = timing.not_before.is_some_and(|time| time + LAST_RETRY > now);
             let is_in_window = timing.window_end.is_some_and(|end| end > now);
-            is_marked || is_backing_off || is_in_window
+            let is_in_flight = timing.taken_at.is_some_and(|time| time + LONGEST_WRITE > now);
+            is_marked || is_backing_off || is_in_window || is_in_flight
         });
     }
 }
@@ -421,6 +431,8 @@ mod tests {
         assert_eq!(take(&mut batch, at(2)), Some("a"));
         assert_eq!(batch.waiting().1, None, "both writes are in flight");
 
+        // A write that takes long survives a sweep.
+        batch.sweep(at(29));
         batch.failed(&"a", None, at(30));
         batch.mark(&"a", at(30));
         assert_eq!(batch.waiting().1, Some(at(0)));
@@ -428,6 +440,21 @@ mod tests {
         batch.written(&"a", 0, at(31));
         batch.mark(&"a", at(32));
         assert_eq!(batch.waiting().1, Some(at(32)));
+        batch.sweep(at(121));
+        assert_eq!(batch.keys.len(), 2);
+        batch.sweep(at(122));
+        assert_eq!(batch.keys.len(), 1, "no write followed");
+    }
+
+    #[test]
+    fn failures_and_conflicts_outlive_a_sweep_during_a_retry() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        batch.conflicted(&"a", now);
+        batch.mark(&"a", now);
+        let later = now + LAST_RETRY + LONGEST;
+        assert_eq!(batch.take(Candidates::All, later), Some(("a", true)));
+        batch.sweep(later);
+        assert_eq!((batch.conflicted(&"a", later), batch.failures(&"a")), (2, 2));
     }
 
     #[test]
