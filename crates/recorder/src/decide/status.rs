@@ -80,8 +80,8 @@ pub(super) struct Decision {
     pub entries: EntryDecisions,
     /// What to report about the capacity, if little or none is left.
     pub capacity: Option<Recording>,
-    /// The compact form would make the object no smaller.
-    pub refuses_compact_form: bool,
+    /// The size in `podStates` with which the compact form was found to make the object no smaller.
+    pub useless_at: Option<usize>,
 }
 
 /// Decides the status of a PPS, examining only what is dirty. Returns nothing if any write would lose states
@@ -107,7 +107,7 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
 
     let recorded = recorded_after(pps, &fitted.changes);
     let stays_compact = matches!(form, FormDecision::StayTooLarge);
-    let refuses_compact_form = matches!(form, FormDecision::StayPlain);
+    let useless_at = if let FormDecision::StayPlain(size) = form { Some(size) } else { None };
     let capacity = condition::capacity(pps, &fitted, recorded, stays_compact, size_limit);
     let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
     let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
@@ -134,7 +134,7 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
         (write, InFlight { changes, sizes: fitted.sizes, form, header })
     });
     let entries = EntryDecisions { deferred: fitted.deferred, ..entries };
-    Some(Decision { write, entries, capacity, refuses_compact_form })
+    Some(Decision { write, entries, capacity, useless_at })
 }
 
 /// Decides the header. `takes_over` says whether all states belong to the workload that exists now.

@@ -201,20 +201,20 @@ impl TrackedPps {
         Some(std::mem::replace(&mut self.fact, fact))
     }
 
-    pub(crate) fn follow_decision(&mut self, entries: EntryDecisions, refuses_compact_form: bool) {
+    pub(crate) fn follow_decision(&mut self, entries: EntryDecisions, useless_at: Option<usize>) {
         self.dirty = Dirty { entries: entries.postponed.into_iter().collect(), ..Dirty::default() };
         self.missing_labels = entries.missing_labels;
         self.surplus = entries.surplus;
         self.capacity.deferred = entries.deferred;
         self.renewals = entries.renewals;
         // Whether or not there is something to write: the next decision must not examine all states again.
-        self.refused_forms.compact |= refuses_compact_form;
+        self.refused_forms.useless_at = useless_at;
     }
 
     /// The API server may accept by now what it has refused as too large, or has not stored. Returns whether
     /// there is such.
     pub(crate) fn retry_exceeded(&mut self) -> bool {
-        let is_refused = self.refused_forms.plain || self.refused_forms.compact;
+        let is_refused = self.refused_forms.plain.is_some() || self.refused_forms.compact;
         if is_refused {
             self.reconsider_form();
         }
@@ -286,7 +286,7 @@ impl TrackedPps {
             (Form::Plain, Form::Plain) | (Form::Compact(_), Form::Compact(_)) => {
                 self.capacity.on_refused(write.sizes.stored);
             }
-            (_, Form::Plain) => self.refused_forms.plain = true,
+            (_, Form::Plain) => self.refused_forms.plain = Some(write.sizes.plain),
             _ => self.refused_forms.compact = true,
         }
     }

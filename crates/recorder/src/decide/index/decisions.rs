@@ -64,7 +64,7 @@ impl Index {
         }
         self.report_capacity(key, decision.capacity.take());
         let object = self.objects.tracked.get_mut(key)?;
-        object.follow_decision(decision.entries, decision.refuses_compact_form);
+        object.follow_decision(decision.entries, decision.useless_at);
         let (write, in_flight) = decision.write?;
         object.in_flight = Some(in_flight);
         Some(write)

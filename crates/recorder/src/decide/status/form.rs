@@ -38,20 +38,23 @@ impl CompactForm {
     }
 }
 
-/// Forms that the object does not get, whatever else speaks for them, until all is tried again: the API
-/// server has refused them, or they would make the object no smaller.
+/// Forms that the object does not get, whatever else speaks for them, until all is tried again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RefusedForms {
-    pub plain: bool,
+    /// The API server has refused `podStates` of this size as too large.
+    pub plain: Option<usize>,
+    /// The API server has refused the compact form, or has not stored it.
     pub compact: bool,
+    /// With `podStates` of this size, the compact form would have made the object no smaller.
+    pub useless_at: Option<usize>,
 }
 
 pub(super) enum FormDecision {
     Stay,
     /// The object would have `podStates`, if they fitted.
     StayTooLarge,
-    /// The compact form of these states would make the object no smaller.
-    StayPlain,
+    /// The compact form would make the object no smaller: that was found with `podStates` of this size.
+    StayPlain(usize),
     /// All states move into these buckets.
     ToCompact(Vec<(Bucket, String)>),
     /// All states move into `podStates`.
@@ -66,7 +69,9 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
     let (status, sizes) = (&pps.fact.status, pps.capacity.sizes);
     let recorded = recorded_after(pps, changes);
     let plain_size = sizes.plain_after(&status.pod_states, changes);
-    let fits = !pps.refused_forms.plain && plain_size + OBJECT_OVERHEAD <= size_limit;
+    let refused = pps.refused_forms.plain;
+    let fits =
+        refused.is_none_or(|refused| plain_size < refused) && plain_size + OBJECT_OVERHEAD <= size_limit;
     let can_be_compact = rules.is_kept == Some(true) && !pps.refused_forms.compact;
     let states = ChangedStates::new(&status.pod_states, changes);
     match &status.form {
@@ -74,6 +79,13 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             let may_move = can_be_compact && !rules.is_off && rules.suits(recorded, false);
             if !may_move || plain_size > MAX_UNPACKED_LENGTH {
                 return FormDecision::Stay;
+            }
+            // To find out again costs time for each state, and most events of an object change none.
+            if let Some(found_at) = pps.refused_forms.useless_at
+                && (plain_size == found_at
+                    || (!pps.dirty.all && (found_at / 2..2 * found_at).contains(&plain_size)))
+            {
+                return FormDecision::StayPlain(found_at);
             }
             let texts = states.texts();
             // A move has to be worth its cost. It is, unless the states have few keys and values in common.
@@ -83,7 +95,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             } else if is_writable(&texts) && size_of_texts(&texts) <= plain_size / 4 * 3 {
                 FormDecision::ToCompact(texts)
             } else {
-                FormDecision::StayPlain
+                FormDecision::StayPlain(plain_size)
             }
         }
         Form::Compact(overlaid) => {

@@ -259,6 +259,12 @@ fn never_moves_all_objects_back_as_far_as_they_fit() {
     assert_eq!(write.moves_to, Some(StoredForm::Plain));
     server.world.index.on_status_too_large(&key("p"), "uid-p");
     assert!(server.settle().iter().all(|write| write.moves_to.is_none()));
+    // A smaller object may be stored.
+    server.world.index.apply_pods(Update::Delete(key("w-299")));
+    server.world.workload("w", "uid-w", 299, &[]);
+    assert_eq!(server.write().unwrap().moves_to, Some(StoredForm::Plain));
+    server.world.index.on_status_too_large(&key("p"), "uid-p");
+    assert!(server.settle().iter().all(|write| write.moves_to.is_none()));
     server.world.index.retry_exceeded();
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
 }
@@ -273,7 +279,7 @@ fn states_that_the_compact_form_makes_no_smaller_stay_plain() {
         server.world.pod(&format!("w-{pod}"), PodFact { annotations, ..ready_on("node-1") });
     }
     assert_eq!(moves(&server.settle()), [None]);
-    assert!(server.world.index.objects.tracked[&key("p")].refused_forms.compact);
+    assert!(server.world.index.objects.tracked[&key("p")].refused_forms.useless_at.is_some());
     server.ready(60..119);
     assert_eq!(moves(&server.settle()), [None]);
     // One that has it loses it.

@@ -67,10 +67,16 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
         }
     });
     assert_eq!(repeated, 0, "an event of the object that changes no state");
-    // They are examined again with everything that was refused.
-    server.ready(0..60);
-    server.settle();
+    server.world.index.take_work();
     server.world.index.retry_exceeded();
+    assert!(server.world.index.take_work().statuses.is_empty(), "nothing was refused");
+    // Some states that are others are examined with the next event of the object, and many at once.
+    server.ready(0..20);
+    assert_eq!(moves(&server.settle()), [None]);
+    server.world.version += 1;
+    server.report(Claims::No);
+    assert!(rendered(|| assert!(server.write().is_none())) > 0);
+    server.ready(20..60);
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
 }
 
