@@ -9,7 +9,6 @@ use std::mem::take;
 use std::sync::Arc;
 
 use pps_core::Reason;
-use pps_core::pps::{GROUP, KIND};
 use pps_recorder::kinds::{Definition, Resource, watchable};
 use pps_recorder::whitelist::{self, CONFIG_MAP, Entry, Whitelist};
 
@@ -18,6 +17,9 @@ use pps_recorder::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject
 
 /// The label that adds the rules of a `ClusterRole` to the sidecar's.
 const AGGREGATION_LABEL: &str = "persistent-pod-state/aggregate-to-sidecar";
+
+/// The API server takes no definition under another name than that of its plural and group.
+const OWN_DEFINITION: &str = "persistentpodstates.apps.kruise.io";
 
 /// One watch of a workload kind. Updates of an earlier watch of the same kind are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +111,7 @@ impl Discovery {
     }
 
     fn own_definition(&self) -> Option<&Definition> {
-        self.definitions.values().find(|one| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND))
+        self.definitions.get(OWN_DEFINITION)
     }
 
     pub fn take_actions(&mut self) -> Vec<WatchAction> {

@@ -18,8 +18,10 @@ use pps_recorder::facts::Notice;
 /// How many notices a standby keeps. More of them at once would not help anybody.
 const MAX_HELD_BACK: usize = 100;
 
-/// How many Events may be on their way. As many wait as the budget allows.
+/// How many Events are sent at once.
 const MAX_EVENTS_IN_FLIGHT: usize = 16;
+/// How many Events may be on their way. The others are dropped: the API server answers too slowly.
+const MAX_EVENTS: usize = 256;
 
 pub(super) struct CurrentTerm {
     /// Writes with the permission to write what is decided now.
@@ -52,7 +54,9 @@ impl CurrentTerm {
             return self.held_back.push_back((Instant::now(), notice));
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
-        if self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
+        // Each Event that is on its way holds the semaphore.
+        let has_room = Arc::strong_count(&self.events) <= MAX_EVENTS;
+        if has_room && self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
             tokio::spawn(self.writer.clone().publish(notice, self.events.clone(), self.metrics.clone()));
         } else {
             self.metrics.events_dropped.inc();
@@ -65,6 +69,38 @@ impl CurrentTerm {
             if time.elapsed() < HANDOVER_WINDOW {
                 self.publish(notice);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use pps_core::Reason;
+    use pps_recorder::facts::{NamespacedName, Subject};
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_beyond_those_that_wait_are_dropped() {
+        let service =
+            service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, kube::Error>>());
+        let leadership = Leadership::fixed(true);
+        let mut term = CurrentTerm::new(leadership, Client::new(service, "n"), Arc::default());
+        term.writer.permit.renew();
+        let subject = Subject {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            object: NamespacedName::new("n", "c"),
+            uid: "uid-c".into(),
+        };
+        let notice = Notice { subject, reason: Reason::WriteRefused, message: String::new() };
+        let _waiting = vec![term.events.clone(); MAX_EVENTS - 1];
+        for dropped in [0, 1] {
+            term.publish(notice.clone());
+            assert_eq!(term.metrics.events_dropped.get(), dropped);
         }
     }
 }

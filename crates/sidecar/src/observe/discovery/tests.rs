@@ -104,18 +104,19 @@ fn reports_that_the_definition_of_persistentpodstate_is_terminating() {
         ..definition("PersistentPodState", &["v1alpha1"])
     };
     let other = Definition { terminating: true, ..definition("PersistentPodState", &["v1"]) };
+    assert_eq!(OWN_DEFINITION, format!("{}.{}", pps_core::pps::PLURAL, own(false).group));
     assert!(!world.0.is_pps_definition_terminating());
     for (key, definition, terminating) in [
-        ("own", own(false), false),
+        (OWN_DEFINITION, own(false), false),
         ("other", other, false),
-        ("own", own(true), true),
-        ("own", own(false), false),
+        (OWN_DEFINITION, own(true), true),
+        (OWN_DEFINITION, own(false), false),
     ] {
         world.0.apply_definitions(Update::Apply(key.into(), definition));
         assert_eq!(world.0.is_pps_definition_terminating(), terminating);
     }
-    world.0.apply_definitions(Update::Apply("own".into(), own(true)));
-    world.0.apply_definitions(Update::Delete("own".into()));
+    world.0.apply_definitions(Update::Apply(OWN_DEFINITION.into(), own(true)));
+    world.0.apply_definitions(Update::Delete(OWN_DEFINITION.into()));
     assert!(!world.0.is_pps_definition_terminating());
 }
 
@@ -131,11 +132,11 @@ fn lists_the_objects_again_when_their_definition_changes() {
         world.0.apply_definitions(update);
         world.actions()
     };
-    let apply = |generation| Update::Apply("own".into(), own(generation));
+    let apply = |generation| Update::Apply(OWN_DEFINITION.into(), own(generation));
     assert_eq!(after(apply(1)), Vec::<String>::new());
     assert_eq!(after(apply(1)), Vec::<String>::new());
     assert_eq!(after(apply(2)), ["relist objects"]);
-    assert_eq!(after(Update::Delete("own".into())), Vec::<String>::new());
+    assert_eq!(after(Update::Delete(OWN_DEFINITION.into())), Vec::<String>::new());
     assert_eq!(after(apply(2)), ["relist objects"], "another definition");
 }
 
@@ -246,12 +247,12 @@ fn knows_whether_the_definition_keeps_the_compact_form() {
         ..definition("PersistentPodState", &["v1alpha1"])
     };
     discovery.apply_definitions(Update::Begin(0));
-    discovery.apply_definitions(Update::Apply("own".into(), own(true)));
+    discovery.apply_definitions(Update::Apply(OWN_DEFINITION.into(), own(true)));
     assert_eq!(discovery.keeps_packed(), None, "the list is not complete");
     discovery.apply_definitions(Update::Done);
     assert_eq!(discovery.keeps_packed(), Some(true));
-    discovery.apply_definitions(Update::Apply("own".into(), own(false)));
+    discovery.apply_definitions(Update::Apply(OWN_DEFINITION.into(), own(false)));
     assert_eq!(discovery.keeps_packed(), Some(false));
-    discovery.apply_definitions(Update::Delete("own".into()));
+    discovery.apply_definitions(Update::Delete(OWN_DEFINITION.into()));
     assert_eq!(discovery.keeps_packed(), None, "there is no object either");
 }
