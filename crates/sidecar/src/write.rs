@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::client::Body;
 use kube::core::{ObjectMeta, Request, Status, request};
 use kube::{Api, Client};
 use pps_core::status::{compact_patch, guarded_patch};
@@ -246,7 +248,15 @@ impl Writer {
 
     /// Sends a write, and gives up when this process no longer leads.
     async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Failure> {
-        let request = async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await };
+        let request = async {
+            let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
+            let (head, body) = self.client.send(request).await?.into_parts();
+            let body = body.collect().await?.to_bytes();
+            if head.status.is_success() {
+                return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+            }
+            Err(kube::Error::Api(failure::refusal(&head, &body).boxed()))
+        };
         let answer = self.permit.run_while_valid(bounded(REQUEST_TIMEOUT, request)).await;
         answer.map_or(Err(Failure::NotLeading), |answer| answer.map_err(Failure::from))
     }

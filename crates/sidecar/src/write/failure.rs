@@ -3,11 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use http::response::Parts;
 use kube::core::Status;
+use serde_json::json;
 
 use crate::observe::client::describe;
 use crate::observe::watch::WatchError;
-use crate::observe::wire::LONGEST_WAIT;
+use crate::observe::wire::{LONGEST_WAIT, Refusal};
 
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;
@@ -68,6 +70,20 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// What an answer refuses. Of one that a gateway has written, or a full queue of the API server, only the head
+/// may say the code, and how long to wait.
+pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
+    let code = head.status;
+    let text = String::from_utf8_lossy(body);
+    let reason = code.canonical_reason().unwrap_or_default();
+    let mut status = serde_json::from_str(&text).unwrap_or_else(|_| Status::failure(&text, reason));
+    status.code = code.as_u16();
+    let seconds = Refusal::default().retry_after(&head.headers).as_secs();
+    let details = || serde_json::from_value(json!({"retryAfterSeconds": seconds})).ok();
+    status.details = status.details.or_else(details);
+    status
 }
 
 /// Whether the API server, etcd, or the connection between them refuses a request of this size.

@@ -97,3 +97,26 @@ async fn evicts_only_the_pod_that_was_decided_about() {
     assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
     assert_eq!(body.get("apiVersion"), None, "the API server's own version");
 }
+
+#[tokio::test]
+async fn what_is_no_status_of_an_api_server_keeps_its_code_and_the_wait_that_it_asks_for() {
+    for (code, body, expected) in [
+        (429, "Too many requests, please try again later.\n", ("error", Some(Duration::from_secs(7)))),
+        (503, r#"{"message": "busy"}"#, ("error", Some(Duration::from_secs(7)))),
+        (413, r#"{"message": "no"}"#, ("too_large", None)),
+    ] {
+        let service = service_fn(move |_: http::Request<Body>| async move {
+            let answer = http::Response::builder().status(code).header("Retry-After", 7);
+            Ok::<_, Infallible>(answer.body(Body::from(body.as_bytes().to_vec())).unwrap())
+        });
+        let mut permit = Permit::new(Leadership::fixed(true));
+        permit.renew();
+        let writer = Writer::new(Client::new(service, "n"), permit);
+        let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
+        let key = NamespacedName::new("n", "w");
+        let delete = GeneratedPps::Delete { key, uid, resource_version, is_alias: true };
+        let result = writer.write_generated_pps(workload(), delete).await;
+        let WriteResult::Generated(_, _, Err(failure)) = result else { panic!("{result:?}") };
+        assert_eq!((failure.result(), failure.retry_after()), expected, "{failure}");
+    }
+}
