@@ -20,7 +20,11 @@ const LAST_REFUSED_RETRY: Duration = Duration::from_mins(16);
 impl Worker {
     pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
         let Some(generated) = self.index.generated_pps(&workload) else {
-            return drop(self.writes.refused.remove(&workload));
+            // What is in flight may be refused once more.
+            if !self.index.is_generated_pps_in_flight(&workload) {
+                self.writes.refused.remove(&workload);
+            }
+            return;
         };
         if let Some(refused) = self.writes.refused.get(&workload)
             && refused.retry_at > Instant::now()

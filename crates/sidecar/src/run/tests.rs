@@ -284,10 +284,14 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     assert_eq!(requests.lock().unwrap().len(), 1);
     assert!(worker.writes.generated.next(Candidates::All).is_some(), "it is tried again later");
     assert_eq!(worker.writes.pending(Instant::now()).0, 0, "no write waits until then");
+    worker.writes.refused.get_mut(&workload()).unwrap().retry_at = Instant::now();
+    worker.write_generated_pps(workload(), true);
+    assert_eq!(write_generated_pps(&mut worker).await, [], "while the other one is in flight");
+    assert_eq!(worker.writes.refused[&workload()].times, 1);
 
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
     assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
-    assert_eq!(requests.lock().unwrap().len(), 2);
+    assert_eq!(requests.lock().unwrap().len(), 3);
     report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
     assert_eq!(write_generated_pps(&mut worker).await, []);
     assert!(worker.writes.refused.is_empty());
@@ -386,7 +390,7 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.health.mark_watch("nodes", false);
     worker.evict(&pod, false, now);
     assert!(worker.writes.in_flight() == 0, "a node may be there that the watch has not shown");
-    assert_eq!(worker.writes.evictions.waiting().0, 1, "it is tried again");
+    assert_eq!(worker.writes.pending(now).0, 1, "it is tried again");
 
     worker.health.mark_watch("nodes", true);
     worker.health.mark_synced();
@@ -484,6 +488,7 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
             "persistentPodStateRetentionPolicy": "Retain"},
         "status": {"podStates": states},
     });
+    let definition = "persistentpodstates.apps.kruise.io";
     let own = Definition {
         group: "apps.kruise.io".into(),
         kind: "PersistentPodState".into(),
@@ -501,7 +506,7 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
         let fact = pps_recorder::facts::object_fact(serde_json::from_value(object.clone()).unwrap());
         let update = Update::Apply(key.clone(), Box::new(fact));
         let mut worker = worker(client.clone(), [Observation::PersistentPodStates(update)]);
-        for update in [Update::Begin(0), Update::Apply("own".into(), own.clone()), Update::Done] {
+        for update in [Update::Begin(0), Update::Apply(definition.into(), own.clone()), Update::Done] {
             worker.apply(Observation::Definitions(update));
         }
         for lease in leases {

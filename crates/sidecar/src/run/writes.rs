@@ -82,9 +82,9 @@ impl Writes {
 
     /// How many objects wait for a write, and for how long the first of them has waited.
     pub(super) fn pending(&self, now: Instant) -> (usize, Duration) {
-        let (statuses, generated) = (self.statuses.waiting(), self.generated.waiting());
-        let oldest = [statuses.1, generated.1].into_iter().flatten().min();
+        let waiting = [self.statuses.waiting(), self.generated.waiting(), self.evictions.waiting()];
+        let oldest = waiting.iter().filter_map(|(_, oldest)| *oldest).min();
         let age = oldest.map(|oldest| now.saturating_duration_since(oldest));
-        (statuses.0 + generated.0, age.unwrap_or_default())
+        (waiting.iter().map(|(count, _)| count).sum(), age.unwrap_or_default())
     }
 }

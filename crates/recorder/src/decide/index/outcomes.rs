@@ -108,6 +108,10 @@ impl Index {
         }
     }
 
+    pub fn is_generated_pps_in_flight(&self, workload: &WorkloadKey) -> bool {
+        self.aliases.in_flight.contains_key(workload)
+    }
+
     pub fn on_generated_pps_written(&mut self, workload: &WorkloadKey, ok: bool) {
         let is_asked_again = self.aliases.in_flight.remove(workload).unwrap_or(false);
         if is_asked_again || !ok {
