@@ -147,6 +147,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
         && before.is_some()
+        && !matches!(decision, EntryDecision::Drop(_))
         && (((is_held || is_postponed) && drops) || view.ownership(&pod) == PodOwnership::Former)
     {
         decisions.keeps_target = true;
