@@ -72,8 +72,8 @@ impl Failure {
     }
 }
 
-/// What an answer refuses. Of one that a gateway has written, or a full queue of the API server, only the head
-/// may say the code, and how long to wait.
+/// What an answer refuses. Of one that a gateway has written, or a full queue of the API server, only the
+/// head may say the code, and how long to wait.
 pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
     let code = head.status;
     let text = String::from_utf8_lossy(body);
