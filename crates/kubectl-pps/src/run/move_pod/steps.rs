@@ -98,15 +98,27 @@ impl<'a> Steps<'a> {
             // The state is unchanged: from now on the sidecar records the Pod again.
             Removal::Stay => self.mark(false).await,
             Removal::Evict | Removal::Delete => self.remove().await,
-            Removal::Unneeded if !self.one.changes_state() => Ok(()),
-            Removal::Unneeded => {
-                // A Pod that was created since the decision may have the former state.
-                let decided = self.one.present.as_ref().map(Pod::uid);
-                let is_new = |pod: &Pod| pod.node().is_none() && Some(pod.uid()) != decided;
-                let is_outdated = self.read_pod().await?.as_ref().is_some_and(is_new);
-                if is_outdated { Err(text::changed(&self.one.pod)) } else { Ok(()) }
+            Removal::Unneeded if self.rehearsal.is_some() || !self.one.changes_state() => Ok(()),
+            Removal::Unneeded => self.delete_latecomer().await,
+        }
+    }
+
+    /// Deletes a Pod that was created since the decision, perhaps with the former state, and has no node yet.
+    async fn delete_latecomer(&self) -> Result<(), Failure> {
+        let decided = self.one.present.as_ref().map(Pod::uid);
+        for _ in 0..TRIES {
+            let is_late =
+                |pod: &Pod| pod.node().is_none() && !pod.is_terminating() && Some(pod.uid()) != decided;
+            let Some(pod) = self.read_pod().await?.filter(is_late) else { return Ok(()) };
+            let (uid, version) = (pod.uid(), pod.resource_version());
+            let removal = Write::delete(self.pod_right("delete"), self.pod_path(), uid, version);
+            match self.send(removal).await {
+                Ok(_) | Err(WriteError::NotFound) => return Ok(()),
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => return Err(text::not_removed(self.one, error)),
             }
         }
+        Err(text::changed(&self.one.pod))
     }
 
     /// Marks the Pod, so that the sidecar leaves its state alone, or removes the mark.
