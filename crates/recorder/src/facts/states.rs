@@ -275,17 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn many_entries_of_one_bucket_are_read_as_fast_in_any_order() {
+    fn many_entries_of_one_bucket_are_read_in_any_order() {
         let read = |numbers: &mut dyn Iterator<Item = u32>| {
             let lines: Vec<String> = numbers.map(|number| format!("{number:06}-0 %\n")).collect();
             let text = format!("100000 w* node\n{}", lines.concat());
             let buckets = [("ordinals-0".to_owned(), text)].into();
-            let start = std::time::Instant::now();
-            (States::read_buckets(&buckets).unwrap(), start.elapsed())
+            States::read_buckets(&buckets).unwrap()
         };
-        let (ascending, time) = read(&mut (0..100_000));
-        let (descending, time_of_descending) = read(&mut (0..100_000).rev());
-        assert!(time_of_descending < 4 * time, "{time_of_descending:?} {time:?}");
+        let (ascending, descending) = (read(&mut (0..100_000)), read(&mut (0..100_000).rev()));
         assert!(ascending == descending && descending.contains("w077777-0"));
         let mut erased = States::default();
         assert!(erased.add_missing(&descending) && !erased.add_missing(&descending));

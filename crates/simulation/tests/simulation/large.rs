@@ -72,14 +72,3 @@ fn a_node_of_a_cluster_of_a_thousand_nodes_is_drained() {
     );
     assert_eq!(last(&result).world.pods.iter().filter(|pod| pod.manifest.is_some()).count(), 10);
 }
-
-#[test]
-fn many_pods_that_wait_do_not_make_a_drain_slow() {
-    let mut objects = cluster(999, ZONE);
-    let waiting = with(stateful_set("waiting", 200), "spec.podManagementPolicy", json!("Parallel"));
-    objects.push(with(waiting, "spec.template.spec.nodeSelector", json!({ZONE: "none"})));
-    let begin = std::time::Instant::now();
-    let result = forecast(objects, json!([{"do": "rollOut"}, {"do": "drain", "node": "n0500"}]));
-    assert_eq!((count(&result, Phase::Running), count(&result, Phase::Pending)), (9_990, 200));
-    assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
-}
