@@ -89,6 +89,11 @@ impl<'a> Steps<'a> {
         if self.one.removal == Removal::Stay {
             return self.job.terminal.print(&text::stays(self.one)).map(|()| Outcome::Well);
         }
+        if self.is_outdated().await.map_err(unfinished)? {
+            let again = self.job.prepare(self.one).await.map_err(unfinished)?;
+            let Some((snapshot, now)) = again else { return Ok(Outcome::Well) };
+            return Box::pin(Steps::new(self.job, &snapshot, &now, None).carry_out(timeout)).await;
+        }
         self.wait(timeout).await
     }
 
@@ -98,27 +103,19 @@ impl<'a> Steps<'a> {
             // The state is unchanged: from now on the sidecar records the Pod again.
             Removal::Stay => self.mark(false).await,
             Removal::Evict | Removal::Delete => self.remove().await,
-            Removal::Unneeded if self.rehearsal.is_some() || !self.one.changes_state() => Ok(()),
-            Removal::Unneeded => self.delete_latecomer().await,
+            Removal::Unneeded => Ok(()),
         }
     }
 
-    /// Deletes a Pod that was created since the decision, perhaps with the former state, and has no node yet.
-    async fn delete_latecomer(&self) -> Result<(), Failure> {
-        let decided = self.one.present.as_ref().map(Pod::uid);
-        for _ in 0..TRIES {
-            let is_late =
-                |pod: &Pod| pod.node().is_none() && !pod.is_terminating() && Some(pod.uid()) != decided;
-            let Some(pod) = self.read_pod().await?.filter(is_late) else { return Ok(()) };
-            let (uid, version) = (pod.uid(), pod.resource_version());
-            let removal = Write::delete(self.pod_right("delete"), self.pod_path(), uid, version);
-            match self.send(removal).await {
-                Ok(_) | Err(WriteError::NotFound) => return Ok(()),
-                Err(WriteError::Conflict(_)) => {}
-                Err(error) => return Err(text::not_removed(self.one, error)),
-            }
+    /// Whether a Pod was created between the decision and the write of the new state, and waits for a node: it may have
+    /// the former state.
+    async fn is_outdated(&self) -> Result<bool, Failure> {
+        if self.one.removal != Removal::Unneeded || !self.one.changes_state() {
+            return Ok(false);
         }
-        Err(text::changed(&self.one.pod))
+        let decided = self.one.present.as_ref().map(Pod::uid);
+        let is_new = |pod: &Pod| pod.node().is_none() && Some(pod.uid()) != decided;
+        Ok(self.read_pod().await?.as_ref().is_some_and(is_new))
     }
 
     /// Marks the Pod, so that the sidecar leaves its state alone, or removes the mark.

@@ -252,21 +252,28 @@ async fn a_budget_may_allow_one_eviction_after_the_other() {
     }
 }
 
-#[tokio::test]
-async fn a_pod_that_is_created_before_its_state_is_written_is_created_again() {
+/// Moves a Pod that does not exist at the decision, and that this workload creates before its state is written.
+/// Returns whether it was deleted.
+async fn deletes_latecomer(owner: &str) -> (Result<Outcome, Failure>, bool) {
     let mut gone = pair();
     gone.pods.clear();
-    let now = gone.clone();
+    let mut late = pod("node-1");
+    late["spec"] = json!({"containers": [{"name": "c"}], "affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]}]}}}});
+    late["status"] = json!({"phase": "Pending"});
+    late["metadata"]["uid"] = "uid-late".into();
+    late["metadata"]["ownerReferences"][0]["name"] = owner.into();
+    late["metadata"]["ownerReferences"][0]["uid"] = owner.into();
+    let mut now = gone.clone();
+    now.pods.extend(Pod::read(late));
+    let (sender, requests) = channel();
     let mut is_deleted = false;
     let client = serve(move |request| match request {
         POD if is_deleted => (200, pod("node-2")),
-        POD => {
-            let mut waiting = pod("node-1");
-            waiting["spec"] = json!({"containers": []});
-            (200, waiting)
-        }
         _ if request.starts_with("DELETE ") => {
-            is_deleted = true;
+            is_deleted |= !request.contains("dryRun=All");
+            sender.send(()).unwrap();
             (200, json!({}))
         }
         _ if request.starts_with("PATCH ") => (200, json!({"status": {"packed": {}}})),
@@ -276,6 +283,12 @@ async fn a_pod_that_is_created_before_its_state_is_written_is_created_again() {
     let carry_out = async |job: &Job<'_>, one: &PodMove| {
         Steps::new(job, &gone, one, None).carry_out(Duration::from_mins(1)).await
     };
-    let ended = with_move(client, &anywhere(), &gone, carry_out).await;
-    assert_eq!(ended, Ok(Outcome::Well));
+    (with_move(client, &anywhere(), &gone, carry_out).await, requests.try_iter().count() > 0)
+}
+
+#[tokio::test]
+async fn a_pod_that_is_created_before_its_state_is_written_is_created_again() {
+    assert_eq!(deletes_latecomer("db").await, (Ok(Outcome::Well), true));
+    let (ended, is_deleted) = deletes_latecomer("stranger").await;
+    assert!(ended.is_err() && !is_deleted, "{ended:?}");
 }
