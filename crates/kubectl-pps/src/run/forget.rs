@@ -34,7 +34,8 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
         terminal.note(&note);
     }
     if drops.objects.is_empty() {
-        if let Some(node) = args.node.as_ref().filter(|node| snapshot.lacks_node(node)) {
+        let is_typo = |node: &&String| drops.is_complete() && snapshot.lacks_node(node);
+        if let Some(node) = args.node.as_ref().filter(is_typo) {
             return Err(text::no_node(node));
         }
         let node = args.node.iter().map(|node| format!("No recorded state on node {node} is dropped\n"));
