@@ -144,13 +144,22 @@ fn config(repository: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// The documents in `docs` that are no pages.
+/// The documents in `docs` and in its folders that are no pages.
 fn unused(source: &Path, pages: &BTreeSet<&str>) -> Result<Vec<String>> {
-    let documents = names(&source.join(FOLDER))?
-        .into_iter()
-        .filter(|name| has_extension(name, "md") && name != "SUMMARY.md");
-    let files = documents.map(|name| format!("{FOLDER}/{name}"));
-    Ok(files.filter(|file| !pages.contains(file.as_str())).collect())
+    let mut unused = Vec::new();
+    let mut folders = vec![FOLDER.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for name in names(&source.join(&folder))? {
+            let file = format!("{folder}/{name}");
+            if source.join(&file).is_dir() {
+                folders.push(file);
+            } else if has_extension(&name, "md") && name != "SUMMARY.md" && !pages.contains(file.as_str()) {
+                unused.push(file);
+            }
+        }
+    }
+    unused.sort();
+    Ok(unused)
 }
 
 /// The pictures in `docs/images` that no page shows.
