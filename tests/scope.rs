@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const PODS: &str = "deploy/base/cluster-admission-policy.yaml";
 const VALIDATION: &str = "deploy/base/cluster-admission-policy-validation.yaml";
 const CUSTOM: &str = "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
-const DOCUMENT: &str = "docs/scope.md";
+const DOCUMENT: &str = "docs/reference/scope.md";
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)

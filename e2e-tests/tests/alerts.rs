@@ -181,10 +181,10 @@ fn tests_notice_an_alert_that_fires_at_once() {
     }
 }
 
-/// The example of docs/alerts.md.
+/// The example of docs/reference/alerts.md.
 #[test]
 fn values_of_the_chart_change_the_alerts() {
-    let documented = fs::read_to_string(repository_file("docs/alerts.md")).unwrap();
+    let documented = fs::read_to_string(repository_file("docs/reference/alerts.md")).unwrap();
     let example = documented.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let mut values = manifests::parse(example).unwrap().remove(0);
     values["policyServer"] = json!({"create": true, "name": "stateful"});

@@ -35,13 +35,13 @@ use crate::support::{
 
 /// The blocks of the document. A sequence below plays each of them.
 const BLOCKS: [&str; 21] = [
-    "retry",
-    "pause Argo CD",
-    "pause Flux",
-    "keep",
     "one-namespace",
+    "keep",
+    "retry",
     "ignore",
     "all-namespaces",
+    "pause Argo CD",
+    "pause Flux",
     "install",
     "install with Helm",
     "one-namespace-back",

@@ -358,8 +358,8 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
         if policy_server::executable().is_some() { "Kubewarden's PolicyServer" } else { "the stand-in" };
     let text = table(&rows);
     report::note(&format!("Kubernetes {}.{}, {server}\n\n{text}", version.major, version.minor));
-    let document = fs::read_to_string(repository_file("docs/break-glass.md")).unwrap();
-    assert!(document.contains(&text), "docs/break-glass.md has another table");
+    let document = fs::read_to_string(repository_file("docs/reference/faults.md")).unwrap();
+    assert!(document.contains(&text), "docs/reference/faults.md has another table");
 }
 
 /// StatefulSets in scope, more than the controller has workers.

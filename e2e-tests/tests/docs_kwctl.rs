@@ -1,4 +1,4 @@
-//! Every command of docs/kwctl.md, run unchanged, prints what the document shows.
+//! Every command for kwctl in docs/publishing.md, run unchanged, prints what the document shows.
 //!
 //! kwctl is the one that `KWCTL` names, or the one on the PATH; without it the test is skipped. A block after
 //! `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->` a registry. With
@@ -164,13 +164,20 @@ async fn cluster() -> Cluster {
     cluster
 }
 
+/// What the document says about kwctl.
+fn section() -> String {
+    let text = fs::read_to_string(repository_file("docs/publishing.md")).unwrap();
+    let (_, rest) = text.split_once("\n## Check it with kwctl\n").unwrap();
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn commands_of_the_document_print_what_it_shows() {
     let skip = |remedy: &str| report::skipped("commands_of_the_document_print_what_it_shows", remedy);
     let Some(kwctl) = find_kwctl() else { return skip("set KWCTL=… to run it") };
     require_jq();
     assert_eq!(policy_path(), repository_file("policy.wasm"), "the document names policy.wasm");
-    let text = fs::read_to_string(repository_file("docs/kwctl.md")).unwrap();
+    let text = section();
     let scratch = Scratch::folder("kwctl").unwrap();
     let folder = scratch.path().to_owned();
     symlink(fs::canonicalize(kwctl).unwrap(), folder.join("kwctl")).unwrap();

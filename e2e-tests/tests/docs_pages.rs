@@ -30,23 +30,20 @@ use shell::Shell;
 use crate::support::require_jq;
 
 /// The pages whose commands are run, in this order.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 5] = [
     "docs/quick-start.md",
     "docs/local-volumes.md",
     "docs/troubleshooting.md",
-    "docs/faq.md",
-    "docs/autoscalers-and-drains.md",
-    "docs/backup.md",
-    "docs/comparison.md",
+    "docs/drains-and-autoscalers.md",
+    "docs/operations.md",
 ];
 /// Why blocks are not run, and the programs that they need: a machine without network and containers has
 /// none.
-const NOT_HERE: [(&str, &[&str]); 6] = [
+const NOT_HERE: [(&str, &[&str]); 5] = [
     ("kind", &["docker", "kind"]),
     ("k3d", &["k3d"]),
     ("its chart is in another repository", &["helm"]),
     ("the test pushes to a registry of its own", &["make publish"]),
-    ("there is such a Job only after a failure", &["kubectl logs"]),
     ("velero", &["velero"]),
 ];
 

@@ -16,7 +16,7 @@ use crate::settings::{ExitZero, NAMESPACE, Settings};
 /// the module in its registry, sidecar, other recorders, PersistentPodStates.
 ///
 /// Writes nothing. Reads no Secret and no Pod's log. Prints each finding with what to do about it;
-/// docs/check.md explains them.
+/// docs/reference/check.md explains them.
 ///
 /// Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the command line is invalid or if
 /// something could not be read, for example because a permission is missing.

@@ -32,13 +32,13 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// The name of the diagnosis, by which programs and `docs/check.md` know the finding.
+    /// The name of the diagnosis, by which programs and `docs/reference/check.md` know the finding.
     pub(crate) fn code(&self) -> &'static str {
         (&self.diagnosis).into()
     }
 }
 
-/// What is right or wrong. `docs/check.md` explains each by its name, in this order; names never change.
+/// What is right or wrong. `docs/reference/check.md` explains each by its name, in this order; names never change.
 #[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
 pub(crate) enum Diagnosis {
     KubernetesSupported,

@@ -1,4 +1,4 @@
-//! The command line. The help, the man page and `docs/kubectl-pps.md` come from this text.
+//! The command line. The help, the man page and `docs/reference/kubectl-pps.md` come from this text.
 
 #![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 

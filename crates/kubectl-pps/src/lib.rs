@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`args`] | the command line; the help, the man page and `docs/kubectl-pps.md` come from it |
+//! | [`args`] | the command line; the help, the man page and `docs/reference/kubectl-pps.md` come from it |
 //! | [`cluster`] | reads from and writes to the API server |
 //! | [`snapshot`] | the objects that were read, and the lists that could not be read |
 //! | [`decide`] | pure functions: the answer, and the writes |

@@ -1,5 +1,4 @@
-//! The man page and the reference of `docs/kubectl-pps.md` say what the command line says. `UPDATE=1` writes
-//! them again.
+//! The man page and `docs/reference/kubectl-pps.md` say what the command line says. `UPDATE=1` writes them again.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::fmt::Write;
@@ -9,6 +8,7 @@ use std::{env, fs};
 use clap::{Arg, Command, CommandFactory};
 use kubectl_pps::args::Cli;
 
+const DOCUMENT: &str = "docs/reference/kubectl-pps.md";
 /// What follows is generated.
 const MARK: &str = "<!-- What follows is made from the command line: UPDATE=1 cargo test -p kubectl-pps --test reference -->\n";
 
@@ -94,11 +94,11 @@ fn options(text: &mut String, options: &[&Arg]) {
 
 fn markdown() -> String {
     let command = command();
-    let mut text = String::from("\n## Reference\n");
+    let mut text = String::new();
     for sub in subcommands(&command) {
         let _ = write!(
             text,
-            "\n### {}\n\n{}\n\n```text\n{}\n```\n",
+            "\n## {}\n\n{}\n\n```text\n{}\n```\n",
             sub.get_name(),
             plain(&about(sub)),
             usage(sub)
@@ -106,7 +106,7 @@ fn markdown() -> String {
         options(&mut text, &own_options(sub));
         let _ = write!(text, "\n```text\n{}\n```\n", examples(sub));
     }
-    text.push_str("\n### Options of all commands\n");
+    text.push_str("\n## Options of all commands\n");
     let global: Vec<&Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).collect();
     options(&mut text, &global);
     text
@@ -171,14 +171,14 @@ fn is_up_to_date(path: &str, text: &str) -> bool {
 
 #[test]
 fn the_document_says_what_the_command_line_says() {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../docs/kubectl-pps.md"].iter().collect();
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../..", DOCUMENT].iter().collect();
     let document = fs::read_to_string(path).unwrap();
     let (by_hand, _) =
-        document.split_once(MARK).expect("docs/kubectl-pps.md has lost the line before its reference");
+        document.split_once(MARK).expect("the line before the reference is lost");
     let document = format!("{by_hand}{MARK}{}", markdown());
     assert!(
-        is_up_to_date("docs/kubectl-pps.md", &document),
-        "docs/kubectl-pps.md is out of date: UPDATE=1 cargo test -p kubectl-pps --test reference"
+        is_up_to_date(DOCUMENT, &document),
+        "{DOCUMENT} is out of date: UPDATE=1 cargo test -p kubectl-pps --test reference"
     );
 }
 

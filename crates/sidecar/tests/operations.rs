@@ -1,5 +1,5 @@
-//! docs/operations.md, the alert rules and the dashboard name the metrics and alerts that exist, and the
-//! document names all of them. docs/troubleshooting.md does so with the reasons of conditions and Events.
+//! docs/reference, the alert rules and the dashboard name the metrics and alerts that exist, and the documents
+//! name all of them. docs/troubleshooting.md does so with the reasons of conditions and Events.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -11,7 +11,8 @@ use pps_sidecar::telemetry::metrics::Metrics;
 use serde_json::Value;
 
 const RULES: &str = "deploy/components/monitoring/prometheus-rule.yaml";
-const ALERTS: &str = "docs/alerts.md";
+const METRICS: &str = "docs/reference/metrics.md";
+const ALERTS: &str = "docs/reference/alerts.md";
 const DASHBOARD: &str = "deploy/components/monitoring/dashboard.json";
 
 fn file(path: &str) -> String {
@@ -55,7 +56,7 @@ fn documents_all_metrics_and_no_others() {
     for name in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
         assert!(metrics.contains(name), "{name} in {metrics:?}");
     }
-    assert_eq!(metrics_in(&file("docs/operations.md")), metrics);
+    assert_eq!(metrics_in(&file(METRICS)), metrics);
     for path in [RULES, DASHBOARD, ALERTS] {
         let named = metrics_in(&file(path));
         assert!(!named.is_empty() && named.is_subset(&metrics), "{path}: {named:?}");
@@ -64,7 +65,7 @@ fn documents_all_metrics_and_no_others() {
 
 #[test]
 fn documents_all_labels_and_their_known_values() {
-    let documented = file("docs/operations.md");
+    let documented = file(METRICS);
     let text = rendered();
     let series = text.lines().filter(|line| line.starts_with("persistentpodstate_"));
     for line in series {

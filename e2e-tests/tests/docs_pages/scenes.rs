@@ -21,7 +21,7 @@ const ACCOUNT: &str = "policy-server-persistent-pod-state";
 const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A scene: its name, the script that sets it, and the one that checks and clears it.
-const SCENES: [(&str, &str, &str); 8] = [
+const SCENES: [(&str, &str, &str); 7] = [
     ("recorded", "be_recorded", ""),
     (
         "pending",
@@ -64,11 +64,6 @@ const SCENES: [(&str, &str, &str); 8] = [
         for pod in db-0 db-1 db-2; do
           [ \"$(node_of $pod)\" = \"$(jq --raw-output .items[0].status.podStates[\\\"$pod\\\"].nodeName states.json)\" ]
         done",
-    ),
-    (
-        "saved",
-        "[ \"$(jq '.items[0].status.podStates | length' states.json)\" = 3 ]",
-        "[ \"$(jq '[.items[].status.podStates[].nodeTopologyLabels | has(\"kubernetes.io/hostname\")] | any' portable.json)\" = false ]",
     ),
 ];
 

@@ -20,8 +20,14 @@ use crate::docs_kwctl::is_output;
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Commands that only read, and so may be run again until they print what the page shows.
-const QUESTIONS: [&str; 5] =
-    ["kubectl get ", "kubectl describe ", "kubectl pps status", "kubectl pps explain ", "kubectl pps check"];
+const QUESTIONS: [&str; 6] = [
+    "kubectl get ",
+    "kubectl describe ",
+    "kubectl pps status",
+    "kubectl pps explain ",
+    "kubectl pps simulate ",
+    "kubectl pps check",
+];
 /// Those that end with 1 if they find something that is not well.
 const PLUGIN: &str = "kubectl pps ";
 /// The line after the output of a command, before its exit code.

@@ -69,8 +69,9 @@ async fn the_readme_has_a_picture_of_the_plugin() -> Result<()> {
         "the plugin does not print what {PICTURE} shows: `make terminal-picture` draws it again. It prints\n{}",
         text_of(&drawn).join("\n")
     );
-    let readme = fs::read_to_string(repository_file("README.md"))?;
-    ensure!(readme.contains(&format!("({PICTURE})")), "the README does not show {PICTURE}");
+    let page = fs::read_to_string(repository_file("docs/kubectl-pps.md"))?;
+    let shown = PICTURE.replace("docs/", "");
+    ensure!(page.contains(&format!("({shown})")), "docs/kubectl-pps.md does not show {PICTURE}");
     Ok(())
 }
 

@@ -366,7 +366,7 @@ fn each_flaw_has_its_code_and_severity_and_says_what_to_do() {
     }
 }
 
-/// Each code has facts that produce it, and `docs/check.md` explains each in the order of the code.
+/// Each code has facts that produce it, and `docs/reference/check.md` explains each in the order of the code.
 #[test]
 fn each_code_is_produced_by_some_facts_and_documented() {
     let flaws: BTreeSet<&str> = flaws().into_iter().map(|(code, ..)| code).collect();
@@ -375,7 +375,7 @@ fn each_code_is_produced_by_some_facts_and_documented() {
     let all: BTreeSet<&str> = Diagnosis::VARIANTS.iter().copied().collect();
     assert_eq!(all, flaws.union(&fine).copied().collect::<BTreeSet<_>>());
 
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/check.md");
     let document = std::fs::read_to_string(path).unwrap();
     let rows = document.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` |")?.0));
     let rows =
