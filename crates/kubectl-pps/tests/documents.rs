@@ -16,7 +16,7 @@ const REFERENCE: &str = "docs/reference/kubectl-pps.md";
 /// What ends a command within a line: a comment, another command, or the end of what a document quotes.
 const ENDS: [&str; 8] = [" #", " |", " >", " &&", ";", "`", "\"", ")"];
 /// Words that stand for something, where it must not be any name.
-const VALUES: [(&str, &str); 2] = [("DURATION", "5m"), ("KIND/NAME", "statefulset/db")];
+const VALUES: [(&str, &str); 3] = [("DURATION", "5m"), ("KIND/NAME", "statefulset/db"), ("$home", "node-1")];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -173,8 +173,7 @@ fn is_up_to_date(path: &str, text: &str) -> bool {
 fn the_document_says_what_the_command_line_says() {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../..", DOCUMENT].iter().collect();
     let document = fs::read_to_string(path).unwrap();
-    let (by_hand, _) =
-        document.split_once(MARK).expect("the line before the reference is lost");
+    let (by_hand, _) = document.split_once(MARK).expect("the line before the reference is lost");
     let document = format!("{by_hand}{MARK}{}", markdown());
     assert!(
         is_up_to_date(DOCUMENT, &document),

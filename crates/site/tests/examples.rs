@@ -40,7 +40,7 @@ fn run(state: &Value, actions: usize) -> Value {
 #[test]
 fn every_example_opens_without_an_error_and_its_pods_run() {
     let scenarios = scenarios();
-    assert!(scenarios.len() >= 6, "only {} examples", scenarios.len());
+    assert!(scenarios.len() >= 7, "only {} examples", scenarios.len());
     for (at, state) in scenarios {
         let done = usize::try_from(state["done"].as_u64().unwrap()).unwrap();
         let result = run(&state, done);

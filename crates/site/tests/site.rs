@@ -74,7 +74,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn the_site_has_all_documents_search_and_the_playground() {
     let scratch = Scratch::new();
     let Report { pages, examples } = build(&options(&repository(), &scratch)).unwrap();
-    assert!(pages >= 26 && examples >= 6, "{pages} pages, {examples} examples");
+    assert!(pages >= 27 && examples >= 7, "{pages} pages, {examples} examples");
     let site = files(&scratch.path("site"));
     let text = |name: &str| String::from_utf8_lossy(&site[Path::new(name)]).into_owned();
 
