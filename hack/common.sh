@@ -143,6 +143,6 @@ need_linker() { have cc || need_packages gcc libc6-dev; }
 
 # need_browser: Chromium and its WebDriver, which the tests drive.
 need_browser() {
-    if have chromedriver && { have chromium || have chromium-browser || have google-chrome; }; then return 0; fi
-    need_packages chromium chromium-driver fonts-dejavu-core
+    if have chromedriver && { have chromium-headless-shell || have chromium || have chromium-browser || have google-chrome; }; then return 0; fi
+    need_packages chromium-headless-shell chromium-driver fonts-dejavu-core
 }
