@@ -35,7 +35,7 @@ PYTHON
         install -m 755 crates/kubectl-pps/kubectl_complete-pps "$stage"
         archive="$folder/$name.tar.gz"
         tar --create --directory "$stage" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=ustar . |
-            gzip --no-name --best >"$archive"
+            gzip --no-name >"$archive"
     fi
     realpath "$archive"
 }

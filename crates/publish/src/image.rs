@@ -64,7 +64,7 @@ fn pack(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
 
 /// Compresses without a name and a time in the gzip header, so that the same input gives the same bytes.
 fn compress(archive: &[u8]) -> Result<Vec<u8>> {
-    let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
     encoder.write_all(archive)?;
     Ok(encoder.finish()?)
 }
