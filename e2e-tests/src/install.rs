@@ -14,6 +14,7 @@ use kube::{
     api::{DynamicObject, ListParams},
 };
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use crate::{
     cluster::{Cluster, kubelet::Containers},
@@ -24,9 +25,10 @@ use crate::{
         stand_in::PolicyModule,
     },
     manifests::render::{as_served, render_kustomize},
-    registry::{Publisher, Registry, RegistryOptions},
+    registry::{Content, Publisher, Registry, RegistryOptions},
     repository::repository_file,
     sidecar::NAMESPACE,
+    supervisor::Supervisor,
     wait::{Progress, wait_for},
 };
 
@@ -61,7 +63,7 @@ impl Installation {
         let control_plane = &cluster.control_plane;
         let supervisor = control_plane.supervisor().clone();
         let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
-        let published = push(&registry).await?;
+        let published = pushed().await?.restore(&registry)?;
         let url = control_plane.url();
         let host = url.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));
         let (host, port) = host.with_context(|| format!("{url} is not https://host:port"))?;
@@ -199,14 +201,36 @@ pub async fn installed_policies(cluster: &Cluster) -> Result<Vec<Policy>> {
     policies.into_iter().map(|policy| Ok(Policy::new(serde_json::to_value(policy)?))).collect()
 }
 
-/// Pushes both parts as `make publish` does.
-async fn push(registry: &Registry) -> Result<Published> {
-    let publisher = Publisher::to(registry);
-    let (host, version) = (registry.host(), env!("CARGO_PKG_VERSION"));
-    Ok(Published {
-        policy: publisher.policy(&format!("{host}/policies/persistent-pod-state:v{version}")).await?,
-        sidecar: publisher.image(&format!("{host}/persistent-pod-state-sidecar:v{version}")).await?,
-    })
+/// What a registry has stored, and the references without its address.
+struct Pushed {
+    content: Content,
+    references: Published,
+}
+
+impl Pushed {
+    /// Stores the same in another registry.
+    fn restore(&self, registry: &Registry) -> Result<Published> {
+        registry.restore(&self.content)?;
+        let Published { policy, sidecar } = &self.references;
+        let host = registry.host();
+        Ok(Published { policy: format!("{host}{policy}"), sidecar: format!("{host}{sidecar}") })
+    }
+}
+
+/// Pushes both parts as `make publish` does, once per process: to compress the sidecar takes seconds.
+async fn pushed() -> Result<&'static Pushed> {
+    static PUSHED: OnceCell<Pushed> = OnceCell::const_new();
+    let push = async || {
+        let supervisor = Supervisor::start()?;
+        let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
+        let publisher = Publisher::to(&registry);
+        let (host, version) = (registry.host(), env!("CARGO_PKG_VERSION"));
+        let policy = publisher.policy(&format!("{host}/policies/persistent-pod-state:v{version}")).await?;
+        let sidecar = publisher.image(&format!("{host}/persistent-pod-state-sidecar:v{version}")).await?;
+        let references = Published { policy: policy.replace(host, ""), sidecar: sidecar.replace(host, "") };
+        Ok(Pushed { content: registry.content()?, references })
+    };
+    PUSHED.get_or_try_init(push).await
 }
 
 /// The relative path from one folder to another: kustomize takes no absolute paths.

@@ -7,4 +7,4 @@ mod server;
 
 pub use publish::Publisher;
 pub use reader::{Descriptor, ImageConfig, Manifest, Platform, Reader, digest, media_type};
-pub use server::{Registry, RegistryOptions};
+pub use server::{Content, Registry, RegistryOptions};

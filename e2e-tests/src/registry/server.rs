@@ -20,6 +20,9 @@ use crate::{
 /// bcrypt's lowest cost, because the registry hashes the password in every request.
 const BCRYPT_COST: u32 = 4;
 
+/// The files in which a registry stores what was pushed to it: paths and bytes.
+pub type Content = Vec<(PathBuf, Vec<u8>)>;
+
 /// How to run a registry.
 #[derive(Clone, Debug)]
 pub struct RegistryOptions {
@@ -94,6 +97,36 @@ impl Registry {
         Reader::new(&self.host, self.ca(), self.credentials())
     }
 
+    /// Everything that it has stored.
+    pub fn content(&self) -> Result<Content> {
+        let (mut content, mut folders) = (Content::new(), vec![self.storage()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+                let path = entry?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    content.push((path.strip_prefix(self.storage())?.to_owned(), fs::read(&path)?));
+                }
+            }
+        }
+        Ok(content)
+    }
+
+    /// Adds what another registry has stored.
+    pub fn restore(&self, content: &Content) -> Result<()> {
+        for (path, bytes) in content {
+            let path = self.storage().join(path);
+            fs::create_dir_all(path.parent().context("no folder")?)?;
+            fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn storage(&self) -> PathBuf {
+        self.folder.join("storage")
+    }
+
     /// A folder for `DOCKER_CONFIG`, whose `config.json` has the credentials, if any.
     pub fn docker_config(&self) -> PathBuf {
         self.folder.join("docker")
@@ -131,7 +164,7 @@ impl Registry {
         let mut config = json!({
             "version": "0.1",
             "log": {"level": "info", "accesslog": {"disabled": false}},
-            "storage": {"filesystem": {"rootdirectory": self.folder.join("storage")}, "delete": {"enabled": true}},
+            "storage": {"filesystem": {"rootdirectory": self.storage()}, "delete": {"enabled": true}},
             "http": {"addr": self.host, "secret": "of one process"},
         });
         if self.authority.is_some() {

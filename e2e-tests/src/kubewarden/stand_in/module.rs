@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -80,8 +80,25 @@ pub struct SettingsVerdict {
 }
 
 impl PolicyModule {
-    /// Compiles a module in binary form.
+    /// Compiles a module in binary form, once per process.
     pub fn load(wasm: &[u8]) -> Result<Self> {
+        static KNOWN: Mutex<Vec<(Vec<u8>, PolicyModule)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, module)) = known.iter().find(|(content, _)| content == wasm) {
+            return Ok(module.clone());
+        }
+        let module = Self::compile(wasm)?;
+        known.push((wasm.to_owned(), module.clone()));
+        Ok(module)
+    }
+
+    /// Compiles the module in a file.
+    pub fn load_file(path: &Path) -> Result<Self> {
+        let wasm = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::load(&wasm).with_context(|| path.display().to_string())
+    }
+
+    fn compile(wasm: &[u8]) -> Result<Self> {
         let metadata = Metadata::of_module(wasm)?;
         let mut config = Config::new();
         config.epoch_interruption(true);
@@ -97,20 +114,6 @@ impl PolicyModule {
         start_epochs(&engine)?;
         let id = "clusterwide-persistent-pod-state".to_owned();
         Ok(Self { id, metadata: Arc::new(metadata), timeout_ticks: TIMEOUT_TICKS, pre })
-    }
-
-    /// Compiles the module in a file, once per process as long as the file does not change.
-    pub fn load_file(path: &Path) -> Result<Self> {
-        static KNOWN: Mutex<Vec<(PathBuf, Vec<u8>, PolicyModule)>> = Mutex::new(Vec::new());
-        let wasm = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((.., module)) = known.iter().find(|(name, content, _)| name == path && *content == wasm) {
-            return Ok(module.clone());
-        }
-        let module = Self::load(&wasm).with_context(|| path.display().to_string())?;
-        known.retain(|(name, ..)| name != path);
-        known.push((path.to_owned(), wasm, module.clone()));
-        Ok(module)
     }
 
     /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of those that
