@@ -13,46 +13,34 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use nix::unistd::geteuid;
 use pps_e2e::{
     control_plane::ServerCertificate,
-    registry::{ImageConfig, Publisher, Registry, digest, media_type, publish::static_sidecar_path},
-    supervisor::Supervisor,
+    registry::{ImageConfig, Manifest, Publisher, digest, media_type, publish::static_sidecar_path},
 };
 
-use super::{VERSION, all_kinds, provenance};
+use super::{VERSION, provenance};
 
+/// One push for all three: to compress the program takes seconds. `registry::policy` tries every kind of
+/// registry.
 #[tokio::test]
-async fn can_be_pulled_from_every_kind_of_registry() {
-    let supervisor = Supervisor::start().unwrap();
-    for options in all_kinds() {
-        let name = options.name.clone();
-        let registry = Registry::start(&supervisor, options).await.unwrap();
-        let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
-        let repository = format!("{}/persistent-pod-state-sidecar", registry.host());
+async fn an_image_can_be_pulled_and_run() {
+    let (supervisor, registry) = super::start(super::with_password()).await;
+    let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
+    let repository = format!("{}/persistent-pod-state-sidecar", registry.host());
+    let pushed = publisher.image(&repository).await.unwrap();
+    let tagged = reader.manifest(&format!("{repository}:v{VERSION}")).await.unwrap();
+    assert_eq!(pushed, format!("{repository}@{}", tagged.digest));
+    let root = supervisor.folder().join("root");
+    let config = reader.pull_image(&pushed, &root).await.unwrap();
+    has_labels_user_and_exactly_one_file(&tagged, &config, &root);
+    runs_as_its_user_with_no_other_files(&config, &root);
 
-        let pushed = publisher.image(&repository).await.unwrap();
-        let tagged = reader.manifest(&format!("{repository}:v{VERSION}")).await.unwrap();
-        assert_eq!(pushed, format!("{repository}@{}", tagged.digest), "{name}");
-        let root = supervisor.folder().join(format!("{name}-root"));
-        reader.pull_image(&pushed, &root).await.unwrap();
-        let file = fs::read(root.join("pps-sidecar")).unwrap();
-        assert_eq!(digest(&file), digest(&fs::read(static_sidecar_path().unwrap()).unwrap()), "{name}");
-
-        // Pushing again changes nothing.
-        let again = publisher.image(&format!("{repository}:again")).await.unwrap();
-        assert_eq!(again, pushed, "{name}");
-    }
+    // Pushing again changes nothing.
+    let again = publisher.image(&format!("{repository}:again")).await.unwrap();
+    assert_eq!(again, pushed);
 }
 
-#[tokio::test]
-async fn has_labels_user_and_exactly_one_file() {
-    let (supervisor, registry) = super::start(super::with_password()).await;
-    let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
-    let reader = registry.reader().unwrap();
-    let manifest = reader.manifest(&reference).await.unwrap();
+fn has_labels_user_and_exactly_one_file(manifest: &Manifest, config: &ImageConfig, root: &Path) {
     assert_eq!(manifest.media_type, media_type::MANIFEST);
     assert_eq!(manifest.layers.len(), 1);
-
-    let root = supervisor.folder().join("root");
-    let config = reader.pull_image(&reference, &root).await.unwrap();
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     assert_eq!((config.os.as_str(), config.architecture.as_str()), ("linux", architecture));
     assert_eq!(config.user(), "65532:65532");
@@ -66,23 +54,20 @@ async fn has_labels_user_and_exactly_one_file() {
     let revision = &config.labels()["org.opencontainers.image.revision"];
     assert!(revision.len() >= 40, "{revision}");
 
-    let files: BTreeSet<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let files: BTreeSet<_> = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(files, BTreeSet::from(["pps-sidecar".into()]));
-    let file = fs::metadata(root.join("pps-sidecar")).unwrap();
+    let program = root.join("pps-sidecar");
+    let built = fs::read(static_sidecar_path().unwrap()).unwrap();
+    assert_eq!(digest(&fs::read(&program).unwrap()), digest(&built));
+    let file = fs::metadata(program).unwrap();
     assert_eq!(file.mode() & 0o7777, 0o755);
     if geteuid().is_root() {
         assert_eq!((file.uid(), file.gid()), (0, 0));
     }
 }
 
-#[tokio::test]
-async fn runs_as_its_user_with_no_other_files() {
-    let (supervisor, registry) = super::start(super::with_password()).await;
-    let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
-    let root = supervisor.folder().join("root");
-    let config = registry.reader().unwrap().pull_image(&reference, &root).await.unwrap();
-
-    let answer = run_in(&root, &config, &["--version"]);
+fn runs_as_its_user_with_no_other_files(config: &ImageConfig, root: &Path) {
+    let answer = run_in(root, config, &["--version"]);
     assert!(answer.status.success(), "{answer:?}");
     assert_eq!(String::from_utf8_lossy(&answer.stdout), format!("pps-sidecar {VERSION}\n"));
 
@@ -107,8 +92,7 @@ async fn runs_as_its_user_with_no_other_files() {
             "current-context": "a",
         });
         fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
-        let answer =
-            run_in(&root, &config, &["--kubeconfig", "/kubeconfig", "--admin-address", "127.0.0.1:0"]);
+        let answer = run_in(root, config, &["--kubeconfig", "/kubeconfig", "--admin-address", "127.0.0.1:0"]);
         // It retried until `timeout` ended it.
         assert_eq!(answer.status.code(), Some(124), "{host}: {answer:?}");
         assert_eq!(server.accept().is_ok(), is_called, "{host}: {answer:?}");
