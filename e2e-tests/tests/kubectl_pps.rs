@@ -1,6 +1,6 @@
 //! `kubectl pps` on a real control plane: what each command answers, and that Pods really move.
 //!
-//! The scenarios of a test share one cluster; each has its own namespace and Nodes.
+//! Scenarios share two clusters, one with the product and one without; each has its own namespace and Nodes.
 
 mod answers;
 mod command_line;
@@ -14,3 +14,40 @@ mod picture;
 mod rights;
 mod simulate;
 mod status;
+
+use pps_e2e::{cluster::Cluster, control_plane::User};
+
+use crate::support;
+
+#[tokio::test]
+async fn commands_do_what_they_say() {
+    let mut cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    for user in [answers::VIEWER, move_pod::DEVELOPER, simulate::USER, rights::USER] {
+        cluster = cluster.user(User::new(user));
+    }
+    let cluster = cluster.start().await.unwrap();
+    let mut scenarios = move_several::scenarios(&cluster);
+    scenarios.extend(move_pod::scenarios(&cluster));
+    scenarios.extend(answers::scenarios(&cluster));
+    scenarios.extend(simulate::scenarios(&cluster));
+    scenarios.extend(forget::scenarios(&cluster));
+    scenarios.extend(scenarios![&cluster;
+        rights::the_documented_role_is_what_the_commands_use,
+        files::pods_return_to_their_nodes_in_a_restored_namespace,
+    ]);
+    support::run(scenarios).await.unwrap();
+}
+
+#[tokio::test]
+async fn half_an_installation_is_noticed() {
+    let cluster = Cluster::builder().user(User::new(files::USER)).start().await.unwrap();
+    let mut scenarios = files::scenarios(&cluster);
+    scenarios.extend(scenarios![&cluster;
+        status::nothing_is_recorded_without_a_sidecar,
+        explain::a_refused_pod_is_explained,
+        move_several::no_place_is_given_up_while_nobody_records,
+        forget::states_that_a_definition_hides_are_not_lost,
+        answers::nothing_is_known_without_a_definition,
+    ]);
+    support::run_in_turn(scenarios).await.unwrap();
+}

@@ -2,22 +2,19 @@
 
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::User,
     plugin::{Answer, Plugin},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
-use super::{explain, move_several, status};
-use crate::support::{self, Pool, TIMEOUT, list, wait_for_review};
+use super::{explain, status};
+use crate::support::{Pool, Scenario, TIMEOUT, list, wait_for_review};
 
 /// A user who may read the objects of one namespace, and nothing else.
 pub(super) const VIEWER: &str = "viewer";
 
-#[tokio::test]
-async fn questions_are_answered_about_a_live_cluster() {
-    let cluster = Cluster::builder().user(User::new(VIEWER)).product().start().await.unwrap();
-    support::run(scenarios![&cluster;
+pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
+    scenarios![cluster;
         status::shows_where_pods_are_and_what_is_wrong,
         status::a_workload_without_a_persistentpodstate_is_told_how_to_get_one,
         status::a_namespace_that_does_not_exist_is_not_called_empty,
@@ -35,20 +32,20 @@ async fn questions_are_answered_about_a_live_cluster() {
         explain::a_persistentpodstate_that_may_not_be_read_is_not_denied,
         explain::a_pod_of_a_node_without_power_is_told_what_ends_it,
         explain::a_pod_that_does_not_exist_is_explained,
-    ])
-    .await
-    .unwrap();
+    ]
 }
 
-#[tokio::test]
-async fn half_an_installation_is_noticed() {
-    let cluster = Cluster::builder().nodes(2, 2).start().await.unwrap();
-    status::nothing_is_recorded_without_a_sidecar(&cluster).await;
-    explain::a_refused_pod_is_explained(&cluster).await;
-    move_several::no_place_is_given_up_while_nobody_records(&cluster).await;
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    for args in [&["status"][..], &["status", "-A"], &["explain", "db-0"]] {
-        let answer = plugin(&cluster, "admin").run(args).await.unwrap();
+pub(super) async fn nothing_is_known_without_a_definition(cluster: &Cluster) {
+    let args = ["delete", "crd", "persistentpodstates.apps.kruise.io", "--wait"];
+    cluster.control_plane.kubectl(&args).await.unwrap();
+    for args in [
+        &["status"][..],
+        &["status", "-A"],
+        &["explain", "db-0"],
+        &["forget", "web-0", "--yes"],
+        &["move", "web-0", "--anywhere", "--yes"],
+    ] {
+        let answer = plugin(cluster, "admin").run(args).await.unwrap();
         assert_eq!(answer.exit_code, 2, "{args:?}: {answer:?}");
         assert!(answer.stderr.contains("no definition of PersistentPodState"), "{args:?}: {answer:?}");
         assert!(answer.stderr.contains("kubectl pps check"), "{args:?}: {answer:?}");

@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, api::DeleteParams};
 use pps_e2e::{
-    cluster::{Cluster, StatefulSetSpec},
-    control_plane::{ADMIN, User},
+    cluster::Cluster,
+    control_plane::ADMIN,
     manifests,
     plugin::{Answer, Plugin},
     repository::repository_file,
@@ -14,9 +16,10 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::scenarios::openkruise;
-use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes};
+use crate::support::{self, HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes};
 
-const USER: &str = "developer";
+/// Has the rights of a namespace user.
+pub(super) const USER: &str = "importer";
 
 fn plugin(cluster: &Cluster, user: &str) -> Plugin {
     Plugin::new(cluster.control_plane.kubeconfig_for(user).unwrap())
@@ -26,24 +29,20 @@ async fn run(cluster: &Cluster, args: &[&str]) -> Answer {
     plugin(cluster, ADMIN).run(args).await.unwrap()
 }
 
-#[tokio::test]
-async fn pods_return_to_their_nodes_in_another_cluster() {
-    let start = || Cluster::builder().nodes(3, 1).product().start();
-    let (old, new) = tokio::join!(start(), start());
-    let (old, new) = (old.unwrap(), new.unwrap());
-    let stateful_set = StatefulSetSpec::new("prod", "db", 3).persistent("", HOSTNAME, "");
+/// A namespace that was deleted and made again is another one for the API server, as in another cluster.
+pub(super) async fn pods_return_to_their_nodes_in_a_restored_namespace(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "prod", 3, 1).await;
+    let stateful_set = pool.stateful_set("db", 3).persistent("", HOSTNAME, "");
     let stateful_set = stateful_set.annotation("kruise.io/required-persistent-topology", ZONE);
-    let pool = Pool { cluster: &old, namespace: "prod" };
-    old.namespace("prod").await.unwrap();
-    let before = homes(&old.run_stateful_set(&stateful_set).await.unwrap());
+    let before = homes(&cluster.run_stateful_set(&stateful_set).await.unwrap());
     pool.recorded("db", "db").await;
 
     let file = Scratch::path_for("states.yaml");
     let file = file.argument();
-    let exported = run(&old, &["export", "-A", "-f", &file]).await;
+    let exported = run(cluster, &["export", "-n", "prod", "-f", &file]).await;
     assert_eq!((exported.exit_code, exported.stdout.as_str()), (0, ""), "{exported:?}");
     assert!(exported.stderr.contains("exported 1 PersistentPodState with 3 states"), "{exported:?}");
-    let again = run(&old, &["export", "-A", "-f", &file]).await;
+    let again = run(cluster, &["export", "-n", "prod", "-f", &file]).await;
     assert_eq!(again.exit_code, 1, "{again:?}");
     assert!(again.stderr.contains("exists: name another file"), "{again:?}");
     let saved = fs::read_to_string(&file).unwrap();
@@ -51,50 +50,53 @@ async fn pods_return_to_their_nodes_in_another_cluster() {
         assert!(!saved.contains(word), "{word}: {saved}");
     }
 
-    let missing = run(&new, &["import", &file, "--yes"]).await;
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    namespaces.delete("prod", &DeleteParams::default()).await.unwrap();
+    wait_for("the namespace to be gone", TIMEOUT, async || {
+        let gone = namespaces.get_opt("prod").await?.is_none();
+        Ok(Progress::when(gone, (), "it is still there"))
+    })
+    .await
+    .unwrap();
+    let missing = run(cluster, &["import", &file, "--yes"]).await;
     assert_eq!(missing.exit_code, 2, "{missing:?}");
     assert!(missing.stderr.contains("there is no namespace prod"), "{missing:?}");
-    new.namespace("prod").await.unwrap();
-    let dry = run(&new, &["import", &file, "--dry-run"]).await;
+    cluster.namespace("prod").await.unwrap();
+    let dry = run(cluster, &["import", &file, "--dry-run"]).await;
     assert_eq!(dry.exit_code, 0, "{dry:?}");
-    let unasked = run(&new, &["import", &file]).await;
+    let unasked = run(cluster, &["import", &file]).await;
     assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");
-    assert!(new.pps_api("prod").get_opt("db").await.unwrap().is_none());
-    let imported = run(&new, &["import", &file, "--yes"]).await;
+    assert!(cluster.pps_api("prod").get_opt("db").await.unwrap().is_none());
+    let imported = run(cluster, &["import", &file, "--yes"]).await;
     assert_eq!(imported.exit_code, 0, "{imported:?}");
     assert!(!imported.stderr.contains("no Event"), "{imported:?}");
     assert!(imported.stderr.contains("imported 1 object with 3 states"), "{imported:?}");
-    let pool = Pool { cluster: &new, namespace: "prod" };
     assert!(pool.event("db", "StatesImported").await.contains("3 recorded states"));
-    let second = run(&new, &["export", "-n", "prod"]).await;
+    let second = run(cluster, &["export", "-n", "prod"]).await;
     assert_eq!(second.stdout, saved);
-    let again = run(&new, &["import", &file]).await;
+    let again = run(cluster, &["import", &file]).await;
     assert_eq!((again.exit_code, again.stderr.contains("nothing to do")), (0, true), "{again:?}");
 
-    let after = homes(&new.run_stateful_set(&stateful_set).await.unwrap());
+    let after = homes(&cluster.run_stateful_set(&stateful_set).await.unwrap());
     assert_eq!(after, before);
     // These Pods are Ready now: no file changes their states.
-    let moved = saved.replace("node-0", "node-9");
+    let moved = saved.replace("prod-0", "prod-9");
     let moved = Scratch::file("moved.yaml", moved).unwrap();
-    let refused = run(&new, &["import", &moved.argument(), "--overwrite", "--yes"]).await;
+    let refused = run(cluster, &["import", &moved.argument(), "--overwrite", "--yes"]).await;
     assert_eq!((refused.exit_code, refused.stderr.contains("nothing to do")), (0, true), "{refused:?}");
     let _ = fs::remove_file(&file);
 }
 
-#[tokio::test]
-async fn files_are_imported_safely() {
-    let cluster = Cluster::builder().user(User::new(USER)).start().await.unwrap();
-    support::run_in_turn(scenarios![&cluster;
+pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
+    scenarios![cluster;
         a_state_of_the_cluster_stays_unless_it_may_be_overwritten,
         states_that_no_node_has_are_named,
         two_imports_at_once_lose_nothing,
         a_user_of_a_namespace_is_told_which_right_is_missing,
-        a_thousand_objects_are_imported_and_exported,
+        hundreds_of_objects_are_imported_and_exported,
         a_wrong_file_is_named_with_its_place,
         many_states_are_packed_if_the_definition_keeps_them,
-    ])
-    .await
-    .unwrap();
+    ]
 }
 
 fn object(namespace: &str, name: &str, states: &Value) -> Value {
@@ -241,24 +243,22 @@ async fn a_user_of_a_namespace_is_told_which_right_is_missing(cluster: &Cluster)
     assert_eq!(cluster.pod_states("team", "db").await.unwrap().len(), 1);
 }
 
-async fn a_thousand_objects_are_imported_and_exported(cluster: &Cluster) {
+async fn hundreds_of_objects_are_imported_and_exported(cluster: &Cluster) {
     cluster.namespace("many").await.unwrap();
     let objects: Vec<Value> =
-        (0..1000).map(|index| object("many", &format!("w-{index}"), &states(10, "node"))).collect();
+        (0..300).map(|index| object("many", &format!("w-{index}"), &states(10, "node"))).collect();
     let answer = run(cluster, &["import", &file(&objects).argument(), "--yes"]).await;
     assert_eq!(answer.exit_code, 0, "{}", answer.stderr);
-    assert!(answer.stderr.contains("imported 1000 objects with 10000 states"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("imported 300 objects with 3000 states"), "{}", answer.stderr);
     let yaml = Scratch::path_for("many.yaml").argument();
     let answer = run(cluster, &["export", "-n", "many", "-f", &yaml]).await;
-    assert!(answer.stderr.contains("exported 1000 PersistentPodStates with 10000 states"), "{answer:?}");
-    // A file of megabytes is read as well.
+    assert!(answer.stderr.contains("exported 300 PersistentPodStates with 3000 states"), "{answer:?}");
+    // A large file is read as well.
     let answer = run(cluster, &["import", &yaml]).await;
     assert_eq!((answer.exit_code, answer.stderr.contains("nothing to do")), (0, true), "{}", answer.stderr);
     let _ = fs::remove_file(&yaml);
     let api = cluster.pps_api("many");
-    api.delete_collection(&kube::api::DeleteParams::default(), &kube::api::ListParams::default())
-        .await
-        .unwrap();
+    api.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
 }
 
 async fn a_wrong_file_is_named_with_its_place(cluster: &Cluster) {

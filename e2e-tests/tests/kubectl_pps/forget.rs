@@ -18,35 +18,19 @@ use serde_json::{Value, json};
 
 use super::move_pod::{pinned, plugin, run};
 use crate::scenarios::openkruise;
-use crate::support::{self, HOSTNAME, Pool, SOON, TIMEOUT, homes, required};
+use crate::support::{HOSTNAME, Pool, SOON, Scenario, TIMEOUT, homes, required};
 
-#[tokio::test]
-async fn recorded_states_are_dropped() {
-    let cluster = Cluster::builder().product().start().await.unwrap();
-    support::run_in_turn(scenarios![&cluster;
+pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
+    scenarios![cluster;
         states_of_pods_that_are_gone_are_dropped,
         the_state_of_a_pod_that_becomes_ready_before_the_answer_is_kept,
         states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces,
-    ])
-    .await
-    .unwrap();
+    ]
 }
 
-#[tokio::test]
-async fn without_a_definition_nothing_is_moved_or_forgotten() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    for args in [&["forget", "web-0", "--yes"][..], &["move", "web-0", "--anywhere", "--yes"]] {
-        let answer = plugin(&cluster, ADMIN).run(args).await.unwrap();
-        assert_eq!(answer.exit_code, 2, "{answer:?}");
-        assert!(answer.stderr.contains("no definition of PersistentPodState"), "{answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn states_that_a_definition_hides_are_not_lost() {
-    let cluster = Cluster::builder().start().await.unwrap();
+pub(super) async fn states_that_a_definition_hides_are_not_lost(cluster: &Cluster) {
     cluster.namespace("hidden").await.unwrap();
-    let pool = Pool { cluster: &cluster, namespace: "hidden" };
+    let pool = Pool { cluster, namespace: "hidden" };
     pool.object("db", &required("db", &[HOSTNAME])).await;
     let states: BTreeMap<String, PodState> = (0..30)
         .map(|ordinal| {

@@ -9,22 +9,20 @@ use pps_core::{
 };
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
-    control_plane::{ADMIN, User, Version},
+    control_plane::{ADMIN, Version},
     plugin::{Answer, Plugin},
 };
 use serde_json::{Value, json};
 
 use super::move_keeps;
-use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes, required, spec_for};
+use crate::support::{HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, required, spec_for};
 
 /// Has the rights of a namespace user.
-const DEVELOPER: &str = "developer";
+pub(super) const DEVELOPER: &str = "developer";
 const KEPT: &str = "example.io/kept";
 
-#[tokio::test]
-async fn pods_move() {
-    let cluster = Cluster::builder().user(User::new(DEVELOPER)).product().start().await.unwrap();
-    support::run(scenarios![&cluster;
+pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
+    scenarios![cluster;
         a_running_pod_moves_to_a_node_and_then_anywhere,
         a_pending_pod_whose_node_was_deleted_moves_anywhere,
         a_pod_moves_whose_state_is_in_the_compact_form,
@@ -37,9 +35,7 @@ async fn pods_move() {
         a_move_needs_no_more_rights_than_its_steps,
         move_keeps::a_required_zone_is_given_up_only_by_name,
         move_keeps::a_move_that_was_killed_is_finished_or_called_off,
-    ])
-    .await
-    .unwrap();
+    ]
 }
 
 pub(super) fn plugin(cluster: &Cluster, user: &str) -> Plugin {

@@ -14,12 +14,10 @@ use pps_e2e::{
 use serde_json::json;
 
 use super::move_pod::{plugin, run};
-use crate::support::{self, HOSTNAME, Pool, TIMEOUT, homes, required};
+use crate::support::{self, HOSTNAME, Pool, Scenario, TIMEOUT, homes, required};
 
-#[tokio::test]
-async fn several_pods_move() {
-    let cluster = Cluster::builder().product().start().await.unwrap();
-    support::run(scenarios![&cluster;
+pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
+    scenarios![cluster;
         the_pods_of_a_lost_node_move,
         what_was_recorded_on_a_lost_node_is_forgotten,
         nothing_is_given_up_on_a_node_that_comes_back_before_the_answer,
@@ -28,9 +26,7 @@ async fn several_pods_move() {
         what_cannot_be_moved_is_said_before_anything_is_changed,
         a_pod_that_no_node_can_take_holds_up_no_other_of_its_node,
         a_pod_that_its_controller_creates_after_another_one_comes_after_it,
-    ])
-    .await
-    .unwrap();
+    ]
 }
 
 /// Two workloads, whose Pods are pinned to the first Node of a pool of three.

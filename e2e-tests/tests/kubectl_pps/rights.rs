@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use kube::api::DeleteParams;
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::User,
     plugin::{Answer, Plugin},
     repository::repository_file,
     scratch::Scratch,
@@ -17,7 +16,7 @@ use super::answers::make_pending;
 use crate::scenarios::permissions::{of_role, requests_of};
 use crate::support::{Pool, TIMEOUT, ZONE, required, wait_for_review};
 
-const USER: &str = "plugin-user";
+pub(super) const USER: &str = "plugin-user";
 const NAMESPACE: &str = "rights";
 
 /// The Role of the document.
@@ -44,11 +43,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plugin-n
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: plugin-user}]
 ";
 
-#[tokio::test]
-async fn the_documented_role_is_what_the_commands_use() {
-    let cluster = Cluster::builder().user(User::new(USER)).product();
-    let cluster = cluster.control_plane(|options| options.audit_log = true).start().await.unwrap();
-    let pool = Pool::new(&cluster, NAMESPACE, 2, 1).await;
+pub(super) async fn the_documented_role_is_what_the_commands_use(cluster: &Cluster) {
+    let pool = Pool::new(cluster, NAMESPACE, 2, 1).await;
     pool.object("web", &required("web", &[ZONE])).await;
     cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
     cluster.run_stateful_set(&pool.stateful_set("free", 1)).await.unwrap();
@@ -60,13 +56,13 @@ async fn the_documented_role_is_what_the_commands_use() {
     cluster.apply_objects(&[role(), binding]).await.unwrap();
     cluster.apply(NODES).await.unwrap();
     wait_for_review(
-        &cluster,
+        cluster,
         USER,
         &json!({"verb": "list", "resource": "pods", "namespace": NAMESPACE}),
         true,
     )
     .await;
-    wait_for_review(&cluster, USER, &json!({"verb": "list", "resource": "nodes"}), true).await;
+    wait_for_review(cluster, USER, &json!({"verb": "list", "resource": "nodes"}), true).await;
 
     let folder = Scratch::folder("rights").unwrap();
     let backup = folder.path().join("backup.yaml");
@@ -96,7 +92,7 @@ async fn the_documented_role_is_what_the_commands_use() {
     run(&["explain", "free-7"], &[0, 1, 2]).await;
     cluster.nodes.uncordon("rights-0").await.unwrap();
     cluster.nodes.uncordon("rights-1").await.unwrap();
-    assert_used_as_granted(&cluster).await;
+    assert_used_as_granted(cluster).await;
 }
 
 /// Nothing of the namespace may be missing. What is of the cluster is said, and left out.

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::{ADMIN, User},
+    control_plane::ADMIN,
     plugin::{Answer, Plugin},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
-use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes, list, required, wait_for_review};
+use crate::support::{self, HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, list, required, wait_for_review};
 
 /// May read its namespace, and nothing else.
-const USER: &str = "forecaster";
+pub(super) const USER: &str = "forecaster";
 const RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -42,18 +42,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: forecast
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: forecaster}]
 ";
 
-#[tokio::test]
-async fn pods_go_as_forecast() {
-    let cluster = Cluster::builder().user(User::new(USER)).product().start().await.unwrap();
-    support::run(scenarios![&cluster;
+pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
+    scenarios![cluster;
         a_drain_goes_as_forecast,
         a_pod_that_requires_its_node_stays_pending_as_forecast,
         a_lost_zone_is_forecast_with_what_would_be_forgotten,
         a_forecast_needs_no_more_rights_than_to_list,
         what_does_not_exist_is_refused,
-    ])
-    .await
-    .unwrap();
+    ]
 }
 
 async fn simulate_as(pool: &Pool<'_>, user: &str, args: &[&str]) -> Answer {
