@@ -7,7 +7,7 @@ use pps_check::is_own_webhook;
 use pps_check::read::Read;
 use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
-use pps_recorder::workload::ordinal;
+use pps_core::succession::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 
