@@ -10,6 +10,7 @@ mod kinds;
 mod limits;
 mod node_deletion;
 mod recording;
+mod recording_policy;
 mod retention;
 mod stale;
 mod totals;
