@@ -63,8 +63,8 @@ pub mod succession;
 pub mod validate;
 
 pub use annotations::{
-    AnnotationRules, INJECTED_ANNOTATION, MOVE_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION,
-    forbids_recording, is_never_injected,
+    AnnotationRules, DEFAULT_NAMESPACE_SELECTOR, INJECTED_ANNOTATION, INJECTION_LABEL, MOVE_ANNOTATION,
+    NEVER_INJECTED, RECORD_ANNOTATION, forbids_recording, is_never_injected,
 };
 pub use apply::{Applied, ApplyError, apply};
 pub use injected::{Injected, injected};

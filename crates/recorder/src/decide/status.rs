@@ -68,6 +68,8 @@ pub(crate) struct View<'a> {
     pub former_uid: Option<&'a str>,
     pub coverage: KindCoverage,
     pub superseded_by: Option<&'a NamespacedName>,
+    /// The selector of the namespaces in scope, if it does not select this one.
+    pub excluded_by: Option<&'a str>,
     pub pods: &'a Pods,
     pub nodes: &'a Nodes,
     pub compact_form: CompactForm,

@@ -71,6 +71,7 @@ impl Index {
         if let Some(node) = &pod.node
             && let Some((_, pps)) = governing.filter(|(_, pps)| pps.fact.unreadable.is_none())
             && self.is_complete()
+            && self.is_in_scope(&key.namespace)
         {
             let state = pps.fact.status.pod_states.get(&key.name);
             let fact = self.nodes.facts.get(node);
@@ -102,6 +103,27 @@ impl Index {
             for node in self.nodes.entries.keys().cloned().collect::<Vec<_>>() {
                 self.follow_node(&node);
             }
+            self.retry_all();
+        }
+    }
+
+    /// Takes an update of the watch of the namespaces in scope.
+    pub fn apply_namespaces(&mut self, update: Update<Arc<str>, ()>) {
+        let (changes, is_done) = self.namespaces.changes(update);
+        for (name, namespace) in changes {
+            let has_changed = match namespace {
+                Some(()) => self.namespaces.put(&name, ()) == Put::New,
+                None => self.namespaces.remove(&name).is_some(),
+            };
+            if has_changed {
+                self.change_all(|object| {
+                    let is_in_it = object.workload.object.namespace == name;
+                    is_in_it.then(|| object.note_all()).is_some()
+                });
+                self.retry(|namespace| *namespace == *name);
+            }
+        }
+        if is_done {
             self.retry_all();
         }
     }

@@ -12,6 +12,7 @@ mod node_deletion;
 mod recording;
 mod recording_policy;
 mod retention;
+mod scope;
 mod stale;
 mod totals;
 mod writes;
