@@ -283,6 +283,8 @@ fn values_reach_the_objects() {
             "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
+            "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/metadata.name notin \
+             (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env",
             "--max-object-size=900"
         ])
     );
