@@ -240,10 +240,10 @@ fn recorded(subject: &Subject) -> Option<String> {
 fn injected(subject: &Subject, pod: &Pod) -> Option<String> {
     let created = pod.created();
     let Some(injected) = &subject.injected else {
-        let why = if !subject.pps.known()?.is_enabled() {
-            "the namespace is not enabled"
-        } else {
+        let why = if subject.pps.known()?.is_enabled() {
             "nothing was recorded then, or the policy was not asked"
+        } else {
+            "the namespace is not enabled"
         };
         return Some(format!("Nothing was injected when the Pod was created, {created}: {why}."));
     };
