@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use conditions::{Deployed, compile};
+use pps_core::{DEFAULT_NAMESPACE_SELECTOR, INJECTION_LABEL};
 use pps_corpus::scope::{Sent, Table, table};
 use serde_json::{Value, json};
 
@@ -65,42 +66,68 @@ fn only_requests_that_the_policy_checks_are_sent() {
 }
 
 #[test]
-fn a_namespace_takes_part_only_with_the_label_under_opt_in() {
-    let patch = fs::read_to_string(path("deploy/components/opt-in/kustomization.yaml")).unwrap();
-    let patches: Value = yaml_serde::from_str::<Value>(&patch).unwrap()["patches"].take();
-    let patched: Vec<&Value> = patches.as_array().unwrap().iter().collect();
-    assert_eq!(
-        patched.iter().map(|patch| patch["target"]["name"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["persistent-pod-state(-custom-workloads)?"]
-    );
-    let operations: Value = yaml_serde::from_str(patched[0]["patch"].as_str().unwrap()).unwrap();
+fn all_namespaces_but_the_excluded_take_part_with_the_component() {
+    let component = fs::read_to_string(path("deploy/components/all-namespaces/kustomization.yaml")).unwrap();
+    let patches: Value = yaml_serde::from_str::<Value>(&component).unwrap()["patches"].take();
+    let target = |number: usize| patches[number]["target"]["name"].as_str().unwrap();
+    assert_eq!([target(0), target(1)], ["persistent-pod-state(-custom-workloads)?", "pps-sidecar"]);
+    let operations = |number: usize| -> Value {
+        yaml_serde::from_str(patches[number]["patch"].as_str().unwrap()).unwrap()
+    };
+    let for_policies: json_patch::Patch = serde_json::from_value(operations(0)).unwrap();
     let table = table().unwrap();
     for (file, owner) in [(PODS, "a StatefulSet"), (CUSTOM, "a Database")] {
         let mut object: Value = yaml_serde::from_str(&fs::read_to_string(path(file)).unwrap()).unwrap();
-        json_patch::patch(
-            &mut object,
-            &serde_json::from_value::<json_patch::Patch>(operations.clone()).unwrap(),
-        )
-        .unwrap();
+        json_patch::patch(&mut object, &for_policies).unwrap();
         let case = table.pods.iter().find(|case| case.of == owner).unwrap();
         for (namespace, expected) in [
-            ("chosen", Sent::Always),
-            ("shop", Sent::Never),
+            ("shop", Sent::Always),
+            ("plain", Sent::Always),
+            ("misspelt", Sent::Always),
             ("paused", Sent::Never),
-            ("misspelt", Sent::Never),
+            // The label takes none of the excluded namespaces in.
             ("kube-system", Sent::Never),
+            ("persistent-pod-state", Sent::Never),
         ] {
             let mut request = case.request("web-0");
             request["namespace"] = namespace.into();
             assert_eq!(sent(&Deployed::new(&object), &request, &table), expected, "{file}: {namespace}");
         }
-        // The label takes none of the skipped namespaces in.
-        let mut table = table.clone();
-        table.namespaces.insert("kube-system".into(), table.namespaces["chosen"].clone());
-        let mut request = case.request("web-0");
-        request["namespace"] = "kube-system".into();
-        assert_eq!(sent(&Deployed::new(&object), &request, &table), Sent::Never, "{file}");
+        let mut expressions = object["spec"]["namespaceSelector"]["matchExpressions"].take();
+        // Kubewarden leaves its own namespace out of each policy.
+        expressions[1]["values"].as_array_mut().unwrap().push("kubewarden".into());
+        let selector = format!("--namespace-selector={}", as_text(&expressions));
+        assert_eq!(operations(1)[0]["value"], selector, "the sidecar records elsewhere than {file} injects");
     }
+}
+
+/// Requirements of a label selector in kubectl's grammar.
+fn as_text(expressions: &Value) -> String {
+    let terms = expressions.as_array().unwrap().iter().map(|one| {
+        let values: Vec<&str> =
+            one["values"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+        assert_eq!(one["operator"], "NotIn");
+        match (one["key"].as_str().unwrap(), values.as_slice()) {
+            (key, [value]) => format!("{key}!={value}"),
+            (key, values) => format!("{key} notin ({})", values.join(",")),
+        }
+    });
+    terms.collect::<Vec<_>>().join(",")
+}
+
+/// The sidecar's default is the same label that the policies ask for.
+#[test]
+fn one_label_is_the_whole_switch() {
+    for file in [PODS, CUSTOM] {
+        let object: Value = yaml_serde::from_str(&fs::read_to_string(path(file)).unwrap()).unwrap();
+        let first = &object["spec"]["namespaceSelector"]["matchExpressions"][0];
+        assert_eq!(
+            *first,
+            json!({"key": INJECTION_LABEL, "operator": "In", "values": ["enabled"]}),
+            "{file}"
+        );
+    }
+    assert_eq!(DEFAULT_NAMESPACE_SELECTOR, format!("{INJECTION_LABEL}=enabled"));
 }
 
 /// The policy for custom kinds differs from the one for StatefulSets only in what it selects.

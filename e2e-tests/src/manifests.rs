@@ -11,6 +11,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
     discovery::{Scope, pinned_kind},
 };
+use pps_core::INJECTION_LABEL;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -70,9 +71,10 @@ pub async fn apply_file(client: &Client, path: &Path) -> Result<Vec<DynamicObjec
     apply(client, &read(path)?).await.with_context(|| path.display().to_string())
 }
 
-/// Makes a namespace unless it exists.
+/// Makes a namespace that is in scope, unless it exists.
 pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
-    let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    let labels = json!({INJECTION_LABEL: "enabled"});
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}}))?;
     match Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         Err(other) => Err(other.into()),

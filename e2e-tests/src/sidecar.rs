@@ -15,6 +15,7 @@ use crate::{
 };
 use anyhow::{Result, anyhow, bail};
 use nix::sys::signal::Signal;
+use pps_core::INJECTION_LABEL;
 
 const EXECUTABLE: &str = "pps-sidecar";
 const EXECUTABLE_ENV: &str = "PPS_SIDECAR";
@@ -75,6 +76,9 @@ impl Sidecar {
         // A Pod of the Deployment has these.
         let mut env = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
         env.push(("POD_NAME".to_owned(), options.name.clone()));
+        // Most tests are not about the scope, and some make their namespaces themselves.
+        let selector = format!("{INJECTION_LABEL}!=disabled");
+        env.push(("PPS_NAMESPACE_SELECTOR".to_owned(), selector));
         env.extend(options.env);
         let spec = Spec { name: options.name, program, args, env };
         let supervisor = control_plane.supervisor().clone();

@@ -136,7 +136,7 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"policy": {"timeoutSeconds": 31}}), "/policy/timeoutSeconds"),
         (json!({"policy": {"timeoutEvalSeconds": 1}}), "/policy/timeoutEvalSeconds"),
         (json!({"policy": {"timeoutEvalSeconds": 5}}), "policy.timeoutEvalSeconds is 5: set it to at most"),
-        (json!({"policy": {"scope": "Some"}}), "/policy/scope"),
+        (json!({"scope": "Some"}), "/scope"),
         (
             json!({"policy": {"extraMatchConditions": [{"name": "a b", "expression": "true"}]}}),
             "/policy/extraMatchConditions/0/name",
@@ -283,6 +283,8 @@ fn values_reach_the_objects() {
             "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
+            "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/metadata.name notin \
+             (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env",
             "--max-object-size=900"
         ])
     );
@@ -361,11 +363,14 @@ fn values_reach_the_objects() {
     assert_eq!(
         policy["namespaceSelector"]["matchExpressions"],
         json!([
+            {"key": "persistent-pod-state/injection", "operator": "In", "values": ["enabled"]},
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease", "a", "elsewhere"]},
-            {"key": "persistent-pod-state/injection", "operator": "NotIn", "values": ["disabled"]},
             {"key": "env", "operator": "Exists"},
         ])
     );
+    let selector = "--namespace-selector=persistent-pod-state/injection=enabled,kubernetes.io/metadata.name notin \
+                    (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env";
+    assert_eq!(selectors_of(&objects, "mine-sidecar"), [selector]);
     let validation = &find(&objects, "ClusterAdmissionPolicy", "states-validation")["spec"];
     for field in ["module", "mode", "policyServer", "settings", "timeoutEvalSeconds"] {
         assert_eq!(validation[field], policy[field], "{field}");
@@ -392,7 +397,7 @@ fn render_components(components: &[&str]) -> Vec<Value> {
 
 #[test]
 fn components_without_an_overlay_are_values_too() {
-    let both = with_workload(&json!({"policy": {"scope": "OptIn"}}));
+    let both = with_workload(&json!({"scope": "All"}));
     let shared = json!({
         "metrics": {"serviceMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}, "dashboard": {"enabled": true}},
         "networkPolicy": {"ingressFrom":
@@ -402,7 +407,7 @@ fn components_without_an_overlay_are_values_too() {
     });
     for (components, values) in [
         (&["custom-workloads"][..], workloads(&[json!({})])),
-        (&["custom-workloads", "opt-in"], both),
+        (&["custom-workloads", "all-namespaces"], both),
         // The alert names the PolicyServer.
         (&["monitoring", "shared-policy-server"], shared),
     ] {
@@ -518,14 +523,14 @@ fn scope_and_limits_of_the_policy_are_values() {
     let condition = json!({"name": "pod-is-no-test", "expression": "object.metadata.namespace != 'test'"});
     let [pods, objects] = policies(
         "scope",
-        json!({"scope": "OptIn", "excludedNamespaces": null, "extraMatchConditions": [condition],
+        json!({"excludedNamespaces": null, "extraMatchConditions": [condition],
             "timeoutEvalSeconds": 2, "validation": {"failurePolicy": "Ignore"}}),
     );
     assert_eq!(
         pods["namespaceSelector"]["matchExpressions"],
         json!([
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease", "elsewhere"]},
             {"key": "persistent-pod-state/injection", "operator": "In", "values": ["enabled"]},
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease", "elsewhere"]},
         ])
     );
     assert_eq!(pods["matchConditions"].as_array().unwrap().last(), Some(&condition));
@@ -538,6 +543,35 @@ fn scope_and_limits_of_the_policy_are_values() {
         let [pods, _] = policies(&format!("timeout-{timeout}"), json!({"timeoutSeconds": timeout}));
         assert_eq!(pods["timeoutEvalSeconds"], limit, "{timeout}");
     }
+}
+
+/// The sidecar's selectors.
+fn selectors_of(objects: &[Value], deployment: &str) -> Vec<String> {
+    let container = &find(objects, "Deployment", deployment)["spec"]["template"]["spec"]["containers"][0];
+    let args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap().to_owned());
+    args.filter(|arg| arg.starts_with("--namespace-selector")).collect()
+}
+
+#[test]
+fn what_is_excluded_is_added_to_what_always_is_for_policy_and_sidecar_alike() {
+    let of = |name: &str, values: Value| {
+        let objects = render_with(name, &values).unwrap();
+        selectors_of(&objects, "pps-sidecar")
+    };
+    assert!(of("opt-in", json!({})).is_empty(), "the sidecar's default");
+    let more = json!({"scope": "All", "policy": {"excludedNamespaces": ["registry"],
+    "namespaceSelector": {"matchExpressions": [
+        {"key": "env", "operator": "In", "values": ["a", "b"]},
+        {"key": "team", "operator": "In", "values": ["c"]},
+        {"key": "old", "operator": "DoesNotExist"},
+    ]}}});
+    assert_eq!(
+        of("all-but-more", more),
+        ["--namespace-selector=persistent-pod-state/injection!=disabled,kubernetes.io/metadata.name notin \
+          (kube-system,kube-public,kube-node-lease,registry,elsewhere,kubewarden),env in (a,b),team=c,!old"]
+    );
+    let without = of("no-policies", json!({"scope": "All", "policy": {"enabled": false}}));
+    assert!(without[0].ends_with("(kube-system,kube-public,kube-node-lease,elsewhere)"), "{without:?}");
 }
 
 #[test]

@@ -277,7 +277,10 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     let all = installed.opt_in().await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.stop_policy_server().await;
-    Attempt { plain: "not-opted-in".to_owned(), ..Attempt::new(&installed, &home) }.run(row.outcomes).await;
+    let plain = "not-opted-in".to_owned();
+    installed.cluster.namespace(&plain).await.unwrap();
+    installed.label(&plain, "not-enabled").await;
+    Attempt { plain, ..Attempt::new(&installed, &home) }.run(row.outcomes).await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.retry(&[home.namespace]).await;
     home.assert_back(&installed).await;

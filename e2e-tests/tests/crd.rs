@@ -319,7 +319,8 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     let alpha = api_of(&cluster, "v1alpha1");
     let more = json!({"desired": 2, "podStates": {"web-1": {"nodeName": "node-1"}}});
     patch_status(&alpha, "web", &more).await.unwrap();
-    let forget = Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget"}}));
+    let forget =
+        Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget", "recordingPolicy": "IfNotPresent"}}));
     beta.patch("web", &PatchParams::default(), &forget).await.unwrap();
     assert_eq!(beta.get("web").await.unwrap().data["status"]["desired"], 2);
 
@@ -334,6 +335,7 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     let read = alpha.get("web").await.unwrap();
     assert_eq!(read.data["spec"]["requiredPersistentTopology"], spec["requiredPersistentTopology"]);
     assert_eq!(read.data["spec"]["nodeDeletionPolicy"], "Forget");
+    assert_eq!(read.data["spec"]["recordingPolicy"], "IfNotPresent");
     assert_eq!(&read.data["status"]["podStates"], states);
 }
 
@@ -399,6 +401,7 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
         (json!({"targetRef": null}), "targetRef"),
         (json!({"persistentPodStateRetentionPolicy": "Always"}), "persistentPodStateRetentionPolicy"),
         (json!({"nodeDeletionPolicy": "keep"}), "nodeDeletionPolicy"),
+        (json!({"recordingPolicy": "Never"}), "recordingPolicy"),
         (json!({"persistentPodAnnotations": [{"valueFrom": "PodIPsCSV"}]}), "key"),
         (json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}), "valueFrom"),
         // A bare string instead of an object.
@@ -420,6 +423,7 @@ async fn status_subresource_stores_states_and_prints_columns(cluster: &Cluster) 
         "persistentPodAnnotations": [{"key": "cni.projectcalico.org/ipAddrs", "valueFrom": "PodIPsJSON"}],
         "persistentPodStateRetentionPolicy": "Retain",
         "nodeDeletionPolicy": "Forget",
+        "recordingPolicy": "IfNotPresent",
     });
     let created = create(&api, "web", &spec_with(&changes)).await.unwrap();
     assert_eq!(created.data["spec"], spec_with(&changes));

@@ -6,6 +6,7 @@
 
 pub(crate) mod custom_kinds;
 pub(crate) mod generated;
+mod homes;
 mod interruptions;
 mod leadership;
 mod least_privilege;
@@ -49,6 +50,7 @@ async fn pods_return_to_their_nodes() {
         passthrough::preserves_unknown_fields,
         passthrough::changes_nothing_else_in_a_pod,
         recording::records_first_pods_without_changing_them,
+        homes::goes_home_after_a_drain,
         recording::records_later_changes_of_labels_and_annotations,
         recording::leaves_the_state_of_an_exempt_pod_alone,
         recording::records_a_newly_named_topology_key,

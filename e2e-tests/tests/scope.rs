@@ -13,6 +13,7 @@ use kube::{
     Api, Client,
     api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
+use pps_core::{DEFAULT_NAMESPACE_SELECTOR, INJECTION_LABEL as LABEL};
 use pps_corpus::scope::{ObjectCase, Table, table};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, StatefulSetSpec},
@@ -23,17 +24,17 @@ use pps_e2e::{
     report,
     repository::{policy_path, repository_file},
     scratch::Scratch,
+    sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
 use crate::scenarios::custom_kinds;
-use crate::support::{TIMEOUT, installed::ACCOUNT};
+use crate::support::{HOSTNAME, MARKER, Pool, SOON, TIMEOUT, WHILE, installed::ACCOUNT, required};
 
 const PODS: &str = "clusterwide-persistent-pod-state";
 const CUSTOM: &str = "clusterwide-persistent-pod-state-custom-workloads";
 const VALIDATION: &str = "clusterwide-persistent-pod-state-validation";
-const LABEL: &str = "persistent-pod-state/injection";
 /// How long a Pod may take that nobody holds up, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
@@ -61,6 +62,9 @@ async fn namespace(cluster: &Cluster, name: &str, labels: &BTreeMap<String, Stri
     // From Kubernetes 1.21 on, the API server itself sets it.
     labels.insert("kubernetes.io/metadata.name".into(), name.into());
     let namespaces: Api<Namespace> = Api::all(cluster.client());
+    let mut labels = json!(labels);
+    // The harness has enabled it.
+    labels.as_object_mut().unwrap().entry(LABEL).or_insert(Value::Null);
     let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
     namespaces.patch(name, &PatchParams::default(), &patch).await.unwrap();
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), name);
@@ -181,9 +185,10 @@ async fn send(admin: Client, case: &ObjectCase, name: &str) -> Result<String, ku
 #[tokio::test]
 async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down() {
     let mut cluster = cluster(&BASE).await;
-    let paused = BTreeMap::from([(LABEL.to_owned(), "disabled".to_owned())]);
-    namespace(&cluster, "paused", &paused).await;
-    namespace(&cluster, "shop", &BTreeMap::new()).await;
+    let label = |value: &str| BTreeMap::from([(LABEL.to_owned(), value.to_owned())]);
+    namespace(&cluster, "paused", &label("disabled")).await;
+    namespace(&cluster, "plain", &BTreeMap::new()).await;
+    namespace(&cluster, "shop", &label("enabled")).await;
     // The webhooks stay registered.
     drop(cluster.webhook.take());
 
@@ -208,17 +213,61 @@ async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down() {
         object("DaemonSet", "daemons", daemons),
         object("Job", "job", json!({"template": job})),
         StatefulSetSpec::new("paused", "web", 1).object(),
+        StatefulSetSpec::new("plain", "web", 1).object(),
         StatefulSetSpec::new("shop", "web", 1).object(),
     ];
     cluster.apply_objects(&objects).await.unwrap();
     wait_for_pods(&cluster, "shop", &["bare", "deployment-", "daemons-", "job-"]).await;
     wait_for_pods(&cluster, "paused", &["web-0"]).await;
+    wait_for_pods(&cluster, "plain", &["web-0"]).await;
     let names = pod_names(&cluster, "shop").await;
     assert!(!names.contains(&"web-0".to_owned()), "its state may be recorded: {names:?}");
 
-    // The label alone lets the rest start.
-    namespace(&cluster, "shop", &paused).await;
+    // Without the label, the rest starts.
+    namespace(&cluster, "shop", &BTreeMap::new()).await;
     wait_for_pods(&cluster, "shop", &["web-0"]).await;
+}
+
+/// The label is the whole switch: for what is injected, and for what is recorded.
+#[tokio::test]
+async fn one_label_takes_a_namespace_into_scope_and_out_of_it() {
+    let mut cluster = cluster(&BASE).await;
+    let args = vec![format!("--namespace-selector={DEFAULT_NAMESPACE_SELECTOR}")];
+    cluster.start_sidecar(SidecarOptions { args, ..SidecarOptions::default() }).await.unwrap();
+    let enabled = BTreeMap::from([(LABEL.to_owned(), "enabled".to_owned())]);
+    namespace(&cluster, "switch", &BTreeMap::new()).await;
+    let pool = Pool::new(&cluster, "switch", 3, 3).await;
+    pool.object("db", &required("db", &[HOSTNAME])).await;
+    cluster.run_stateful_set(&pool.stateful_set("db", 1)).await.unwrap();
+    let is_out = |pps: &DynamicObject| {
+        let condition = &pps.data["status"]["conditions"][0];
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["reason"] == "NamespaceNotEnabled"
+            && message.starts_with("kubectl label namespace switch persistent-pod-state/injection=enabled")
+    };
+    let out = async || pool.wait_for_object("db", "the namespace to be out of scope", SOON, is_out).await;
+    assert_eq!(out().await.data["status"]["podStates"], Value::Null, "nothing is recorded");
+
+    namespace(&cluster, "switch", &enabled).await;
+    let home = pool.recorded("db", "db").await["db-0"]["nodeName"].clone();
+    pool.load(home.as_str().unwrap()).await;
+    let back = &pool.recreate("db", &["db-0"]).await["db-0"];
+    assert_eq!((json!(back.node), back.annotations.contains_key(MARKER)), (home.clone(), true));
+
+    namespace(&cluster, "switch", &BTreeMap::new()).await;
+    out().await;
+    let away = pool.recreate("db", &["db-0"]).await["db-0"].clone();
+    assert_ne!(json!(away.node), home, "nothing brings it back");
+    assert!(!away.annotations.contains_key(MARKER), "{away:?}");
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("db").await["db-0"]["nodeName"], home, "the state outlives this");
+
+    namespace(&cluster, "switch", &enabled).await;
+    let now = pool.recorded("db", "db").await["db-0"]["nodeName"].clone();
+    assert_eq!(now, json!(away.node));
+    pool.load(now.as_str().unwrap()).await;
+    let back = &pool.recreate("db", &["db-0"]).await["db-0"];
+    assert_eq!((json!(back.node), back.annotations.contains_key(MARKER)), (now, true));
 }
 
 async fn pod_names(cluster: &Cluster, namespace: &str) -> Vec<String> {

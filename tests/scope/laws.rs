@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use persistent_pod_state_policy::{Host, ValidationResponse, admit};
+use pps_core::INJECTION_LABEL;
 use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 use pps_core::protect::{CLUSTER_CONTROLLERS, PROTECTION_LABEL};
 use proptest::option;
@@ -191,7 +192,7 @@ proptest! {
         let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
         let is_stateful_set = text("kind") == "StatefulSet" && ["apps", "apps.kruise.io"].contains(&group);
         let is_custom = text("kind") == "Database" && group == "example.io";
-        let namespace = BTreeMap::new();
+        let namespace = BTreeMap::from([(INJECTION_LABEL.to_owned(), "enabled".to_owned())]);
         for (policy, is_recorded) in [
             (&*POLICY_FOR_PODS, is_stateful_set && has_label(&pod, LABELS[0])),
             (&*POLICY_FOR_CUSTOM_KINDS, is_custom && !LEFT_OUT.iter().any(|label| has_label(&pod, label))),

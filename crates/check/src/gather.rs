@@ -181,6 +181,7 @@ async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
     let watched = [
         ("", "pods"),
         ("", "nodes"),
+        ("", "namespaces"),
         ("apps", "statefulsets"),
         ("apiextensions.k8s.io", "customresourcedefinitions"),
         (GROUP, "persistentpodstates"),

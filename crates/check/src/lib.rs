@@ -18,5 +18,5 @@ mod rules;
 mod settings;
 
 pub use gather::{Silence, silent_recorder};
-pub use rules::{INJECTION, is_own_webhook};
+pub use rules::is_own_webhook;
 pub use settings::{NAMESPACE, Settings};

@@ -10,7 +10,7 @@ mod versions;
 
 use std::collections::BTreeSet;
 
-pub use self::policies::{INJECTION, is_own_webhook};
+pub use self::policies::is_own_webhook;
 pub(crate) use self::recorder::silent_recorder;
 pub(crate) use self::versions::{OLDEST, OWN_FIELD, VERSIONS, is_ours};
 use crate::facts::{Facts, Problem, Right};

@@ -90,9 +90,9 @@ pub struct Settings {
     #[arg(long, value_name = "NAMESPACE", value_parser = name, hide_short_help = true)]
     pub skipped_namespace: Vec<String>,
 
-    /// With --phase=before: which namespaces will take part. All: those without the label
-    /// persistent-pod-state/injection=disabled. OptIn: those with persistent-pod-state/injection=enabled.
-    #[arg(long, value_name = "SCOPE", default_value = "All", value_parser = ["All", "OptIn"], hide_short_help = true)]
+    /// With --phase=before: which namespaces will take part. OptIn: those with the label
+    /// persistent-pod-state/injection=enabled. All: those without persistent-pod-state/injection=disabled.
+    #[arg(long, value_name = "SCOPE", default_value = "OptIn", value_parser = ["OptIn", "All"], hide_short_help = true)]
     pub scope: String,
 
     /// Module to look for in its registry. Defaults to that of the installed policies.

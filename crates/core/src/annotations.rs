@@ -17,6 +17,13 @@ pub const RECORD_ANNOTATION: &str = "kruise.io/record-persistent-pod-state";
 /// Pod was `recorded` or `exempt` before.
 pub const MOVE_ANNOTATION: &str = "kruise.io/persistent-pod-state-move";
 
+/// The label of a namespace that decides whether the namespace is in scope.
+pub const INJECTION_LABEL: &str = "persistent-pod-state/injection";
+
+/// The label selector of the namespaces in scope, unless an administrator chooses another one. It is also
+/// what `kubectl label namespace NAME` needs.
+pub const DEFAULT_NAMESPACE_SELECTOR: &str = "persistent-pod-state/injection=enabled";
+
 /// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: the recorded state of its
 /// name stays unchanged, also while the Pod is Ready. Without this, nobody could change the recorded
 /// state of a running Pod before it is created again.

@@ -19,6 +19,7 @@
 //! | [`spread_constraint`] | which topology spread constraints can the plan make unsatisfiable? |
 //! | [`required_affinity`] | can any node satisfy the required affinity of a Pending Pod? |
 //! | [`packed`] | how are the states of many Pods stored? |
+//! | [`succession`] | from which template does a workload re-create a Pod? |
 //! | [`status`] | what has to be written into the PPS, as a merge patch? |
 //! | [`size`] | how much capacity is left in it? |
 //! | [`edit`] | which write changes recorded states as a user wants it? |
@@ -58,11 +59,12 @@ pub mod required_affinity;
 pub mod size;
 pub mod spread_constraint;
 pub mod status;
+pub mod succession;
 pub mod validate;
 
 pub use annotations::{
-    AnnotationRules, INJECTED_ANNOTATION, MOVE_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION,
-    forbids_recording, is_never_injected,
+    AnnotationRules, DEFAULT_NAMESPACE_SELECTOR, INJECTED_ANNOTATION, INJECTION_LABEL, MOVE_ANNOTATION,
+    NEVER_INJECTED, RECORD_ANNOTATION, forbids_recording, is_never_injected,
 };
 pub use apply::{Applied, ApplyError, apply};
 pub use injected::{Injected, injected};

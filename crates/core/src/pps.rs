@@ -16,8 +16,8 @@ use serde_json::Value;
 
 pub use null::null_as_default;
 pub use spec::{
-    NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RetentionPolicy, Spec,
-    TargetReference, ValueFrom, group_of,
+    NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RecordingPolicy,
+    RetentionPolicy, Spec, TargetReference, ValueFrom, group_of,
 };
 pub use status::{Condition, Packed, PodState, Status};
 
@@ -178,6 +178,7 @@ mod tests {
                 "persistentPodAnnotations": ["a", {"key": key, "valueFrom": "NodeIP"}],
                 "persistentPodStateRetentionPolicy": retention,
                 "nodeDeletionPolicy": {"after": "5m"},
+                "recordingPolicy": "Once",
             })
         };
         assert!(serde_json::from_value::<Spec>(of("Never", "b".into())).is_err());

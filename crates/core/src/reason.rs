@@ -12,6 +12,8 @@ pub enum Reason {
     /// The workload does not say how many Pods it wants, so no state is dropped before the workload is
     /// deleted.
     ReplicasUnknown,
+    /// The namespace is not in scope, so nothing in it is recorded, dropped or injected.
+    NamespaceNotEnabled,
     /// The workload that the PPS names does not exist.
     WorkloadNotFound,
     /// The sidecar does not watch workloads of the kind that the PPS names.
@@ -70,6 +72,7 @@ impl Reason {
             Self::AllRecorded => "AllRecorded",
             Self::WaitingForPods => "WaitingForPods",
             Self::ReplicasUnknown => "ReplicasUnknown",
+            Self::NamespaceNotEnabled => "NamespaceNotEnabled",
             Self::WorkloadNotFound => "WorkloadNotFound",
             Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
             Self::WorkloadKindForbidden => "WorkloadKindForbidden",

@@ -177,6 +177,7 @@ impl Review {
             "persistentPodAnnotations",
             "persistentPodStateRetentionPolicy",
             "nodeDeletionPolicy",
+            "recordingPolicy",
         ] {
             let value = &object["spec"][field];
             if !is_nothing(value) {
@@ -245,6 +246,7 @@ impl Review {
         for (field, choices) in [
             ("persistentPodStateRetentionPolicy", &["WhenScaled", "WhenDeleted", "Retain"][..]),
             ("nodeDeletionPolicy", &["Keep", "Forget"]),
+            ("recordingPolicy", &["Always", "IfNotPresent"]),
         ] {
             self.check_choice(&format!("spec.{field}"), &spec[field], choices);
         }

@@ -70,6 +70,7 @@ fn schema_has_limits_and_enum_values() {
     }
     let retention = &spec["persistentPodStateRetentionPolicy"];
     assert_eq!(retention["enum"], json!(["WhenScaled", "WhenDeleted", "Retain"]));
+    assert_eq!(spec["recordingPolicy"]["enum"], json!(["Always", "IfNotPresent"]));
 
     let status = &root(&definition)["properties"]["status"]["properties"];
     assert_eq!(status["podStates"]["x-kubernetes-map-type"], "atomic");

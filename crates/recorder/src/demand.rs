@@ -1,8 +1,7 @@
 //! How many Pods a workload's spec asks for, and by which names.
 
+use pps_core::succession::ordinal;
 use serde_json::Value;
-
-use crate::workload::ordinal;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser as NonEmpty;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use pps_check::args::CheckArgs;
+use pps_core::DEFAULT_NAMESPACE_SELECTOR;
 use pps_core::size::DEFAULT_LIMIT;
 
 /// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState policy
@@ -54,6 +55,13 @@ pub struct Args {
     /// Namespace of OpenKruise, where its manager's Lease is. Defaults to that of the ConfigMap.
     #[arg(long, value_name = "NAMESPACE", env = "PPS_OPENKRUISE_NAMESPACE", value_parser = NonEmpty::new())]
     pub openkruise_namespace: Option<String>,
+
+    /// Label selector of the namespaces in scope, as in kubectl; empty for all. In other namespaces nothing
+    /// is recorded, dropped, generated or evicted, and recorded states stay unchanged. Select the namespaces
+    /// that the policy selects.
+    #[arg(long, value_name = "SELECTOR", default_value = DEFAULT_NAMESPACE_SELECTOR)]
+    #[arg(env = "PPS_NAMESPACE_SELECTOR")]
+    pub namespace_selector: String,
 
     /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait
     /// for it are evicted if --evict-pending-pods is set. Applies to objects with
@@ -188,6 +196,8 @@ mod tests {
         let apart = Args::parse_from(["pps-sidecar", "--config-namespace=a", "--openkruise-namespace=b"]);
         assert_eq!((apart.config_namespace.as_str(), apart.openkruise_namespace()), ("a", "b"));
         assert_eq!(args.node_grace_period.as_secs(), 300);
+        assert_eq!(args.namespace_selector, "persistent-pod-state/injection=enabled");
+        assert_eq!(Args::parse_from(["pps-sidecar", "--namespace-selector="]).namespace_selector, "");
         for (text, seconds) in
             [("1s", Some(1)), ("90s", Some(90)), ("2h", Some(7200)), ("168h", Some(604_800))]
                 .into_iter()

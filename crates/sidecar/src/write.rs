@@ -90,13 +90,16 @@ pub(crate) struct Writer {
     client: Client,
     /// Bounds the reads before writes, of all writes together.
     reads: Arc<Semaphore>,
+    /// The label selector of the namespaces in scope; empty if all are.
+    pub(crate) namespace_selector: Arc<str>,
     /// Checked immediately before each write and at each step of it.
     pub(crate) permit: Permit,
 }
 
 impl Writer {
     pub(crate) fn new(client: Client, permit: Permit) -> Self {
-        Self { client, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), permit }
+        let reads = Arc::new(Semaphore::new(READS_AT_ONCE));
+        Self { client, reads, namespace_selector: Arc::default(), permit }
     }
 
     pub(crate) async fn write_status(self, write: StatusWrite) -> WriteResult {
@@ -183,8 +186,7 @@ impl Writer {
     }
 
     /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. Before that it
-    /// asks for a node that could take the Pod and that no watch has shown. A disruption budget does not
-    /// protect a Pending Pod.
+    /// asks for what no watch has shown. A disruption budget does not protect a Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
         let PodEviction { pod, uid, resource_version, .. } = &eviction;
         // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then
@@ -196,9 +198,8 @@ impl Writer {
         let (params, body) = (PostParams::default(), body.to_string().into_bytes());
         let request =
             requests::<Pod>(&pod.namespace).create_subresource("eviction", &pod.name, &params, body);
-        let result = match self.exists_node(&eviction.node_selectors).await {
-            Ok(false) => self.send(request).await.map(|_: IgnoredAny| ()),
-            Ok(true) => Err(Failure::Conflict),
+        let result = match self.expect_unschedulable(&eviction).await {
+            Ok(()) => self.send(request).await.map(|_: IgnoredAny| ()),
             Err(failure) => Err(failure),
         };
         WriteResult::Eviction(eviction, result)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pps_recorder::workload::ordinal;
+use pps_core::succession::ordinal;
 use pps_scheduler::fields::list;
 use serde_json::{Map, Value, json};
 

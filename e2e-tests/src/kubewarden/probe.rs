@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use axum::http::Request;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client,
-    api::{DynamicObject, PostParams},
+    api::{DynamicObject, Patch, PatchParams, PostParams},
 };
+use pps_core::INJECTION_LABEL;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub async fn send_probe(policy: &Policy, admin: &Client) -> Result<Option<String>> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     if policy.is_asked_about("pods") {
-        if !selects_default_namespace(policy) {
+        if !selects_default_namespace(policy, admin).await? {
             return Ok(None);
         }
         let pod: Pod = serde_json::from_value(pod(policy)).context("the probe")?;
@@ -119,13 +120,18 @@ fn quoted_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     text.split_once(before)?.1.split('\'').nth(1)
 }
 
-/// Whether namespaces without labels are in the policy's scope.
-fn selects_default_namespace(policy: &Policy) -> bool {
+/// Whether the namespace `default` can be in the policy's scope; takes it in if a label does that.
+async fn selects_default_namespace(policy: &Policy, admin: &Client) -> Result<bool> {
     let expressions = policy.spec("namespaceSelector")["matchExpressions"].as_array();
-    !expressions
-        .into_iter()
-        .flatten()
-        .any(|expression| ["In", "Exists"].iter().any(|operator| expression["operator"] == *operator))
+    let asks = |one: &&Value| ["In", "Exists"].iter().any(|operator| one["operator"] == *operator);
+    let mut asked = expressions.into_iter().flatten().filter(asks).peekable();
+    if asked.peek().is_none() {
+        return Ok(true);
+    }
+    let labels = json!({"metadata": {"labels": {INJECTION_LABEL: "enabled"}}});
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    namespaces.patch("default", &PatchParams::default(), &Patch::Merge(labels)).await?;
+    Ok(asked.all(|one| one["key"] == INJECTION_LABEL))
 }
 
 /// A PersistentPodState that this product's policy refuses and the schema does not.

@@ -19,7 +19,7 @@ async fn an_upgrade_refuses_to_leave_out_namespaces_that_have_states() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let release = Release::new(&cluster);
-    release.run("install", json!({}));
+    release.run("install", json!({"scope": "All"}));
     let names: Vec<String> = (1..=7).map(|index| format!("shop-{index}")).collect();
     let mut objects: Vec<Value> = Vec::new();
     for name in &names {
@@ -39,7 +39,7 @@ async fn an_upgrade_refuses_to_leave_out_namespaces_that_have_states() {
     }
     cluster.apply_objects(&objects).await.unwrap();
 
-    let opt_in = json!({"policy": {"scope": "OptIn"}});
+    let opt_in = json!({"scope": "OptIn"});
     let refused = refusal(&release, opt_in.clone());
     // The seventh was never in scope.
     assert!(refused.contains("(shop-1, shop-2, shop-3, shop-4, shop-5 and 1 more)"), "{refused}");
@@ -48,10 +48,10 @@ async fn an_upgrade_refuses_to_leave_out_namespaces_that_have_states() {
         "{refused}"
     );
     let excluded = ["shop-6", "shop-7"];
-    let refused = refusal(&release, json!({"policy": {"excludedNamespaces": excluded}}));
+    let refused = refusal(&release, json!({"scope": "All", "policy": {"excludedNamespaces": excluded}}));
     assert!(refused.contains("(shop-6)"), "{refused}");
     // What leaves out no states, is accepted.
-    release.run("upgrade", json!({"policy": {"excludedNamespaces": ["shop-7"]}}));
+    release.run("upgrade", json!({"scope": "All", "policy": {"excludedNamespaces": ["shop-7"]}}));
 
     let mut label = vec!["label", "namespace"];
     label.extend(names.iter().take(6).map(String::as_str));
@@ -63,14 +63,14 @@ async fn an_upgrade_refuses_to_leave_out_namespaces_that_have_states() {
         "{said}"
     );
 
-    release.run("upgrade", json!({}));
+    release.run("upgrade", json!({"scope": "All"}));
     cluster
         .control_plane
         .kubectl(&["label", "namespace", "shop-1", "persistent-pod-state/injection-"])
         .await
         .unwrap();
     assert!(refusal(&release, opt_in).contains("(shop-1)"));
-    release.run("upgrade", json!({"policy": {"scope": "OptIn", "acceptUncovered": true}}));
+    release.run("upgrade", json!({"policy": {"acceptUncovered": true}}));
 }
 
 #[tokio::test]

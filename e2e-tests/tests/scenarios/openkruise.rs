@@ -30,6 +30,7 @@ pub(crate) fn definition() -> Scratch {
     };
     let spec = &mut properties["spec"]["properties"];
     remove(spec, "nodeDeletionPolicy");
+    remove(spec, "recordingPolicy");
     remove(&mut spec["persistentPodAnnotations"]["items"]["properties"], "valueFrom");
     spec["persistentPodStateRetentionPolicy"]["enum"] = json!(["WhenScaled", "WhenDeleted"]);
     let status = &mut properties["status"]["properties"];

@@ -100,11 +100,11 @@ impl Installed {
     /// Gives a namespace the label that decides whether its Pods are sent to the policy.
     pub(crate) async fn label(&self, namespace: &str, value: &str) {
         let label = format!("{INJECTION}={value}");
-        self.cluster.control_plane.kubectl(&["label", "namespace", namespace, &label]).await.unwrap();
+        let label = ["label", "namespace", namespace, &label, "--overwrite"];
+        self.cluster.control_plane.kubectl(&label).await.unwrap();
     }
 
-    /// Gives the policy for Pods the namespace selector of the chart's `policy.scope: OptIn`. Returns the
-    /// former one.
+    /// Gives the policy for Pods the namespace selector of the chart's `scope: OptIn`. Returns the former one.
     pub(crate) async fn opt_in(&self) -> Value {
         let policies = installed_policies(&self.cluster).await.unwrap();
         let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();

@@ -1,8 +1,10 @@
 //! The words of each finding: what was seen, and what to do about it.
 
+use pps_core::DEFAULT_NAMESPACE_SELECTOR;
+
 use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer, Recorded};
 use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Replicas, Unready};
-use crate::rules::{INJECTION, OLDEST, OWN_FIELD, VERSIONS, is_ours};
+use crate::rules::{OLDEST, OWN_FIELD, VERSIONS, is_ours};
 
 /// How many names a finding lists.
 const MAX_NAMES: usize = 5;
@@ -245,20 +247,12 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
 
         D::ObjectsRecorded(listed) => say(format!("{}, none reports a problem", count(*listed)), ""),
         D::ObjectsNotRecorded(failed, listed) => of_objects(failed, *listed),
-        D::NamespacesNotCovered(namespaces) if settings.is_before() => say(
-            format!(
-                "at their next restart, Pods would start without their states in {}",
-                some_of(namespaces)
-            ),
-            format!(
-                "if that is not meant, label these namespaces {INJECTION}=enabled (scope OptIn), or do not exclude them \
-                 (chart: policy.excludedNamespaces)"
-            ),
-        ),
-        D::NamespacesNotCovered(namespaces) => say(
-            format!("no policy covers the namespace, so no Pod gets its state back: {}", some_of(namespaces)),
-            format!("if that is not meant, change the namespace's label {INJECTION}"),
-        ),
+        D::NamespacesNotCovered(namespaces) => {
+            let are = if settings.is_before() { "would not be" } else { "are not" };
+            let seen = format!("{are} in scope, so Pods start without their states: {}", some_of(namespaces));
+            say(seen, "if that is not meant (chart: scope, policy.excludedNamespaces)")
+                .run(enable(namespaces))
+        }
         D::WhitelistMalformed(error) => {
             say(error.as_str(), "correct it; until then the sidecar uses the last list that it could read")
         }
@@ -324,6 +318,12 @@ fn of_objects(failed: &[Recorded], listed: Listed) -> Words {
         failed.first().map(|first| format!("{} -n {}", first.name, first.namespace)).unwrap_or_default();
     let seen = format!("{} of {} are not recorded: {}", failed.len(), count(listed), some_of(&named));
     say(seen, "correct what the reason names; for all of it").run(format!("kubectl describe pps {first}"))
+}
+
+/// Takes the first of these namespaces into scope.
+fn enable(namespaces: &[String]) -> String {
+    let first = namespaces[..namespaces.len().min(MAX_NAMES)].join(" ");
+    format!("kubectl label namespace {first} {DEFAULT_NAMESPACE_SELECTOR} --overwrite")
 }
 
 fn count(Listed { read, more }: Listed) -> String {

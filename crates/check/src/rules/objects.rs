@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
+use pps_core::{INJECTION_LABEL, Reason};
 use pps_recorder::whitelist;
 
 use super::Findings;
-use super::policies::INJECTION;
 use crate::facts::{Facts, Recorded};
-use crate::finding::{Diagnosis, Listed, Severity};
+use crate::finding::{Diagnosis, Listed};
 use crate::settings::CUSTOM_WORKLOADS;
 
 const SUBJECT: &str = "PersistentPodStates";
@@ -18,16 +18,15 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     if !facts.settings.is_before() {
         check_recording(facts, findings);
     }
-    if !facts.settings.without_policies {
-        check_namespaces(facts, findings);
-    }
+    check_namespaces(facts, findings);
     check_custom_kinds(facts, findings);
 }
 
 fn check_recording(facts: &Facts, findings: &mut Findings) {
     let Some(objects) = facts.objects.known() else { return };
     let has_failed = |object: &&Recorded| object.recording.as_ref().is_some_and(|one| one.status == "False");
-    let failed: Vec<Recorded> = objects.listed.iter().filter(has_failed).cloned().collect();
+    let failed = objects.listed.iter().filter(has_failed).filter(|object| !is_excluded(object));
+    let failed: Vec<Recorded> = failed.cloned().collect();
     let listed = Listed { read: objects.listed.len(), more: objects.more };
     if failed.is_empty() {
         findings.ok(SUBJECT, Diagnosis::ObjectsRecorded(listed));
@@ -39,18 +38,21 @@ fn check_recording(facts: &Facts, findings: &mut Findings) {
 fn check_namespaces(facts: &Facts, findings: &mut Findings) {
     let (Some(objects), Some(_)) = (facts.objects.known(), facts.namespaces.known()) else { return };
     let is_before = facts.settings.is_before();
-    let is_uncovered = |namespace: &&str| match is_covered_now(facts, namespace) {
-        // Nothing is installed that could be lost.
-        None => false,
-        Some(is_covered) if is_before => is_covered && !will_be_covered(facts, namespace),
-        Some(is_covered) => !is_covered,
+    let is_uncovered = |object: &&Recorded| match is_covered_now(facts, &object.namespace) {
+        Some(true) => is_before && !will_be_covered(facts, &object.namespace),
+        is_covered => !is_before && (is_covered.is_some() || is_excluded(object)),
     };
-    let namespaces: BTreeSet<&str> = objects.listed.iter().map(|object| object.namespace.as_str()).collect();
-    let uncovered: Vec<String> = namespaces.into_iter().filter(is_uncovered).map(str::to_owned).collect();
+    let uncovered = objects.listed.iter().filter(is_uncovered).map(|object| object.namespace.clone());
+    let uncovered: BTreeSet<String> = uncovered.collect();
     if !uncovered.is_empty() {
-        let severity = if is_before { Severity::Warning } else { Severity::Info };
-        findings.add(severity, SUBJECT, Diagnosis::NamespacesNotCovered(uncovered));
+        let uncovered = uncovered.into_iter().collect();
+        findings.warning(SUBJECT, Diagnosis::NamespacesNotCovered(uncovered));
     }
+}
+
+/// Whether the sidecar says that the namespace is not in scope.
+fn is_excluded(object: &Recorded) -> bool {
+    object.recording.as_ref().is_some_and(|one| one.reason == Reason::NamespaceNotEnabled.as_str())
 }
 
 /// Whether an installed policy is sent the Pods in a namespace. None if no policy for Pods is installed.
@@ -72,7 +74,7 @@ fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
     let is_skipped = namespace == facts.server_namespace
         || namespace == settings.namespace
         || settings.skipped_namespace.iter().any(|skipped| skipped == namespace);
-    let label = facts.labels_of(namespace).remove(INJECTION);
+    let label = facts.labels_of(namespace).remove(INJECTION_LABEL);
     let is_label = |value: &str| label.as_deref() == Some(value);
     !is_skipped && if settings.scope == "OptIn" { is_label("enabled") } else { !is_label("disabled") }
 }

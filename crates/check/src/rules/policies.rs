@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::admissionregistration::v1::{MatchCondition, RuleWithOperations};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
+use pps_core::INJECTION_LABEL;
+
 use super::Findings;
 use crate::facts::{ContextAwareResource, Facts, Policy};
 use crate::finding::{Diagnosis, Difference, Severity};
 use crate::settings::{CUSTOM_WORKLOADS, POLICY, VALIDATION, is_policy_of};
 
-/// The label by which a namespace joins or leaves.
-pub const INJECTION: &str = "persistent-pod-state/injection";
 /// The label that the controllers of StatefulSets set.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// The label with the name of a namespace.
@@ -161,7 +161,9 @@ fn is_further(one: &LabelSelectorRequirement) -> bool {
     let values: Vec<&str> = one.values.iter().flatten().map(String::as_str).collect();
     !matches!(
         (one.key.as_str(), one.operator.as_str(), values.as_slice()),
-        (NAMESPACE_NAME, "NotIn", _) | (INJECTION, "NotIn", ["disabled"]) | (INJECTION, "In", ["enabled"])
+        (NAMESPACE_NAME, "NotIn", _)
+            | (INJECTION_LABEL, "NotIn", ["disabled"])
+            | (INJECTION_LABEL, "In", ["enabled"])
     )
 }
 

@@ -289,7 +289,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
         ),
         (
             "NamespacesNotCovered",
-            Info,
+            Warning,
             changed(|facts| facts.objects = objects(&[object("kubewarden", "True")])),
         ),
         ("WhitelistMalformed", Warning, changed(|facts| facts.whitelist = Read::Known(Some("{".into())))),
@@ -536,6 +536,25 @@ fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
         facts.policies = Read::Known(Vec::new());
         assert_eq!(severities(&facts, "NamespacesNotCovered"), []);
     }
+}
+
+/// Also where no policy is installed, and only the sidecar says so.
+#[test]
+fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
+    let mut out = object("shop", "False");
+    out["status"]["conditions"][0]["reason"] = "NamespaceNotEnabled".into();
+    let facts = changed(|facts| {
+        facts.objects = objects(&[out.clone(), out, object("default", "True")]);
+        facts.settings.without_policies = true;
+        facts.policies = Read::Known(Vec::new());
+    });
+    assert_eq!(severities(&facts, "ObjectsNotRecorded"), [], "this is no fault of each object");
+    assert_eq!(severities(&facts, "NamespacesNotCovered"), [Severity::Warning]);
+    let found = judge(&facts);
+    let words = report::words(&facts, found.iter().find(|one| one.code() == "NamespacesNotCovered").unwrap());
+    assert!(words.seen.ends_with("start without their states: shop"), "{}", words.seen);
+    let command = "kubectl label namespace shop persistent-pod-state/injection=enabled --overwrite";
+    assert_eq!(words.command, command);
 }
 
 #[test]

@@ -30,6 +30,7 @@ impl Spec {
             persistent_pod_annotations: read_list(&spec["persistentPodAnnotations"], read_annotation)?,
             persistent_pod_state_retention_policy: retains.then_some(RetentionPolicy::Retain),
             node_deletion_policy: None,
+            recording_policy: None,
         })
     }
 }

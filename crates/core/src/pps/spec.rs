@@ -52,6 +52,12 @@ pub struct Spec {
     /// NotReady, cordoned or unreachable still exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_deletion_policy: Option<NodeDeletionPolicy>,
+
+    /// Whether a recorded state follows a Pod that runs on another node. The default is Always. Example:
+    /// with IfNotPresent and a preferred topology, a Pod that a drain has moved returns to its first node
+    /// when it is next created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording_policy: Option<RecordingPolicy>,
 }
 
 /// A workload in the same namespace.
@@ -228,6 +234,20 @@ pub enum NodeDeletionPolicy {
     Forget,
 }
 
+/// Whether a recorded state follows a Pod that runs on another node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum RecordingPolicy {
+    /// It does: the Pod returns to the node on which it was last Ready.
+    #[default]
+    Always,
+    /// It does not: the recorded node is the Pod's home. While the Pod runs elsewhere, its recorded state
+    /// stays unchanged, with all annotations. kubectl pps move and forget change it, and so does
+    /// nodeDeletionPolicy: Forget once that node is gone. It is dropped when the workload no longer wants
+    /// the Pod.
+    IfNotPresent,
+}
+
 impl Spec {
     /// The retention policy in force.
     pub fn retention(&self) -> RetentionPolicy {
@@ -237,6 +257,13 @@ impl Spec {
     /// The node deletion policy in force.
     pub fn node_deletion(&self) -> NodeDeletionPolicy {
         self.node_deletion_policy.unwrap_or_default()
+    }
+
+    /// Whether a Pod that is recorded on one node and runs on another is away from its home: its recorded
+    /// state does not follow it.
+    pub fn is_away(&self, recorded: &str, node: &str) -> bool {
+        let keeps_home = self.recording_policy == Some(RecordingPolicy::IfNotPresent);
+        keeps_home && !recorded.is_empty() && recorded != node
     }
 
     /// Keys of the required topology, in the order of the spec.

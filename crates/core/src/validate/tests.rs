@@ -58,6 +58,7 @@ fn accepts_all_spellings_of_a_valid_object() {
             "persistentPodAnnotations": ["a", {"key": "Example.IO/B", "valueFrom": "PodIPsCSV"}, {"key": "c", "valueFrom": null}],
             "persistentPodStateRetentionPolicy": "Retain",
             "nodeDeletionPolicy": null,
+            "recordingPolicy": "IfNotPresent",
         }),
         &[r#"spec.requiredPersistentTopology.keys is ["rack","Example.io_x"]: it is another spelling"#],
     );
@@ -77,6 +78,7 @@ fn reports_all_violations_at_once() {
             ],
             "persistentPodAnnotations": ["", {"key": INJECTED_ANNOTATION}, null],
             "nodeDeletionPolicy": "keep",
+            "recordingPolicy": "Never",
         }),
         &[
             r#"spec.targetRef.apiVersion is "apps/v1/": "#,
@@ -92,6 +94,7 @@ fn reports_all_violations_at_once() {
             r#"spec.persistentPodAnnotations[1].key is "kruise.io/injected-persistent-pod-state": "#,
             "spec.persistentPodAnnotations[2] is missing: ",
             r#"spec.nodeDeletionPolicy is "keep": use one of Keep, Forget, or remove it"#,
+            r#"spec.recordingPolicy is "Never": use one of Always, IfNotPresent, or remove it"#,
         ],
     );
 }
@@ -284,6 +287,7 @@ fn accepts_an_alias_that_says_nothing_else() {
         ("persistentPodAnnotations", json!(["a"])),
         ("persistentPodStateRetentionPolicy", json!("Retain")),
         ("nodeDeletionPolicy", json!("Keep")),
+        ("recordingPolicy", json!("Always")),
     ] {
         let review = alias(&json!({field: value}));
         let [violation] = &review.violations[..] else { panic!("{review:?}") };
@@ -316,6 +320,7 @@ fn whatever_passes_can_be_read_as_a_spec() {
             "persistentPodAnnotations",
             "persistentPodStateRetentionPolicy",
             "nodeDeletionPolicy",
+            "recordingPolicy",
         ] {
             let mut object = object(&json!({}));
             object["spec"][field] = wrong.clone();

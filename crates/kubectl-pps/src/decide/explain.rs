@@ -7,7 +7,7 @@ use pps_check::is_own_webhook;
 use pps_check::read::Read;
 use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
-use pps_recorder::workload::ordinal;
+use pps_core::succession::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 
@@ -163,12 +163,17 @@ impl<'a> Explanation<'a> {
 pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
     let subject = Subject::of(question, &index).ok_or_else(|| unknown(question, &index))?;
-    Ok(match subject.pod {
+    let is_enabled = subject.pps.known().is_none_or(|pps| pps.is_enabled());
+    let mut explanation = match subject.pod {
         None => absent(question, &index, subject),
         Some(pod) if question.snapshot.is_stranded(pod) => on_gone_node(subject),
         Some(pod) if pod.node().is_some() || pod.is_terminating() || pod.is_finished() => bound(subject, pod),
         Some(pod) => pending(subject, pod),
-    })
+    };
+    if !is_enabled {
+        explanation.remedies.insert(0, Remedy::new(RemedyKind::EnableNamespace));
+    }
+    Ok(explanation)
 }
 
 fn unknown(question: &Question, index: &Index) -> Failure {

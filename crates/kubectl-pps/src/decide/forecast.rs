@@ -45,6 +45,8 @@ pub struct Forecast {
     pub advice: Vec<Advice>,
     /// Objects that are not simulated, or not completely: each with why.
     pub problems: Vec<(String, String)>,
+    /// Namespaces out of scope: recorded states do not count there.
+    pub not_enabled: BTreeSet<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<Unread>,
     pub incomplete: bool,
@@ -236,7 +238,7 @@ fn scenario(
         object
     });
     let workloads = snapshot.workloads.iter().map(Workload::object).filter(is_here).cloned();
-    let pps = snapshot.pps.iter().map(Pps::object).filter(is_here);
+    let pps = snapshot.pps.iter().filter(|pps| pps.is_enabled()).map(Pps::object).filter(is_here);
     let claims = snapshot.claims.iter().filter(is_here);
     let budgets = snapshot.budgets.iter().filter(is_here);
     let objects = all_nodes
@@ -337,6 +339,10 @@ impl Simulated<'_> {
         result: &RunResult,
         object: impl Fn(usize) -> Option<&'a Value>,
     ) {
+        let is_out = |pps: &Pps| pps.namespace() == self.namespace && !pps.is_enabled();
+        if self.snapshot.pps.iter().any(is_out) {
+            forecast.not_enabled.insert(self.namespace.to_owned());
+        }
         for problem in &result.problems {
             let Source::Objects { object: Some(at) } = problem.source else { continue };
             let object = object(at);
@@ -357,7 +363,8 @@ impl Simulated<'_> {
 fn governing<'a>(snapshot: &'a Snapshot, index: &Index<'a>, namespace: &str, name: &str) -> Option<&'a Pps> {
     let mut workloads = snapshot.workloads.iter();
     let workload = workloads.find(|one| one.namespace() == namespace && one.name() == name)?;
-    index.governing(&WorkloadKey::of(namespace, &workload.target()))
+    let governing = index.governing(&WorkloadKey::of(namespace, &workload.target()));
+    governing.filter(|pps| pps.is_enabled())
 }
 
 /// Why a Pod runs where it does.

@@ -36,13 +36,15 @@ pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -
                 continue;
             }
         };
+        let spec = pps.spec().unwrap_or_default();
         for (name, state) in recorded {
             if !pods.contains(&name) && node.is_none_or(|node| state.node_name != node) {
                 continue;
             }
             drops.unrecorded.retain(|one| *one != name);
             let pod = index.pod(namespace, &name);
-            if pod.is_some_and(|pod| is_recorded_again(snapshot, pod)) {
+            let is_away = |pod: &Pod| pod.node().is_some_and(|node| spec.is_away(&state.node_name, node));
+            if pod.is_some_and(|pod| is_recorded_again(snapshot, pod) && !is_away(pod)) {
                 drops.ready.push((namespace.to_owned(), name));
                 continue;
             }

@@ -40,7 +40,7 @@ pub enum Removal {
     Evict,
     /// It is Pending, and is deleted.
     Delete,
-    /// It stays: it is at its destination, and an unfinished move is called off.
+    /// It stays: it is at its destination. An unfinished move is called off.
     Stay,
 }
 
@@ -92,6 +92,8 @@ pub enum Refusal {
         workload: Box<WorkloadKey>,
         waits: bool,
     },
+    /// Nothing would be recorded or injected in this namespace.
+    NotEnabled(String),
     NotWanted {
         pod: String,
         workload: Box<WorkloadKey>,
@@ -248,6 +250,9 @@ fn governing<'a>(
         let waits = pod.is_some_and(|pod| pod.node().is_none() && pod.injected_from().is_some());
         return Err(Refusal::NotGoverned { pod: name, workload: Box::new(key), waits });
     };
+    if !pps.is_enabled() {
+        return Err(Refusal::NotEnabled(key.namespace));
+    }
     match index.workload(&key) {
         Some(workload) if !workload.wants(&name) => Err(Refusal::NotWanted {
             pod: name,

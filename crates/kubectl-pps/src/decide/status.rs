@@ -105,7 +105,7 @@ pub fn status(
         status.problems.extend(all.iter().filter_map(of));
         let Some(pps) = all.first() else { continue };
         status.governed += 1;
-        match (pps.spec(), pps.states()) {
+        match (pps.spec_in_force(), pps.states()) {
             (Ok(spec), Ok(states)) => {
                 let governed = Governed { key, pps: Some(pps), spec, states };
                 status.is_cut |= row::rows(snapshot, &index, &governed, &mut status.pods);

@@ -3,8 +3,8 @@
 pub use pps_core::injected::Injected;
 use pps_core::injected::Template;
 use pps_core::plan::Requirement;
+use pps_core::succession::{Revision, UpdateStrategy, ordinal, successor_revision};
 use pps_core::{PodState, Spec};
-use pps_recorder::workload::{Revision, UpdateStrategy, ordinal, successor_revision};
 
 use crate::snapshot::{Pod, Workload};
 

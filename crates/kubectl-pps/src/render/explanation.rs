@@ -4,11 +4,12 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use pps_check::INJECTION;
+use pps_core::INJECTION_LABEL;
 use pps_scheduler::{Exclusion, ExclusionKind, UNSCHEDULABLE, Verdict as NodeVerdict};
 use serde::Serialize;
 
 use self::words::{answer, becomes, facts, labels};
+use super::status::{Line, enable};
 use super::text::Text;
 use super::{Role, Style, with_consequence};
 use crate::decide::command_line::CommandLine;
@@ -212,14 +213,18 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
         RemedyKind::ExplainOther { pod } => {
             (format!("Find out what {pod} waits for"), Some(pps(&format!("explain {pod}"))))
         }
+        RemedyKind::EnableNamespace => {
+            let Line { text, command } = enable(namespace, commands);
+            (text, Some(command))
+        }
         RemedyKind::Check => ("Find the cause, and repair it".to_owned(), Some(commands.check())),
         RemedyKind::DisableInjection => {
             let label = |to: &str| {
-                commands.kubectl(&format!("label namespace {namespace} {INJECTION}={to} --overwrite"))
+                commands.kubectl(&format!("label namespace {namespace} {INJECTION_LABEL}={to} --overwrite"))
             };
             consequence = Some(format!(
-                "They start anywhere, away from the data on their nodes, and a sidecar that runs may record them there. The \
-                 controller waits longer after each refusal. The way back: {}",
+                "They start anywhere, away from the data on their nodes; their recorded states stay unchanged. The controller \
+                 waits longer after each refusal. The way back: {}",
                 label("enabled")
             ));
             let text =

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::explanation::{Excluded, groups};
+use super::status::{Line, enable};
 use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::{CommandLine, portions};
@@ -68,6 +69,10 @@ pub fn forecast(
         let sentence = "After the grace period, nodeDeletionPolicy: Forget would drop the recorded states of";
         text.sentence("", None, &format!("{sentence} {pods}."));
     }
+    some(&mut text, forecast.not_enabled.iter().collect(), |text, namespace| {
+        let Line { text: sentence, command } = enable(namespace, commands);
+        text.command("", &format!("Recorded states do not count. {sentence}"), &command);
+    });
     if !forecast.not_simulated.is_empty() {
         let pods = list(&forecast.not_simulated, "and");
         text.sentence(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pps_core::PodState;
 use pps_scheduler::Exclusion;
 
+use super::status::{Line, enable};
 use super::text::titled;
 use super::{Role, Style, Table, printable};
 use crate::Failure;
@@ -15,7 +16,7 @@ use crate::decide::forget::Drops;
 use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected, WayOut, short};
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
-use crate::snapshot::Scope;
+use crate::snapshot::{Pod, Scope};
 
 const MAX_NODES: usize = 20;
 
@@ -62,7 +63,10 @@ pub fn plan(one: &PodMove, style: Style) -> String {
         }
         Removal::Evict => "the Pod is evicted, and its controller creates it again",
         Removal::Delete => "the Pod is deleted, and its controller creates it again",
-        Removal::Stay => "the Pod stays: an unfinished move is called off",
+        Removal::Stay if one.present.as_ref().is_some_and(Pod::is_marked) => {
+            "the Pod stays: an unfinished move is called off"
+        }
+        Removal::Stay => "the Pod stays, and is recorded there",
         Removal::Unneeded => "its controller creates it",
     };
     lines.push(("then", then.to_owned()));
@@ -153,6 +157,10 @@ impl From<Refusal> for Failure {
                          it is created again"
                     )
                 })
+            }
+            Refusal::NotEnabled(namespace) => {
+                let Line { text, command } = enable(&namespace, &CommandLine::default());
+                Self::Refused(format!("{text}: {command}"))
             }
             Refusal::NotWanted { pod, workload, replicas, is_terminating } => {
                 let why =

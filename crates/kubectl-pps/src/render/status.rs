@@ -1,8 +1,9 @@
 //! The answer of `status` in English.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use pps_core::{DEFAULT_NAMESPACE_SELECTOR, Reason};
 use pps_recorder::generate::{AUTO_GENERATE, REQUIRED_TOPOLOGY};
 use serde::Serialize;
 
@@ -10,6 +11,7 @@ use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::CommandLine;
 use crate::decide::move_pod::short;
+use crate::decide::status as decide;
 use crate::decide::status::{Concern, Drift, Phase, ProblemKind, Row, Status};
 use crate::snapshot::{Scope, WorkloadKey};
 
@@ -46,7 +48,7 @@ pub struct Line {
 
 impl<'a> Document<'a> {
     pub fn of(status: &'a Status, scope: &Scope, commands: &CommandLine) -> Self {
-        let problem = |one: &'a crate::decide::status::Problem| {
+        let problem = |one: &'a decide::Problem| {
             let (reason, message) = one.kind.words();
             Problem { namespace: &one.namespace, persistent_pod_state: &one.pps, reason, message }
         };
@@ -78,7 +80,11 @@ impl<'a> Document<'a> {
                 &format!("Workloads with a PersistentPodState: {}; {nothing}.", self.governed),
             );
         }
-        for Problem { namespace, persistent_pod_state, reason, message } in &self.problems {
+        // Advice has one line for all objects of a namespace that is not enabled.
+        let is_own = |one: &&Problem| one.reason != Reason::NamespaceNotEnabled.as_str();
+        for Problem { namespace, persistent_pod_state, reason, message } in
+            self.problems.iter().filter(is_own)
+        {
             let place = if with_namespaces { format!("{namespace}/") } else { String::new() };
             let sentence = format!("PersistentPodState {place}{persistent_pod_state}: {reason}: {message}");
             text.marked(Role::Warning, "problem:", &sentence);
@@ -88,6 +94,13 @@ impl<'a> Document<'a> {
         }
         text.into_lines()
     }
+}
+
+/// What to do about a namespace that is not in scope.
+pub fn enable(namespace: &str, commands: &CommandLine) -> Line {
+    let text = format!("Namespace {namespace} is not enabled: nothing is recorded or injected. To enable it");
+    let label = format!("label namespace {namespace} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
+    Line { text, command: commands.kubectl(&label) }
 }
 
 /// The command that lets the sidecar make a PersistentPodState.
@@ -113,6 +126,10 @@ fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
     let line = |text: &str, command: String| Line { text: text.to_owned(), command };
     let silence = status.silence.iter().map(|one| format!("{}: {}. To see why", one.subject, one.seen));
     let mut advice: Vec<Line> = silence.map(|text| line(&text, commands.check())).collect();
+    let is_out = |one: &&decide::Problem| matches!(&one.kind, ProblemKind::Condition(reason, _) if reason == Reason::NamespaceNotEnabled.as_str());
+    let out: BTreeSet<&str> =
+        status.problems.iter().filter(is_out).map(|one| one.namespace.as_str()).collect();
+    advice.extend(out.into_iter().map(|namespace| enable(namespace, commands)));
     let mut concerned: BTreeMap<Concern, Vec<&Row>> = BTreeMap::new();
     for row in &status.pods {
         row.concern.iter().for_each(|concern| concerned.entry(*concern).or_default().push(row));
@@ -156,6 +173,7 @@ impl fmt::Display for Concern {
             Self::RecordedElsewhere => {
                 "Ready and recorded elsewhere. If this lasts, see why nothing is recorded"
             }
+            Self::Away => "away from home, and would go home if created again",
             Self::Differs => "running with another address or annotation than recorded",
         })
     }
@@ -178,6 +196,7 @@ impl fmt::Display for Drift {
                 write!(f, "{} is {}, not {wanted}", short(key), found.as_deref().unwrap_or("missing"))
             }
             Self::Node { recorded } => write!(f, "recorded on {recorded}"),
+            Self::Away { home } => write!(f, "away from its home {home}"),
             Self::NodeGone { node } => write!(f, "{node} is gone"),
             Self::Changed { recorded: true } => f.write_str("recorded state changed since"),
             Self::Changed { recorded: false } => f.write_str("no longer recorded"),

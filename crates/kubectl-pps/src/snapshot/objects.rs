@@ -12,7 +12,7 @@ use pps_core::edit::{self, EditError};
 use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
 use pps_core::{
-    INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec, TargetReference,
+    INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec, TargetReference,
     forbids_recording, packed,
 };
 use pps_recorder::demand::{Demand, Naming, Wanted};
@@ -263,6 +263,18 @@ impl Pps {
         let recording = self.condition(pps_recorder::recording::RECORDING)?;
         let text = |field: &str| recording[field].as_str().unwrap_or_default();
         Some((recording["status"] == "True", text("reason"), text("message")))
+    }
+
+    /// Whether the sidecar says that the namespace is in scope. In others, nothing is recorded or injected.
+    pub fn is_enabled(&self) -> bool {
+        self.recording().is_none_or(|(_, reason, _)| reason != Reason::NamespaceNotEnabled.as_str())
+    }
+
+    /// The spec, which requires nothing where nothing is injected.
+    pub fn spec_in_force(&self) -> Result<Spec, String> {
+        let mut spec = self.spec()?;
+        spec.required_persistent_topology.take_if(|_| !self.is_enabled());
+        Ok(spec)
     }
 
     /// The recorded state of one Pod.

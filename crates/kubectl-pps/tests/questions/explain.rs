@@ -5,6 +5,7 @@ use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
+use crate::status::{ENABLE, disable};
 use crate::world::{Explained, HOSTNAME, World, ZONE, injected, preferred, ready, required};
 use crate::{assert_fits, assert_golden};
 
@@ -17,6 +18,24 @@ fn shown(answer: &Explained) -> String {
     let text = answer.text(Style { has_color: false, width: Some(80) });
     assert_fits(&text, 80);
     text
+}
+
+#[test]
+fn nothing_is_injected_into_a_pod_of_a_namespace_that_is_not_enabled() {
+    let mut world = World::new();
+    world.workload("db", 2, &required(&[HOSTNAME]));
+    world.ready_pod("db", 0, "node-0");
+    world.record("db", "db-0", "node-1");
+    world.ready_pod("db", 1, "node-2");
+    disable(&mut world, &["db"]);
+    let text = shown(&ask(&mut world, "db-0")).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("2026-11-22T19:00:00Z: the namespace is not enabled."), "{text}");
+    let says = "db-0 runs on node-0. It is recorded on node-1.";
+    assert!(text.starts_with(says), "its state does not count: {text}");
+    assert_eq!(ask(&mut world, "db-0").commands(), [ENABLE]);
+    let unrecorded = ask(&mut world, "db-1");
+    let says = format!("db-1 runs on node-2 and is not recorded: NamespaceNotEnabled: {ENABLE};");
+    assert!(unrecorded.answer.starts_with(&says), "{}", unrecorded.answer);
 }
 
 /// A Pod that waits for `node-3`.

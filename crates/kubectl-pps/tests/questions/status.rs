@@ -53,6 +53,59 @@ fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
     assert_golden("status.json", answer.json());
 }
 
+pub(crate) const ENABLE: &str =
+    "kubectl label namespace shop persistent-pod-state/injection=enabled --overwrite";
+
+/// The sidecar says of these objects that their namespace is not in scope.
+pub(crate) fn disable(world: &mut World, objects: &[&str]) {
+    let message = format!("{ENABLE}; until then nothing is recorded, dropped or injected");
+    let condition = json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": message}]);
+    for object in objects {
+        world.change_pps(object, &json!({"status": {"conditions": condition}}));
+    }
+}
+
+#[test]
+fn a_namespace_out_of_scope_is_one_line_with_the_command() {
+    let mut world = World::new();
+    for name in ["db", "web"] {
+        world.workload(name, 1, &required(&[HOSTNAME]));
+        world.ready_pod(name, 0, "node-0");
+    }
+    world.record("db", "db-0", "node-1");
+    disable(&mut world, &["db", "web"]);
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let text = answer.text(&world, Style::PLAIN, false);
+    assert_eq!(text.matches("Namespace shop is not enabled").count(), 1, "{text}");
+    assert_eq!(answer.lines().iter().map(|(_, command)| *command).collect::<Vec<_>>(), [ENABLE]);
+    assert_eq!(answer.json().matches("NamespaceNotEnabled").count(), 2, "programs see each object");
+    assert!(!text.contains("If this lasts"), "that nothing is recorded is no riddle: {text}");
+}
+
+#[test]
+fn a_pod_away_from_its_home_is_well_and_says_where_it_goes() {
+    let mut world = World::new();
+    let mut spec = preferred(HOSTNAME);
+    spec["recordingPolicy"] = "IfNotPresent".into();
+    world.workload("db", 1, &spec);
+    world.ready_pod("db", 0, "node-2");
+    world.record("db", "db-0", "node-1");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::Well);
+    let home = Drift::Away { home: "node-1".into() };
+    assert_eq!((&answer.pods[0].drift, answer.pods[0].concern), (&vec![home], Some(Concern::Away)));
+    let text = answer.text(&world, Style::PLAIN, false);
+    assert!(text.contains("away from its home node-1"), "{text}");
+    let advice = "db-0 is away from home, and would go home if created again";
+    assert_eq!(answer.lines(), [(advice, "kubectl pps explain db-0")]);
+    // It is no move, also where the Pod is exempt.
+    let answer = world.explain("db-0", &[]).unwrap();
+    let says = "db-0 runs on node-2, away from its home node-1, where it goes when it is created again.";
+    assert_eq!((answer.answer.as_str(), answer.outcome()), (says, Outcome::Well));
+    assert!(answer.remedies.is_empty());
+}
+
 #[test]
 fn a_workload_whose_pods_are_where_they_are_recorded_is_well() {
     let mut world = World::new();

@@ -29,6 +29,7 @@ use super::tracked_pps::TrackedPps;
 use super::workloads::Workloads;
 use crate::facts::interest::Interest;
 use crate::facts::interner::Interner;
+use crate::facts::store::Store;
 use crate::facts::{GroupKind, NamespacedName, Notice, Subject, WorkloadFact, WorkloadKey};
 
 /// How many different notices are remembered of a workload. Several problems at once are each reported once.
@@ -66,6 +67,10 @@ pub struct Index {
     workloads: Workloads,
     objects: PpsObjects,
     aliases: Aliases,
+    /// The label selector of the namespaces in scope. Empty if all are; then no watch shows them.
+    namespace_selector: String,
+    /// The namespaces that the selector selects.
+    namespaces: Store<Arc<str>, ()>,
     /// What was reported to users, so that nothing is reported twice.
     reported: HashMap<WorkloadKey, BTreeSet<(Reason, String)>>,
     /// The size below which an object is kept, in bytes.
@@ -83,6 +88,16 @@ impl Index {
             size_limit: pps_core::size::DEFAULT_LIMIT,
             ..Self::default()
         }
+    }
+
+    /// Limits the scope to the namespaces with these labels. The API server evaluates the selector.
+    pub fn select_namespaces(&mut self, selector: &str) {
+        selector.clone_into(&mut self.namespace_selector);
+    }
+
+    /// Whether anything in this namespace is recorded, dropped, generated or evicted.
+    fn is_in_scope(&self, namespace: &str) -> bool {
+        self.namespace_selector.is_empty() || self.namespaces.get(namespace).is_some()
     }
 
     pub fn limit_object_size(&mut self, bytes: usize) {
@@ -171,6 +186,7 @@ impl Index {
     pub fn is_complete(&self) -> bool {
         self.pods.facts.complete().is_some()
             && self.nodes.facts.complete().is_some()
+            && (self.namespace_selector.is_empty() || self.namespaces.complete().is_some())
             && self.is_interest_known()
     }
 
@@ -209,12 +225,21 @@ impl Index {
     /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a
     /// standby.
     pub fn retry_all(&mut self) {
+        self.retry(|_| true);
+    }
+
+    /// Does the same for some namespaces.
+    fn retry(&mut self, is_meant: impl Fn(&str) -> bool) {
         if self.is_complete() {
             let dirty = self.objects.tracked.iter().filter(|(_, object)| !object.dirty.is_clean());
-            self.work.statuses.extend(dirty.map(|(key, _)| key.clone()));
+            let dirty = dirty.map(|(key, _)| key).filter(|key| is_meant(&key.namespace));
+            self.work.statuses.extend(dirty.cloned());
             let (targets, aliased) = (self.objects.by_target.keys(), self.aliases.waiting.values());
-            self.work.generated.extend(self.workloads.by_uid.values().chain(targets).chain(aliased).cloned());
-            self.retry_evictions();
+            let workloads = self.workloads.by_uid.values().chain(targets).chain(aliased);
+            let workloads = workloads.filter(|workload| is_meant(&workload.object.namespace));
+            self.work.generated.extend(workloads.cloned());
+            let pending = self.pods.pending.iter().filter(|pod| is_meant(&pod.namespace));
+            self.work.evictions.extend(pending.cloned());
         }
     }
 

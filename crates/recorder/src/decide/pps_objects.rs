@@ -97,13 +97,6 @@ impl PpsObjects {
         if self.listed.listing().is_some() { Source::List } else { Source::Event }
     }
 
-    /// Ends a list. Returns the objects that it did not contain, and whether it is the first one that shows
-    /// the objects as the present definition does.
-    pub(crate) fn end_list(&mut self) -> (Vec<NamespacedName>, bool) {
-        let was_outdated = self.listed.complete().is_some_and(|of| of < self.definition_revision);
-        (self.listed.done(), was_outdated && self.is_current())
-    }
-
     /// Whether the objects are known as the present definition shows them.
     pub(crate) fn is_current(&self) -> bool {
         let revision = self.listed.listing().or(self.listed.complete());

@@ -15,9 +15,9 @@ pub(super) mod form;
 use std::mem::take;
 use std::sync::Arc;
 
-use pps_core::Reason;
-use pps_core::pps::{NodeDeletionPolicy, PodState};
+use pps_core::pps::PodState;
 use pps_core::status::guarded_patch;
+use pps_core::{Reason, Spec};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::condition::obstacle;
@@ -68,6 +68,8 @@ pub(crate) struct View<'a> {
     pub former_uid: Option<&'a str>,
     pub coverage: KindCoverage,
     pub superseded_by: Option<&'a NamespacedName>,
+    /// The selector of the namespaces in scope, if it does not select this one.
+    pub excluded_by: Option<&'a str>,
     pub pods: &'a Pods,
     pub nodes: &'a Nodes,
     pub compact_form: CompactForm,
@@ -229,8 +231,8 @@ impl<'a> View<'a> {
     /// with it.
     pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
         let absence = *self.nodes.missing.get(&*state.node_name)?;
-        let policy = self.pps.fact.spec.node_deletion();
-        is_forgettable(policy, self.ownership(name), self.pod(name), &state.node_name).then_some(absence)
+        let spec = &self.pps.fact.spec;
+        is_forgettable(spec, self.ownership(name), self.pod(name), &state.node_name).then_some(absence)
     }
 }
 
@@ -255,12 +257,11 @@ fn ownership(
 }
 
 /// Whether an entry may be dropped once its node is gone.
-fn is_forgettable(
-    policy: NodeDeletionPolicy,
-    ownership: PodOwnership,
-    pod: Option<&PodFact>,
-    recorded_node: &str,
-) -> bool {
-    let is_elsewhere = pod.and_then(|pod| pod.node.as_deref()).is_some_and(|node| node != recorded_node);
-    forgets_state(policy, ownership, pod.is_some_and(|pod| pod.ready), is_elsewhere)
+fn is_forgettable(spec: &Spec, ownership: PodOwnership, pod: Option<&PodFact>, recorded: &str) -> bool {
+    let node = pod.and_then(|pod| pod.node.as_deref());
+    // The state of a Pod away from its home never follows the Pod.
+    let is_away = node.is_some_and(|node| spec.is_away(recorded, node));
+    let is_elsewhere = !is_away && node.is_some_and(|node| node != recorded);
+    let is_ready = !is_away && pod.is_some_and(|pod| pod.ready);
+    forgets_state(spec.node_deletion(), ownership, is_ready, is_elsewhere)
 }

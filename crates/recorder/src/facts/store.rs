@@ -40,22 +40,26 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.values()
     }
 
+    /// What an update changes: objects with their new facts, or with none if they are gone. Also whether it
+    /// ends a list. The caller applies the changes.
+    pub fn changes<G>(&mut self, update: Update<K, G>) -> (Vec<(K, Option<G>)>, bool) {
+        match update {
+            Update::Begin(revision) => self.begin(revision),
+            Update::Apply(key, fact) => return (vec![(key, Some(fact))], false),
+            Update::Delete(key) => return (vec![(key, None)], false),
+            Update::Done => return (self.done().into_iter().map(|key| (key, None)).collect(), true),
+        }
+        (Vec::new(), false)
+    }
+
     pub fn apply(&mut self, update: Update<K, F>)
     where
         F: PartialEq,
     {
-        match update {
-            Update::Begin(revision) => self.begin(revision),
-            Update::Apply(key, fact) => {
-                self.put(&key, fact);
-            }
-            Update::Delete(key) => {
-                self.remove(&key);
-            }
-            Update::Done => {
-                for key in self.done() {
-                    self.remove(&key);
-                }
+        for (key, fact) in self.changes(update).0 {
+            match fact {
+                Some(fact) => drop(self.put(&key, fact)),
+                None => drop(self.remove(&key)),
             }
         }
     }
@@ -75,7 +79,7 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.listing.as_ref().map(|(revision, _)| *revision)
     }
 
-    pub fn begin(&mut self, revision: u64) {
+    pub(crate) fn begin(&mut self, revision: u64) {
         self.listing = Some((revision, HashSet::new()));
     }
 
@@ -104,7 +108,7 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
     }
 
     /// Ends a list. Returns the keys that it did not contain; the caller removes them.
-    pub fn done(&mut self) -> Vec<K> {
+    fn done(&mut self) -> Vec<K> {
         let Some((revision, listed)) = self.listing.take() else { return Vec::new() };
         self.complete = Some(revision);
         self.facts.keys().filter(|key| !listed.contains(*key)).cloned().collect()

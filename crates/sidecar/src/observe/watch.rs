@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::core::DynamicObject;
@@ -51,6 +51,7 @@ const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 pub(crate) enum Observation {
     Pods(Update<NamespacedName, PodFact>),
     Nodes(Update<Arc<str>, NodeFact>),
+    Namespaces(Update<Arc<str>, ()>),
     Workloads(WatchId, Update<NamespacedName, WorkloadFact>),
     Kind(WatchId, WatchState),
     /// The Lease of OpenKruise's manager was read; nothing if nobody holds it.
@@ -129,6 +130,12 @@ impl Watches {
             Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
         let (read, observation) = (wire::read_config, Observation::Config);
         self.follow("configmaps", None, source, Scope::fixed(), read, observation).await;
+    }
+
+    pub(crate) async fn watch_namespaces(self, selector: String) {
+        let source = self.source::<Namespace>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
+        let (source, read) = (source.selected(&selector), wire::read_namespace);
+        self.follow("namespaces", None, source, Scope::fixed(), read, Observation::Namespaces).await;
     }
 
     pub(crate) async fn watch_pods(self, relist: Relist) {

@@ -71,21 +71,13 @@ impl Worker {
 
     pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, exists: Result<bool, Failure>) {
         let (now, missing) = (Instant::now(), &mut self.absences.missing);
+        let result = exists.as_ref().map_or("unknown", |exists| if *exists { "found" } else { "not_found" });
+        count(&self.metrics.node_lookups, [("result", result)]);
         match exists {
-            Ok(false) => {
-                count(&self.metrics.node_lookups, [("result", "not_found")]);
-                if missing.confirm_missing(node, now) {
-                    self.index.on_node_gone(node);
-                }
-            }
-            Ok(true) => {
-                count(&self.metrics.node_lookups, [("result", "found")]);
-                if missing.confirm_present(node, now) {
-                    self.index.on_node_there(node);
-                }
-            }
+            Ok(false) if missing.confirm_missing(node, now) => self.index.on_node_gone(node),
+            Ok(true) if missing.confirm_present(node, now) => self.index.on_node_there(node),
+            Ok(_) => {}
             Err(failure) => {
-                count(&self.metrics.node_lookups, [("result", "unknown")]);
                 let failures = missing.confirmation_failed(node, failure.retry_after(), now);
                 // Warns once for each absence: a whole zone may be missing.
                 if failures == 0 {

@@ -185,7 +185,7 @@ fn worker_in(
 ) -> Worker {
     let (sender, _) = mpsc::channel(1);
     let watches = Watches::new(client, Health::default(), Arc::default(), sender);
-    let args = Args::parse_from(["pps-sidecar"]);
+    let args = Args::parse_from(["pps-sidecar", "--namespace-selector="]);
     let mut worker = Worker::new(&args, watches, leadership.clone());
     worker.follow_leadership();
     // Only what a test reports is observed.
@@ -422,6 +422,27 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
         assert_eq!(requests.lock().unwrap().len(), evictions);
         assert_eq!(worker.writes.evictions.waiting().0, 1 - evictions, "it is tried again");
     }
+}
+
+#[tokio::test]
+async fn evicts_no_pod_of_a_namespace_that_has_just_left_the_scope() {
+    let read = |path: &str| {
+        assert!(path.contains("/namespaces?") && path.contains("labelSelector=take-part%3Dyes"), "{path}");
+        list(&[])
+    };
+    let (client, requests) = api_server_with_reads(read, |_| panic!("nothing is written"));
+    let mut worker = forgetful_worker(client);
+    worker.term.writer.namespace_selector = "take-part=yes".into();
+    let pod = NamespacedName::new("n", "w-0");
+    worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
+    worker.absences.evicts_pending_pods = true;
+    worker.health.mark_synced();
+    let now = Instant::now();
+    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker.evict(&pod, false, now);
+    let done = worker.writes.next_result().await.unwrap().unwrap();
+    worker.on_write_done(done);
+    assert!(requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -61,6 +61,9 @@ impl Watching {
         tasks.spawn(watches.clone().watch_stateful_sets());
         tasks.spawn(watches.clone().watch_definitions());
         tasks.spawn(watches.clone().watch_config(args.config_namespace.clone()));
+        if !args.namespace_selector.is_empty() {
+            tasks.spawn(watches.clone().watch_namespaces(args.namespace_selector.clone()));
+        }
     }
 
     pub(super) fn start_pods_and_nodes(&mut self) {

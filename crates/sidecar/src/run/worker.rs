@@ -53,9 +53,11 @@ impl Worker {
     pub(super) fn new(args: &Args, watches: Watches, leadership: Leadership) -> Self {
         let (health, metrics) = (watches.health.clone(), watches.metrics.clone());
         let mut index = Index::new(watches.interest.clone());
+        index.select_namespaces(&args.namespace_selector);
         index.limit_object_size(args.max_object_size.saturating_mul(1024));
         index.allow_compact_form(args.compact_states == CompactStates::Auto);
-        let term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
+        let mut term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
+        term.writer.namespace_selector = args.namespace_selector.as_str().into();
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
@@ -77,6 +79,7 @@ impl Worker {
         match observation {
             Observation::Pods(update) => self.index.apply_pods(update),
             Observation::Nodes(update) => self.index.apply_nodes(update),
+            Observation::Namespaces(update) => self.index.apply_namespaces(update),
             Observation::Workloads(id, update) => self.apply_workloads(&id, update),
             Observation::Kind(id, state) => self.on_kind(&id, state),
             Observation::Manager(lease) => self.on_manager_checked(lease),

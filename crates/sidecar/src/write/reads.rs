@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::core::DynamicObject;
 use pps_recorder::kinds::Resource;
 use tokio::sync::SemaphorePermit;
@@ -26,8 +26,8 @@ use tokio::time::timeout;
 use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
 use crate::observe::watch::{Source, WatchError, api_resource};
 use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
-use pps_recorder::decide::GeneratedPps;
 use pps_recorder::decide::index::{DropCheck, StatusWrite};
+use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PodFact, PpsObject, WorkloadFact, WorkloadKey, interest::Interest,
 };
@@ -77,12 +77,13 @@ impl Writer {
     /// The entries that must stay: what a read refutes, or what cannot be read.
     async fn unconfirmed(&self, check: &DropCheck, resource: Option<Resource>) -> Unconfirmed {
         let workload = if check.has_drops() {
-            match self.read_workload(&check.workload, resource).await {
-                Ok(workload) => workload,
-                Err(failure) => return Unconfirmed { held: check.all(), failure: Some(failure) },
-            }
+            self.read_workload(&check.workload, resource).await
         } else {
-            None
+            self.expect_in_scope(&check.workload.object.namespace).await.map(|()| None)
+        };
+        let workload = match workload {
+            Ok(workload) => workload,
+            Err(failure) => return Unconfirmed { held: check.all(), failure: Some(failure) },
         };
         let (mut result, interest) = (Unconfirmed::default(), check.interest());
         let reads = check.pods().map(|key| (key.name.clone(), self.read_pod(key, &interest)));
@@ -113,6 +114,7 @@ impl Writer {
         resource: Option<Resource>,
     ) -> Result<Option<WorkloadFact>, Failure> {
         let WorkloadKey { object: key, kind } = key;
+        self.expect_in_scope(&key.namespace).await?;
         if *kind == GroupKind::stateful_set() {
             let source = self.source::<StatefulSet>(&(), &key.namespace).prefer_protobuf();
             return self.read("StatefulSet", source, key, &key.name, wire::read_stateful_set).await;
@@ -164,9 +166,10 @@ impl Writer {
         self.read("Node", self.nodes(), &name, &name, read).await
     }
 
-    /// Whether the API server has a node that one of these label selectors selects.
-    pub(super) async fn exists_node(&self, selectors: &BTreeSet<String>) -> Result<bool, Failure> {
-        for selector in selectors {
+    /// Fails if the API server has a node that could take the Pod.
+    pub(super) async fn expect_unschedulable(&self, eviction: &PodEviction) -> Result<(), Failure> {
+        self.expect_in_scope(&eviction.pod.namespace).await?;
+        for selector in &eviction.node_selectors {
             let found = async {
                 let (message, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
                 let page = Page::read(&message)?;
@@ -174,10 +177,21 @@ impl Writer {
             };
             let failure = |error| Failure::of_read(&format_args!("the nodes with {selector}"), &error);
             if found.await.map_err(failure)? {
-                return Ok(true);
+                return Err(Failure::Conflict);
             }
         }
-        Ok(false)
+        Ok(())
+    }
+
+    /// Fails if a namespace has just left the scope: then no state is dropped, and no Pod evicted.
+    async fn expect_in_scope(&self, namespace: &Arc<str>) -> Result<(), Failure> {
+        let source = Source::new::<Namespace>(self.client.clone(), &(), None, 1).only_metadata();
+        let source = source.selected(&self.namespace_selector);
+        if self.namespace_selector.is_empty() {
+            return Ok(());
+        }
+        let found = self.read("Namespace", source, namespace, namespace, wire::read_namespace).await?;
+        found.ok_or(Failure::Conflict)
     }
 
     fn nodes(&self) -> Source {

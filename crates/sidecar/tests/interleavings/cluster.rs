@@ -107,6 +107,8 @@ pub(crate) struct SpecOptions {
     pub(crate) retention: RetentionPolicy,
     /// `nodeDeletionPolicy: Forget`.
     pub(crate) forget: bool,
+    /// `recordingPolicy: IfNotPresent`.
+    pub(crate) home: bool,
 }
 
 impl SpecOptions {
@@ -129,6 +131,7 @@ impl SpecOptions {
             "persistentPodAnnotations": annotations,
             "persistentPodStateRetentionPolicy": retention,
             "nodeDeletionPolicy": if self.forget { "Forget" } else { "Keep" },
+            "recordingPolicy": if self.home { "IfNotPresent" } else { "Always" },
         });
         if self.zone {
             spec["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["zone"]});
@@ -156,6 +159,8 @@ pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<Name, Node>,
     pub(crate) workloads: BTreeMap<usize, Workload>,
     pub(crate) objects: BTreeMap<Name, Pps>,
+    /// Whether the namespace lacks the label that takes it into scope.
+    pub(crate) is_disabled: bool,
     /// The aliases, as the API server has them.
     pub(crate) aliases: BTreeMap<String, Value>,
     /// Every version of every PPS.
@@ -240,7 +245,8 @@ impl Cluster {
             options
         } else {
             // Users set only the fields that the annotations do not give.
-            SpecOptions { retention: options.retention, forget: options.forget, ..object.options }
+            let SpecOptions { retention, forget, home, .. } = options;
+            SpecOptions { retention, forget, home, ..object.options }
         };
         object.target = targets[usize::from(options.target) % targets.len()];
         self.forget_recorders(&object.uid);
@@ -336,6 +342,7 @@ impl Cluster {
             net: false,
             retention: RetentionPolicy::WhenScaled,
             forget: false,
+            home: false,
         };
         let is_created = self.create_pps(object, options);
         if is_created && let Some(mut object) = self.objects.get(name).cloned() {

@@ -77,7 +77,9 @@ impl Simulation {
     /// Whether a read of a workload shows the one from which something was decided.
     fn is_workload_current(&self, number: usize, decided_from: Option<&WorkloadFact>) -> bool {
         let workload = self.cluster.workloads.get(&number);
-        let is_readable = !self.are_reads_failing && !self.snapshot.forbidden.contains(&number);
+        let is_readable = !self.are_reads_failing
+            && !self.snapshot.forbidden.contains(&number)
+            && !self.cluster.is_disabled;
         is_readable && workload.map(|workload| workload_fact(number, workload)).as_ref() == decided_from
     }
 
@@ -109,6 +111,9 @@ impl Simulation {
     /// Asserts, once everything is delivered and written, that each PPS that governs a workload and has
     /// another name has an alias, and that no known workload has another one.
     pub(crate) fn assert_aliases(&self) {
+        if self.cluster.is_disabled {
+            return;
+        }
         let objects = &self.cluster.objects;
         let mut left: BTreeSet<&String> = self.cluster.aliases.keys().collect();
         for (number, (api_version, kind, workload)) in WORKLOADS.iter().enumerate() {
@@ -142,7 +147,7 @@ impl Simulation {
     pub(crate) fn assert_generated(&self) {
         for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating)
         {
-            if !self.snapshot.kinds.contains_key(number) {
+            if !self.snapshot.kinds.contains_key(number) || self.cluster.is_disabled {
                 continue;
             }
             let of_workload = self.cluster.objects.values().filter(|object| object.target == *number);

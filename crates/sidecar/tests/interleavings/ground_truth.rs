@@ -5,7 +5,7 @@ use pps_core::pps::{PodState, RetentionPolicy};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Pod, Pps};
-use super::model::may_want;
+use super::model::{is_away, may_want, replaces_values};
 use super::states::{changed_states, parse_status};
 
 impl Cluster {
@@ -23,6 +23,10 @@ impl Cluster {
         for (pod_name, after) in &changed {
             let Some(after) = after else { continue };
             let Some(before) = status.pod_states.get(pod_name) else { continue };
+            assert!(
+                !self.is_disabled || !replaces_values(object.options, before, after),
+                "{name}: the state of {pod_name} is replaced out of scope\n{patch}\n{self:?}"
+            );
             let node = after.node_name.as_str();
             let is_recorded_there = self
                 .pods
@@ -35,6 +39,10 @@ impl Cluster {
         }
         for (pod, _) in changed.iter().filter(|(_, after)| after.is_none()) {
             let state = &status.pod_states[pod.as_str()];
+            assert!(
+                !self.is_disabled,
+                "{name}: the state of {pod} is dropped out of scope\n{patch}\n{self:?}"
+            );
             let why = self.why_needed(object, status.target_uid.as_ref(), pod, state);
             assert!(
                 why.is_none(),
@@ -63,8 +71,9 @@ impl Cluster {
             })
         };
         let living = pod.filter(|pod| !pod.terminating).filter(is_own);
-        let is_backed =
-            living.is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name));
+        let is_backed = living
+            .is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name))
+            && !living.is_some_and(|pod| is_away(object.options, Some(state), pod));
         if object.options.forget && !self.nodes.contains_key(state.node_name.as_str()) {
             return is_backed.then_some("a Pod backs it");
         }

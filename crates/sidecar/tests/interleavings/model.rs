@@ -175,7 +175,7 @@ fn lacks_topology_key(options: SpecOptions, state: &PodState) -> bool {
 
 /// Whether something that is recorded gives way to another value. What the spec no longer names does not
 /// count.
-fn replaces_values(options: SpecOptions, before: &PodState, after: &PodState) -> bool {
+pub(crate) fn replaces_values(options: SpecOptions, before: &PodState, after: &PodState) -> bool {
     let is_other = |key: &str, is_named: bool| {
         let value = |state: &PodState| {
             state.node_topology_labels.get(key).or_else(|| state.annotations.get(key)).cloned()
@@ -207,6 +207,12 @@ fn should_keep(
     }
 }
 
+/// Whether a Pod runs on another node than its home.
+pub(crate) fn is_away(options: SpecOptions, state: Option<&PodState>, pod: &Pod) -> bool {
+    let home = state.map(|state| state.node_name.as_str()).filter(|home| !home.is_empty());
+    options.home && home.is_some_and(|home| pod.node.is_some_and(|node| node != home))
+}
+
 fn is_living(holder: NameHolder) -> bool {
     matches!(holder, NameHolder::Owned | NameHolder::Former | NameHolder::Orphan)
 }
@@ -229,7 +235,11 @@ pub(crate) fn expected_status(
         confirmations: Vec::new(),
         renewed: None,
     };
-    let unchanged = |reason, desired| expect(base.pod_states.clone(), reason, desired);
+    let is_enabled = snapshot.namespaces.objects.contains_key("n");
+    let unchanged = |reason, desired| {
+        let reason = if is_enabled { reason } else { "NamespaceNotEnabled" };
+        expect(base.pod_states.clone(), reason, desired)
+    };
     let workload = snapshot.workload(object.target);
     let Some(kind) = snapshot.kinds.get(&object.target) else {
         return snapshot.kinds_known.then(|| unchanged("WorkloadKindNotWatched", base.desired));
@@ -244,7 +254,7 @@ pub(crate) fn expected_status(
     let desired = workload
         .map_or(Some(0), |workload| replicas(object.target, workload))
         .map(|replicas| i32::try_from(replicas).unwrap());
-    if governing_pps(snapshot, object.target) != Some(name) {
+    if !is_enabled || governing_pps(snapshot, object.target) != Some(name) {
         return Some(unchanged("Superseded", desired));
     }
 
@@ -282,8 +292,14 @@ pub(crate) fn expected_status(
         let pod = snapshot.pods.objects.get(pod_name.as_str());
         let holder = name_holder(pod, workload, former_uid);
         let is_held = held.contains(&pod_name);
-        let runs =
-            pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready && !pod.exempt);
+        // The home of a former workload's Pod is not that of its namesake.
+        let may_be_former = is_replaced && !is_renewed(&pod_name) && (renewed.is_complete || !has_former);
+        let is_away = |pod: &Pod| is_away(options, before, pod);
+        let keeps_home =
+            |pod: &Pod| is_away(pod) && (options.retention == RetentionPolicy::Retain || !may_be_former);
+        let runs = pod.filter(|pod| {
+            present.is_some() && holder == NameHolder::Owned && pod.ready && !pod.exempt && !keeps_home(pod)
+        });
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
             let replaces =
@@ -304,7 +320,8 @@ pub(crate) fn expected_status(
         let absence = snapshot.absences.iter().find(|(node, _)| **node == before.node_name);
         let lives = is_living(holder);
         let runs_elsewhere = pod.and_then(|pod| pod.node).is_some_and(|node| node != before.node_name);
-        let is_backed = lives && (pod.is_some_and(|pod| pod.ready) || runs_elsewhere);
+        let is_backed =
+            lives && (pod.is_some_and(|pod| pod.ready) || runs_elsewhere) && !pod.is_some_and(is_away);
         let absence = absence.map(|(_, absence)| *absence).filter(|_| options.forget && !is_backed);
         if absence == Some(NodeAbsence::ConfirmedGone) && !is_held {
             continue;

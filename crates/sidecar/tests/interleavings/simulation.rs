@@ -12,7 +12,7 @@ use pps_recorder::recording::RECORDING;
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
 };
-use super::model::{ExpectedStatus, HEALTHY, expected_status};
+use super::model::{ExpectedStatus, HEALTHY, expected_status, is_away};
 use super::snapshot::{
     NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, node_fact, pod_fact, workload_fact,
 };
@@ -23,6 +23,8 @@ mod generation;
 #[path = "watches.rs"]
 mod watches;
 
+/// The number of watches.
+pub(crate) const WATCHES: usize = 7;
 const NOW: &str = "2026-01-01T00:00:00Z";
 /// At rest, no PPS may need more writes than this: each missing Node may be confirmed alone.
 const MAX_WRITES_AT_REST: usize = 4 + NAMED_NODES.len();
@@ -56,6 +58,7 @@ pub(crate) struct Simulation {
     snapshot: Snapshot,
     pods: WatchQueue<Pod, PodFact>,
     nodes: WatchQueue<Node, NodeFact>,
+    namespaces: WatchQueue<(), ()>,
     objects: WatchQueue<Pps, Box<PpsFact>>,
     kinds: [WatchQueue<Workload, WorkloadFact>; 3],
     /// Whether Pods and Nodes are watched yet: the index must first know which labels and annotations to
@@ -100,6 +103,7 @@ impl Simulation {
             snapshot: Snapshot::default(),
             pods: WatchQueue::new(),
             nodes: WatchQueue::new(),
+            namespaces: WatchQueue::new(),
             objects: WatchQueue::new(),
             kinds: Default::default(),
             are_pods_and_nodes_watched: false,
@@ -157,12 +161,14 @@ impl Simulation {
         self.index.allow_compact_form(!self.is_compact_form_off);
         self.index.set_compact_form_limits(COMPACT_FROM, COMPACT_UNTIL);
         self.index.set_compact_form_kept(true);
+        self.index.select_namespaces("enabled=yes");
         self.snapshot.kinds.insert(0, WatchCache::default());
         for number in other_kinds {
             self.watch_kind(*number);
         }
         self.relist(2);
         self.relist(3);
+        self.relist(6);
     }
 
     // ---- Missing Nodes -----------------------------------------------------------------------------
@@ -249,7 +255,9 @@ impl Simulation {
             let spec = serde_json::from_value(object.spec.clone()).unwrap();
             self.interest.is_met(&spec, snapshot.nodes.listed.min(snapshot.pods.listed))
         });
-        let is_listed = snapshot.pps.listed.is_some() && snapshot.kinds[&0].listed.is_some();
+        let is_listed = snapshot.pps.listed.is_some()
+            && snapshot.kinds[&0].listed.is_some()
+            && snapshot.namespaces.listed.is_some();
         if is_pending || !is_interest_met || !is_listed {
             return None;
         }
@@ -271,6 +279,7 @@ impl Simulation {
         // What another client has written since then says for itself whose the entries are.
         let stored = self.cluster.objects.get(name).map(|stored| stored.status.get("targetUID"));
         let is_current = stored == Some(object.status.get("targetUID"));
+        let states = parse_status(&object.status).pod_states;
         for (pod_name, pod) in &self.snapshot.pods.objects {
             let has_node = pod.node.is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
             let is_recorded = pod.ready
@@ -285,7 +294,9 @@ impl Simulation {
                 .pods
                 .get(pod_name)
                 .is_some_and(|stored| stored.owner == pod.owner && stored.ready);
-            if is_recorded && exists && is_current && !is_written {
+            let is_enabled = self.snapshot.namespaces.objects.contains_key("n");
+            let is_away = is_away(object.options, states.get(*pod_name), pod);
+            if is_recorded && exists && is_current && !is_written && is_enabled && !is_away {
                 self.cluster.note_recorder(&object.uid, pod_name, &workload.uid);
             }
         }
@@ -372,7 +383,8 @@ impl Simulation {
     fn refuted_drops(&self, write: &StatusWrite) -> BTreeSet<Arc<str>> {
         let Some(check) = &write.drops else { return BTreeSet::new() };
         let number = (0..WORKLOADS.len()).find(|number| group_kind(*number) == check.workload.kind).unwrap();
-        if self.are_reads_failing || self.snapshot.forbidden.contains(&number) {
+        let is_forbidden = self.snapshot.forbidden.contains(&number);
+        if self.are_reads_failing || is_forbidden || self.cluster.is_disabled {
             return check.all();
         }
         let workload = self.cluster.workloads.get(&number).map(|workload| workload_fact(number, workload));
@@ -409,7 +421,7 @@ impl Simulation {
             self.serve_generated(0);
         }
         self.cluster.restore_backup();
-        for watch in 0..6 {
+        for watch in 0..WATCHES {
             self.relist(watch);
         }
     }
@@ -535,7 +547,7 @@ impl Simulation {
 
     /// Delivers all queued events of the watches that are not stalled.
     pub(crate) fn deliver_unstalled(&mut self) {
-        for watch in (0..6).filter(|watch| !self.stalled.contains(watch)).collect::<Vec<_>>() {
+        for watch in (0..WATCHES).filter(|watch| !self.stalled.contains(watch)).collect::<Vec<_>>() {
             while self.deliver(watch) {}
         }
     }
@@ -573,7 +585,7 @@ impl Simulation {
     /// Delivers all queued watch events. Returns whether there were any.
     pub(crate) fn deliver_all(&mut self) -> bool {
         let mut any = false;
-        for watch in 0..6 {
+        for watch in 0..WATCHES {
             while self.deliver(watch) {
                 any = true;
             }
@@ -604,6 +616,7 @@ impl Simulation {
         let (snapshot, cluster) = (&self.snapshot, &self.cluster);
         assert_eq!(snapshot.pods.objects, cluster.pods);
         assert_eq!(snapshot.nodes.objects, cluster.nodes);
+        assert_eq!(snapshot.namespaces.objects.is_empty(), cluster.is_disabled);
         // What was erased is not written back into an object that is being deleted, and stays known.
         let is_kept = |name: &Name| {
             let known = &snapshot.pps.objects[name];

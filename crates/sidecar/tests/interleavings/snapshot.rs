@@ -115,6 +115,8 @@ pub(crate) struct Renewed {
 pub(crate) struct Snapshot {
     pub(crate) pods: WatchCache<Pod>,
     pub(crate) nodes: WatchCache<Node>,
+    /// The namespaces in scope.
+    pub(crate) namespaces: WatchCache<()>,
     pub(crate) pps: WatchCache<Pps>,
     /// The watched workload kinds, by number.
     pub(crate) kinds: BTreeMap<usize, WatchCache<Workload>>,

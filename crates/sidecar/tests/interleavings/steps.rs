@@ -114,23 +114,19 @@ pub(crate) enum ClusterChange {
     DeletePps(u8),
     /// Another client patches the status.
     PatchStatus(u8, Value),
+    /// The namespace leaves the scope, or enters it.
+    DisableNamespace(bool),
 }
 
 pub(crate) fn spec_options() -> impl Strategy<Value = SpecOptions> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let retention = prop_oneof![
         Just(RetentionPolicy::WhenScaled),
         Just(RetentionPolicy::WhenDeleted),
         Just(RetentionPolicy::Retain),
     ];
-    (0_u8..2, flags, retention).prop_map(|(target, (zone, host, ip, net, forget), retention)| SpecOptions {
-        target,
-        zone,
-        host,
-        ip,
-        net,
-        retention,
-        forget,
+    (0_u8..2, flags, retention).prop_map(|(target, (zone, host, ip, net, forget, home), retention)| {
+        SpecOptions { target, zone, host, ip, net, retention, forget, home }
     })
 }
 
@@ -215,7 +211,8 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         4 => (0_u8..4).prop_flat_map(|number| (Just(number), status_patch(number)))
             .prop_map(|(number, patch)| C::PatchStatus(number, patch)),
     ];
-    prop_oneof![8 => pods, 2 => nodes, 4 => workloads, 3 => objects]
+    let namespace = proptest::bool::weighted(0.3).prop_map(C::DisableNamespace);
+    prop_oneof![16 => pods, 4 => nodes, 8 => workloads, 6 => objects, 1 => namespace]
 }
 
 /// Two changes of one workload, each of which would let states be dropped, or keep them.
@@ -239,6 +236,7 @@ pub(crate) fn race() -> impl Strategy<Value = Step> {
                 C::CreatePod { pod, owner, node: Some(node), ready: true, ip: 1 }),
             1 => any::<u8>().prop_map(C::DeletePod),
             2 => (any::<u8>(), proptest::option::of(0_u8..4)).prop_map(|(pod, node)| C::MoveState(pod, node)),
+            2 => any::<bool>().prop_map(C::DisableNamespace),
         ]
     };
     let delivered = proptest::array::uniform6(proptest::bool::weighted(0.7));
@@ -251,11 +249,11 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let number = || 0_u8..4;
     prop_oneof![
         24 => cluster_change().prop_map(Step::Change),
-        6 => (0_u8..6, 1_u8..6).prop_map(|(watch, count)| Step::Deliver(watch, count)),
+        6 => (0_u8..7, 1_u8..6).prop_map(|(watch, count)| Step::Deliver(watch, count)),
         6 => Just(Step::DeliverAll),
         6 => race(),
-        3 => prop_oneof![3 => Just(0_u8), 3 => 3_u8..6, 1 => 1_u8..3].prop_map(Step::Stall),
-        2 => (0_u8..6).prop_map(Step::Relist),
+        3 => prop_oneof![3 => Just(0_u8), 3 => 3_u8..7, 1 => 1_u8..3].prop_map(Step::Stall),
+        2 => (0_u8..7).prop_map(Step::Relist),
         1 => (1_u8..3).prop_map(Step::ToggleWatchedKind),
         1 => (1_u8..3).prop_map(Step::ToggleForbiddenKind),
         1 => (1_u8..3).prop_map(Step::ToggleFailingKind),
@@ -529,6 +527,7 @@ impl Simulation {
             C::DeletePps(number) => {
                 self.change_pps(*number, |cluster, name| cluster.objects.remove(name).is_some());
             }
+            C::DisableNamespace(is_disabled) => self.set_disabled(*is_disabled),
             C::PatchStatus(number, patch) => {
                 self.change_pps(*number, |cluster, name| cluster.patch_status_as_other(name, patch));
             }

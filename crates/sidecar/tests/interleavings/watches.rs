@@ -1,4 +1,4 @@
-//! The six watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds): what changes in the cluster is queued
+//! The watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds, 6 the namespaces in scope): what changes in the cluster is queued
 //! as events, which reach the index late, in pieces, and sometimes as a new list.
 
 use std::collections::BTreeSet;
@@ -61,6 +61,14 @@ impl Simulation {
                 }
                 self.objects.push_back(WatchEvent::ListEnd);
             }
+            6 => {
+                self.namespaces.clear();
+                self.namespaces.push_back(WatchEvent::ListStart(0));
+                if !self.cluster.is_disabled {
+                    self.namespaces.push_back(WatchEvent::Apply("n", (), ()));
+                }
+                self.namespaces.push_back(WatchEvent::ListEnd);
+            }
             watch => {
                 let number = watch - 3;
                 self.kinds[number].clear();
@@ -110,6 +118,13 @@ impl Simulation {
                 None => WatchEvent::Delete(name),
             });
         }
+    }
+
+    /// The namespace enters or leaves the scope.
+    pub(crate) fn set_disabled(&mut self, is_disabled: bool) {
+        self.cluster.is_disabled = is_disabled;
+        let enabled = WatchEvent::Apply("n", (), ());
+        self.namespaces.push_back(if is_disabled { WatchEvent::Delete("n") } else { enabled });
     }
 
     pub(crate) fn queue_pps(&mut self, name: Name) {
@@ -185,6 +200,7 @@ impl Simulation {
             0 => self.deliver_pod(),
             1 => self.deliver_node(),
             2 => self.deliver_pps(),
+            6 => self.deliver_namespace(),
             watch => self.deliver_workload(watch - 3),
         };
         self.take_work();
@@ -227,6 +243,12 @@ impl Simulation {
         let after = &self.snapshot.nodes.objects;
         self.snapshot.new_nodes.retain(|name| after.contains_key(name));
         self.snapshot.new_nodes.extend(after.keys().filter(|name| !before.contains(name)));
+        true
+    }
+
+    fn deliver_namespace(&mut self) -> bool {
+        let Some(event) = self.namespaces.pop_front() else { return false };
+        self.index.apply_namespaces(self.snapshot.namespaces.apply(event, Arc::from));
         true
     }
 

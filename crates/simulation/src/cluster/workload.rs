@@ -1,8 +1,8 @@
 //! A StatefulSet.
 
 use pps_core::TargetReference;
+use pps_core::succession::{Revision, UpdateStrategy, ordinal};
 use pps_recorder::demand::{Demand, Naming, Wanted};
-use pps_recorder::workload::{Revision, UpdateStrategy, ordinal};
 use serde_json::Value;
 
 use crate::limits::MAX_RESERVED;

@@ -39,6 +39,23 @@ fn a_deleted_pod_returns_to_where_it_was_recorded() {
     assert_eq!(reason(object(last(&result), "db")), "AllRecorded");
 }
 
+/// A drain moves a Pod away from its preferred node; with a home, it comes back.
+#[test]
+fn a_pod_goes_home_only_where_its_first_place_stays_recorded() {
+    let actions = json!([
+        {"do": "rollOut"}, {"do": "drain", "node": "n3"}, {"do": "uncordon", "node": "n3"},
+        {"do": "deletePod", "pod": "db-1"},
+    ]);
+    let term = json!([{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}]);
+    for (policy, is_home) in [("Always", false), ("IfNotPresent", true)] {
+        let spec = json!({"preferredPersistentTopology": term, "recordingPolicy": policy});
+        let result = play(world(spec), actions.clone());
+        assert_eq!(pod(&result.steps[1], "db-1").node.as_deref(), Some("n3"));
+        assert_ne!(pod(&result.steps[2], "db-1").node.as_deref(), Some("n3"));
+        assert_eq!(pod(last(&result), "db-1").node.as_deref() == Some("n3"), is_home, "{policy}");
+    }
+}
+
 #[test]
 fn only_the_last_step_has_all_details() {
     let result = play(world(required(ZONE)), json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-1"}]));

@@ -57,6 +57,8 @@ pub enum RemedyKind {
     ExplainOther {
         pod: String,
     },
+    /// The namespace is taken into scope.
+    EnableNamespace,
     /// The installation has a defect.
     Check,
     /// The Pods of the namespace start without their recorded states.

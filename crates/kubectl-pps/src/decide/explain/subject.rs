@@ -72,7 +72,7 @@ impl<'a> Subject<'a> {
         };
         let pps = owner.as_ref().map_or(Read::Absent, |owner| index.read_governing(owner));
         let problem = pps.known().and_then(|pps| ProblemKind::of(pps));
-        let spec = pps.known().and_then(|pps| pps.spec().ok());
+        let spec = pps.known().and_then(|pps| pps.spec_in_force().ok());
         let state = match pps {
             Read::Known(pps) => pps.state(name).map_err(Some),
             Read::Absent => Ok(None),
@@ -112,10 +112,17 @@ impl<'a> Subject<'a> {
     }
 
     fn plan_of(&self, state: Option<&PodState>) -> Plan {
-        let parts = self.pps.known().zip(self.spec.as_ref()).zip(state);
+        let pps = self.pps.known().filter(|pps| pps.is_enabled());
+        let parts = pps.zip(self.spec.as_ref()).zip(state);
         parts.map_or_else(Plan::default, |((pps, spec), state)| {
             plan(pps.name(), spec, state, &AnnotationRules::default())
         })
+    }
+
+    /// The home of a Pod that runs elsewhere, to which it returns when it is created again.
+    pub fn home(&self) -> Option<&str> {
+        let (home, node) = self.recorded_node().zip(self.pod?.node())?;
+        self.spec.as_ref().filter(|spec| spec.is_away(home, node)).map(|_| home)
     }
 
     /// Labels that the node must have because they were injected.

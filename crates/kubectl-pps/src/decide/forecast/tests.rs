@@ -5,6 +5,7 @@ use pps_scheduler::{Exclusion, ExclusionKind};
 use serde_json::{Value, json};
 
 use super::{Advice, Forecast, PodForecast, Question, Then, Why, forecast};
+use crate::decide::command_line::CommandLine;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload, forbidden};
 use crate::{Failure, Outcome};
 
@@ -74,6 +75,23 @@ fn cluster(key: &str, forgets: bool) -> Snapshot {
         &[("db-0", "n1", value("n1", "a")), ("db-1", "n3", value("n3", "b"))],
     )];
     snapshot
+}
+
+#[test]
+fn states_of_a_namespace_that_is_not_enabled_do_not_count() {
+    let drain = || Question::Drain(["n1".to_owned()].into());
+    let mut snapshot = cluster(HOSTNAME, false);
+    let pinned = ask(&snapshot, drain());
+    assert_eq!((pinned.pods[0].then, pinned.not_enabled.len()), (Then::Pending, 0));
+    let mut object = snapshot.pps[0].object().clone();
+    object["status"]["conditions"] = json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "label it"}]);
+    snapshot.pps = Pps::read(object).into_iter().collect();
+    let free = ask(&snapshot, drain());
+    assert_eq!((free.pods[0].then, &free.pods[0].recorded_node), (Then::Running, &None));
+    assert_eq!(free.not_enabled, ["shop".to_owned()].into());
+    let style = crate::render::Style::PLAIN;
+    let text = crate::render::forecast::forecast(&drain(), &free, style, false, &CommandLine::default());
+    assert!(text.contains("kubectl label namespace shop persistent-pod-state/injection=enabled"), "{text}");
 }
 
 fn ask(snapshot: &Snapshot, question: Question) -> Forecast {

@@ -67,6 +67,17 @@ fn only_states_that_the_sidecar_would_not_record_again_are_dropped() {
 }
 
 #[test]
+fn a_ready_pod_away_from_its_home_gets_a_new_one() {
+    let mut world = snapshot();
+    let mut object = pps("db", &json!({"db-0": {"nodeName": "node-9"}})).object().clone();
+    for (policy, expected) in [("Always", &[][..]), ("IfNotPresent", &["db-0"])] {
+        object["spec"]["recordingPolicy"] = policy.into();
+        world.pps = Pps::read(object.clone()).into_iter().collect();
+        assert_eq!(dropped(&decide(&world, &["db-0".to_owned()], None).unwrap()), expected, "{policy}");
+    }
+}
+
+#[test]
 fn the_state_of_a_pod_that_has_changed_meanwhile_is_kept() {
     let pods: Vec<String> = ["db-1", "db-2"].map(str::to_owned).into();
     let before = snapshot();

@@ -235,6 +235,32 @@ fn an_unfinished_move_is_called_off_by_a_move_to_where_the_pod_is() {
 }
 
 #[test]
+fn a_pod_gets_a_home_where_it_is_and_no_move_is_called_off() {
+    let mut object = pps(&json!({"db-0": state("node-3")}));
+    object["spec"]["recordingPolicy"] = "IfNotPresent".into();
+    let away = snapshot(&[pod("db-0", Some("node-1"), None)], &[object]);
+    let stays = planned(&away, &to("node-1"));
+    assert_eq!((stays.removal, after(&stays)), (Removal::Stay, state("node-1")));
+    let plan = crate::render::move_pod::plan(&stays, crate::render::Style::PLAIN);
+    assert!(plan.contains("the Pod stays, and is recorded there"), "{plan}");
+    let goes = planned(&away, &to("node-3"));
+    assert_eq!((goes.removal, goes.changes_state()), (Removal::Evict, false), "it goes home");
+    let freed = planned(&away, &anywhere());
+    assert_eq!(freed.after().node_name, "", "so that its next place is recorded");
+}
+
+#[test]
+fn no_pod_is_moved_in_a_namespace_that_is_not_enabled() {
+    let mut object = pps(&json!({"db-0": state("node-1")}));
+    object["status"]["conditions"] = json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "label it"}]);
+    let world = snapshot(&[pod("db-0", Some("node-1"), None)], &[object]);
+    let refusal = refused(&world, &anywhere());
+    assert_eq!(refusal, Refusal::NotEnabled("prod".into()));
+    let command = "kubectl label namespace prod persistent-pod-state/injection=enabled --overwrite";
+    assert!(crate::Failure::from(refusal).to_string().ends_with(command));
+}
+
+#[test]
 fn a_move_covers_no_more_than_what_was_shown() {
     let states = json!({"db-0": state("node-9")});
     let of = |pods: &[Value], request: &Request<'_>| planned(&snapshot(pods, &[pps(&states)]), request);

@@ -75,6 +75,10 @@ pub enum Drift {
     Node {
         recorded: String,
     },
+    /// The recorded node is its home, to which it returns when it is created again.
+    Away {
+        home: String,
+    },
     /// The node that the Pod is bound to, or recorded on if it has none, does not exist any more.
     NodeGone {
         node: String,
@@ -115,6 +119,8 @@ pub enum Concern {
     CannotReturn,
     /// It is Ready, and recorded on another node.
     RecordedElsewhere,
+    /// It runs, and its home is another node.
+    Away,
     /// An annotation or address is not as recorded.
     Differs,
 }
@@ -148,6 +154,7 @@ impl Row {
         let node = snapshot.node(pod.node().unwrap_or_default());
         // A PersistentPodState that does not record has a problem of its own in the answer.
         let is_recording = || pps.and_then(Pps::recording).is_some_and(|(is_recording, ..)| is_recording);
+        let is_enabled = || pps.is_none_or(Pps::is_enabled);
         let is_marked = || pod.is_marked() && !pod.is_terminating();
         let is_elsewhere = || has(|one| matches!(one, Drift::Node { .. }));
         match pod.node() {
@@ -162,9 +169,10 @@ impl Row {
             _ if node.is_some_and(|node| cannot_return(snapshot, pod, node, &self.required)) => {
                 Some(Concern::CannotReturn)
             }
-            _ if self.phase == Phase::Ready && !pod.is_exempt() && is_elsewhere() => {
+            _ if self.phase == Phase::Ready && !pod.is_exempt() && is_enabled() && is_elsewhere() => {
                 Some(Concern::RecordedElsewhere)
             }
+            _ if has(|one| matches!(one, Drift::Away { .. })) => Some(Concern::Away),
             _ => has(|one| matches!(one, Drift::Annotation { .. })).then_some(Concern::Differs),
         }
     }
@@ -299,7 +307,9 @@ pub fn drift_of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodS
         }));
     }
     if is_recorded && state.node_name != name {
-        found.push(Drift::Node { recorded: state.node_name.clone() });
+        let recorded = state.node_name.clone();
+        let is_away = spec.is_away(&recorded, name);
+        found.push(if is_away { Drift::Away { home: recorded } } else { Drift::Node { recorded } });
     }
     let ips: Vec<IpAddr> = pod.ips().iter().filter_map(|ip| ip.parse().ok()).collect();
     for key in spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key) {

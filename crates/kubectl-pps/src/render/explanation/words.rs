@@ -90,10 +90,11 @@ fn on_node(subject: &Subject, node: &str, lost: Option<&LostNode>) -> String {
         Some(pod) if pod.phase() == "Running" => "is not Ready",
         _ => "does not run yet",
     };
-    let place = match subject.recorded_node() {
-        Some(recorded) if recorded == node => ", where it is recorded".to_owned(),
-        Some(recorded) => format!(". It is recorded on {recorded}"),
-        None => String::new(),
+    let place = match (subject.home(), subject.recorded_node()) {
+        (Some(home), _) => format!(", away from its home {home}, where it goes when it is created again"),
+        (None, Some(recorded)) if recorded == node => ", where it is recorded".to_owned(),
+        (None, Some(recorded)) => format!(". It is recorded on {recorded}"),
+        (None, None) => String::new(),
     };
     let lost = lost.map(|lost| format!(" {} whether the Pod still runs.", nothing_confirms(lost)));
     format!("{} {verb} on {node}{place}.{}", subject.name, lost.unwrap_or_default())
@@ -239,10 +240,12 @@ fn recorded(subject: &Subject) -> Option<String> {
 fn injected(subject: &Subject, pod: &Pod) -> Option<String> {
     let created = pod.created();
     let Some(injected) = &subject.injected else {
-        subject.pps.known()?;
-        return Some(format!(
-            "Nothing was injected when the Pod was created, {created}: nothing was recorded then, or the policy was not asked."
-        ));
+        let why = if subject.pps.known()?.is_enabled() {
+            "nothing was recorded then, or the policy was not asked"
+        } else {
+            "the namespace is not enabled"
+        };
+        return Some(format!("Nothing was injected when the Pod was created, {created}: {why}."));
     };
     let is_foreign = subject.pps.known().is_none_or(|pps| pps.name() != injected.pps);
     let from = if is_foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };

@@ -16,16 +16,15 @@ use crate::record::compare_placement;
 
 impl Index {
     pub fn apply_pods(&mut self, update: Update<NamespacedName, PodFact>) {
-        match update {
-            Update::Begin(revision) => self.pods.facts.begin(revision),
-            Update::Apply(key, fact) => self.apply_pod(&key, fact),
-            Update::Delete(key) => self.delete_pod(&key),
-            Update::Done => {
-                for key in self.pods.facts.done() {
-                    self.delete_pod(&key);
-                }
-                self.retry_all();
+        let (changes, is_done) = self.pods.facts.changes(update);
+        for (key, fact) in changes {
+            match fact {
+                Some(fact) => self.apply_pod(&key, fact),
+                None => self.delete_pod(&key),
             }
+        }
+        if is_done {
+            self.retry_all();
         }
     }
 
@@ -72,6 +71,7 @@ impl Index {
         if let Some(node) = &pod.node
             && let Some((_, pps)) = governing.filter(|(_, pps)| pps.fact.unreadable.is_none())
             && self.is_complete()
+            && self.is_in_scope(&key.namespace)
         {
             let state = pps.fact.status.pod_states.get(&key.name);
             let fact = self.nodes.facts.get(node);
@@ -90,24 +90,41 @@ impl Index {
     }
 
     pub fn apply_nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
-        match update {
-            Update::Begin(revision) => self.nodes.facts.begin(revision),
-            Update::Apply(name, fact) => self.apply_node(&name, fact),
-            Update::Delete(name) => {
-                if self.nodes.remove(&name) {
-                    self.on_node_changed(&name);
-                }
+        let (changes, is_done) = self.nodes.facts.changes(update);
+        for (name, fact) in changes {
+            match fact {
+                Some(fact) => self.apply_node(&name, fact),
+                None if !self.nodes.remove(&name) => {}
+                None if is_done => self.mark_node(&name),
+                None => self.on_node_changed(&name),
             }
-            Update::Done => {
-                for name in self.nodes.facts.done() {
-                    self.nodes.remove(&name);
-                    self.mark_node(&name);
-                }
-                for node in self.nodes.entries.keys().cloned().collect::<Vec<_>>() {
-                    self.follow_node(&node);
-                }
-                self.retry_all();
+        }
+        if is_done {
+            for node in self.nodes.entries.keys().cloned().collect::<Vec<_>>() {
+                self.follow_node(&node);
             }
+            self.retry_all();
+        }
+    }
+
+    /// Takes an update of the watch of the namespaces in scope.
+    pub fn apply_namespaces(&mut self, update: Update<Arc<str>, ()>) {
+        let (changes, is_done) = self.namespaces.changes(update);
+        for (name, namespace) in changes {
+            let has_changed = match namespace {
+                Some(()) => self.namespaces.put(&name, ()) == Put::New,
+                None => self.namespaces.remove(&name).is_some(),
+            };
+            if has_changed {
+                self.change_all(|object| {
+                    let is_in_it = object.workload.object.namespace == name;
+                    is_in_it.then(|| object.note_all()).is_some()
+                });
+                self.retry(|namespace| *namespace == *name);
+            }
+        }
+        if is_done {
+            self.retry_all();
         }
     }
 
@@ -189,21 +206,20 @@ impl Index {
     /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched any longer.
     pub fn apply_workloads(&mut self, kind: &GroupKind, update: Update<NamespacedName, WorkloadFact>) {
         let Some(known) = self.workloads.kinds.get_mut(kind) else { return };
-        let key = |object| WorkloadKey { object, kind: kind.clone() };
-        match update {
-            Update::Begin(revision) => known.facts.begin(revision),
-            Update::Apply(object, fact) => self.apply_workload(&key(object), fact),
-            Update::Delete(object) => self.delete_workload(&key(object)),
-            Update::Done => {
-                let is_first = known.facts.complete().is_none();
-                for object in known.facts.done() {
-                    self.delete_workload(&key(object));
-                }
-                if is_first {
-                    self.mark_kind(kind);
-                }
-                self.retry_all();
+        let is_first = known.facts.complete().is_none();
+        let (changes, is_done) = known.facts.changes(update);
+        for (object, fact) in changes {
+            let key = WorkloadKey { object, kind: kind.clone() };
+            match fact {
+                Some(fact) => self.apply_workload(&key, fact),
+                None => self.delete_workload(&key),
             }
+        }
+        if is_done {
+            if is_first {
+                self.mark_kind(kind);
+            }
+            self.retry_all();
         }
     }
 
@@ -238,23 +254,23 @@ impl Index {
     }
 
     pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
-        match update {
-            Update::Begin(revision) => self.objects.listed.begin(revision),
-            Update::Apply(key, fact) => {
+        let was_outdated =
+            self.objects.listed.complete().is_some_and(|of| of < self.objects.definition_revision);
+        let (changes, is_done) = self.objects.listed.changes(update);
+        for (key, fact) in changes {
+            if let Some(fact) = fact {
                 let source = self.objects.note_listed(&key);
                 self.apply_object(&key, *fact, source);
+            } else {
+                self.delete_object(&key);
             }
-            Update::Delete(key) => self.delete_object(&key),
-            Update::Done => {
-                let (gone, shows_definition) = self.objects.end_list();
-                for key in gone {
-                    self.delete_object(&key);
-                }
-                if shows_definition {
-                    self.reconsider_forms();
-                }
-                self.retry_all();
+        }
+        if is_done {
+            // This list is the first one that shows the objects as the present definition does.
+            if was_outdated && self.objects.is_current() {
+                self.reconsider_forms();
             }
+            self.retry_all();
         }
     }
 

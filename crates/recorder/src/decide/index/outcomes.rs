@@ -90,6 +90,10 @@ impl Index {
             self.objects.follow_entry(key, &pod, before.is_some(), after.is_some());
             if after.is_none() {
                 let pod = NamespacedName { namespace: key.namespace.clone(), name: pod.clone() };
+                if self.pods.facts.get(&pod).is_some() {
+                    // A Pod that was away from its home is recorded where it runs.
+                    self.mark(key, |object| object.note_entry(&pod.name));
+                }
                 if self.pods.pending.contains(&pod) {
                     self.work.evictions.insert(pod);
                 }
@@ -146,12 +150,8 @@ impl Index {
         else {
             return;
         };
-        if self
-            .objects
-            .tracked
-            .get_mut(&pps)
-            .is_some_and(|object| object.not_evicted.remove(&pod.name).is_some())
-        {
+        let object = self.objects.tracked.get_mut(&pps);
+        if object.and_then(|object| object.not_evicted.remove(&pod.name)).is_some() {
             self.mark(&pps, |object| object.dirty.header = true);
         }
     }

@@ -3,7 +3,7 @@
 use super::Index;
 use crate::decide::capacity::OBJECT_OVERHEAD;
 use crate::decide::tracked_pps::TrackedPps;
-use crate::facts::{NamespacedName, PendingPod};
+use crate::facts::{NamespacedName, PendingPod, WorkloadKey};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -52,7 +52,8 @@ impl Index {
     pub fn totals(&self) -> Totals {
         let injected_pods = self.pods.facts.values().filter(|pod| pod.injected).count();
         let mut totals = Totals { injected_pods, ..Totals::default() };
-        for (workload, pps) in self.objects.governed() {
+        let is_in_scope = |(workload, _): &(&WorkloadKey, _)| self.is_in_scope(&workload.object.namespace);
+        for (workload, pps) in self.objects.governed().filter(is_in_scope) {
             let desired = self.workloads.get(workload).and_then(|fact| fact.demand.replicas()).unwrap_or(0);
             totals.desired_states += desired;
             totals.missing_states += desired.saturating_sub(pps.fact.status.pod_states.len() as u64);

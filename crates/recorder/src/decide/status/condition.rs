@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pps_core::limits::MAX_MESSAGES;
 use pps_core::size::nearly_full;
-use pps_core::{Reason, successor_of};
+use pps_core::{DEFAULT_NAMESPACE_SELECTOR, Reason, successor_of};
 
 use super::View;
 use crate::decide::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
@@ -20,6 +20,16 @@ const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annot
 pub(crate) fn obstacle(view: &View<'_>) -> Option<Recording> {
     let target = &view.pps.fact.spec.target_ref;
     let (kind, group_version) = (&target.kind, &target.api_version);
+    if let Some(selector) = view.excluded_by {
+        let namespace = &view.key.namespace;
+        let advice = if selector == DEFAULT_NAMESPACE_SELECTOR {
+            format!("kubectl label namespace {namespace} {selector} --overwrite")
+        } else {
+            format!("change the labels of namespace {namespace} so that they match {selector}")
+        };
+        let message = format!("{advice}; until then nothing is recorded, dropped or injected");
+        return Some(Recording::not(Reason::NamespaceNotEnabled, message));
+    }
     let (reason, message) = match (view.coverage, view.superseded_by, &view.pps.exceeded_limit) {
         (KindCoverage::NotWatched, ..) => (
             Reason::WorkloadKindNotWatched,

@@ -209,7 +209,7 @@ impl DropCheck {
                 }
                 DropCause::NodeGone => {
                     nodes.contains_key(drop.node.as_str())
-                        || !is_forgettable(self.spec.node_deletion(), ownership, pod, &drop.node)
+                        || !is_forgettable(&self.spec, ownership, pod, &drop.node)
                 }
             }
         };

@@ -203,16 +203,22 @@ fn decide_one(
     absence: Option<Absence>,
     waits_for_former: bool,
 ) -> EntryDecision {
-    let ownership = view.ownership(name);
+    let (ownership, spec) = (view.ownership(name), &view.pps.fact.spec);
+    // The home of a former workload's Pod is not that of its namesake.
+    let is_former = spec.retention() != RetentionPolicy::Retain
+        && view.presence_for(name, waits_for_former) == WorkloadPresence::Replaced;
+    let is_away = |node: &str| before.is_some_and(|before| spec.is_away(&before.node_name, node));
+    let keeps_home = |node: &str| !is_former && is_away(node);
     if view.living_workload().is_some()
         && ownership == PodOwnership::Owned
         && let Some(pod) = view.pod(name).filter(|pod| pod.ready && !pod.exempt)
         && let Some(node_name) = &pod.node
+        && !keeps_home(node_name)
     {
         // Until the node is known, so are none of its labels.
         let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::Keep };
         let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
-        return EntryDecision::Record(record(&view.pps.fact.spec, pod, place, before));
+        return EntryDecision::Record(record(spec, pod, place, before));
     }
     if before.is_none() {
         return EntryDecision::Keep;
@@ -228,7 +234,7 @@ fn decide_one(
     let living = view.living_workload().map(|workload| view.pods.living(namespace, &workload.uid));
     let wanted = wanted_beside(living.unwrap_or_default());
     let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
-    let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), presence(wanted), wanted, ownership);
+    let keeps = |wanted| retains_state(spec.retention(), presence(wanted), wanted, ownership);
     match wanted {
         Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,

@@ -241,11 +241,11 @@ mod tests {
     /// and again.
     fn result(seen: u64, listed: u64, arrivals: [u64; 2]) -> BTreeMap<&'static str, u64> {
         let (mut merge, mut store) = (TestMerge::default(), Store::default());
-        store.begin(0);
+        store.apply(Update::Begin(0));
         for (key, fact) in truth(seen) {
             store.put(&key, fact);
         }
-        store.done();
+        store.apply(Update::Done);
         merge.begin_list(0);
         let items: Vec<_> = truth(listed).into_iter().map(|(key, version)| at(key, version)).collect();
         let (first, second) = items.split_at(items.len() / 2);

@@ -166,7 +166,7 @@ impl Source {
         Self { field_selector: Some(format!("metadata.name={name}")), ..self }
     }
 
-    /// Only the objects that this label selector selects. Watches do not take one.
+    /// Only the objects that this label selector selects.
     pub(crate) fn selected(self, labels: &str) -> Self {
         Self { label_selector: Some(labels.into()), ..self }
     }
@@ -246,6 +246,7 @@ impl Source {
     async fn open_watch(&self, resource_version: &str) -> Result<Body, WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
+            label_selector: self.label_selector.clone(),
             timeout: Some(WATCH_SECONDS),
             ..WatchParams::default()
         };

@@ -27,6 +27,7 @@ const POD: Schema = &[
     (2, "spec", Kind::Message(SPEC)),
     (3, "status", Kind::Message(STATUS)),
 ];
+const ONLY_METADATA: Schema = &[(1, "metadata", Kind::Message(METADATA))];
 const SPEC: Schema = &[
     (10, "nodeName", Kind::Text),
     (18, "affinity", Kind::Message(AFFINITY)),
@@ -167,11 +168,15 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
 
 /// Reads the metadata of a Node. One that cannot be read exists and has no labels.
 pub fn read_node(object: Encoded<'_>, interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
-    let schema = &[(1, "metadata", Kind::Message(METADATA))];
-    item::<Slim, Unused, Unused, _, _>(object, schema, name_of, |metadata, _| {
+    item::<Slim, Unused, Unused, _, _>(object, ONLY_METADATA, name_of, |metadata, _| {
         let labels = metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
         Some(NodeFact { labels: interest.pick(labels) })
     })
+}
+
+/// Reads a namespace in scope, of which only the name counts.
+pub fn read_namespace(object: Encoded<'_>) -> Result<Item<Arc<str>, ()>, Malformed> {
+    item::<Slim, Unused, Unused, _, _>(object, ONLY_METADATA, name_of, |_, _| Some(()))
 }
 
 #[cfg(test)]

@@ -97,6 +97,30 @@ async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
     assert_eq!([pods, now, most].map(|count| count.load(Ordering::Relaxed)), [16 * 8, 0, 4]);
 }
 
+/// No watch has shown yet that the namespace is out of scope.
+#[tokio::test]
+async fn no_state_is_dropped_in_a_namespace_that_has_just_left_the_scope() {
+    for (namespaces, dropped) in [(vec![], 0), (vec![json!({"metadata": {"name": "n"}})], 3)] {
+        let read = move |path: &str| {
+            if path.contains("/namespaces?") {
+                assert!(path.contains("labelSelector=take-part%3Dyes") && name_in(path) == "n", "{path}");
+                return list(&namespaces);
+            }
+            list(&if path.contains("statefulsets") { vec![workload_of_no_pods("w")] } else { vec![] })
+        };
+        let (client, patches) =
+            api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+        let mut worker = dropping_worker(client, &["w".to_owned()], 3);
+        worker.term.writer.namespace_selector = "take-part=yes".into();
+        worker.take_turn();
+        let done = worker.writes.next_result().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        let patches = patches.lock().unwrap();
+        let states = patches.first().and_then(|patch| patch["status"]["podStates"].as_object());
+        assert_eq!(states.map_or(0, serde_json::Map::len), dropped, "{patches:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_check_begins_no_read_after_one_that_the_api_server_refused() {
     let (client, counts) = counting_api_server(|_| refusal(429, "TooManyRequests", "slow down"));

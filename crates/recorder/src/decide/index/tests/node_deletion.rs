@@ -3,7 +3,7 @@
 use super::*;
 use crate::facts::PendingPod;
 
-fn forgetting(policy: &str) -> Value {
+pub(super) fn forgetting(policy: &str) -> Value {
     let mut spec = spec("w");
     spec["nodeDeletionPolicy"] = policy.into();
     spec
@@ -28,7 +28,7 @@ fn names<'a>(names: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<String> {
 }
 
 /// A Pending Pod with the policy's annotation, whose affinity requires this zone.
-fn waiting_for(zone: &str) -> PodFact {
+pub(super) fn waiting_for(zone: &str) -> PodFact {
     let pins = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}}});
     let pending = PendingPod {
