@@ -171,7 +171,7 @@ impl Sidecar {
         let mut process = Command::new(env!("CARGO_BIN_EXE_pps-sidecar"))
             .arg("--kubeconfig")
             .arg(&kubeconfig)
-            .args(["--admin-address", "127.0.0.1:0"])
+            .args(["--admin-address", "127.0.0.1:0", "--namespace-selector="])
             .args(args)
             .stderr(Stdio::piped())
             .spawn()
