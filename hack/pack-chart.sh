@@ -8,8 +8,7 @@ VERSION="$(sed -n 's/^version: *//p' "$REPO_DIR/charts/$NAME/Chart.yaml")"
 WHEN="${SOURCE_DATE_EPOCH:-$(git -C "$REPO_DIR" log -1 --format=%ct 2>/dev/null || echo 0)}"
 PACKED="$FOLDER/$NAME-$VERSION.tgz"
 mkdir -p "$FOLDER"
-# The folder ci has the values for tests.
-tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$WHEN" --mode=u=rwX,go=rX --exclude="$NAME/ci" \
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$WHEN" --mode=u=rwX,go=rX \
     -C "$REPO_DIR/charts" -cf - "$NAME" | gzip -9n >"$PACKED.new"
 mv "$PACKED.new" "$PACKED"
 echo "$PACKED"

@@ -139,7 +139,7 @@ fn every_file_names_the_owner_of_registry_and_repository_that_cargo_toml_names()
     for (file, registries_named) in [
         ("artifacthub-pkg.yml", true),
         ("charts/persistent-pod-state/Chart.yaml", true),
-        ("charts/persistent-pod-state/values.yaml", true),
+        ("charts/persistent-pod-state/templates/_helpers.tpl", true),
         ("deploy/base/deployment.yaml", true),
         ("README.md", false),
         ("SECURITY.md", false),

@@ -15,7 +15,10 @@ use pps_core::INJECTION_LABEL;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::wait::{Progress, wait_for};
+use crate::{
+    control_plane::Version,
+    wait::{Progress, wait_for},
+};
 
 const FIELD_MANAGER: &str = "pps-e2e";
 
@@ -46,7 +49,12 @@ pub fn read(path: &Path) -> Result<Vec<Value>> {
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut kinds = HashMap::new();
     let mut applied = Vec::new();
-    for object in objects {
+    let mut objects = objects.to_vec();
+    if objects.iter().any(|object| object["kind"] == "CustomResourceDefinition") {
+        let version = Version::parse(&client.apiserver_version().await?.git_version)?;
+        objects = render::as_served(objects, version);
+    }
+    for object in &objects {
         let object: DynamicObject =
             serde_json::from_value(object.clone()).context("not a Kubernetes object")?;
         let api = api_for(client, &object, &mut kinds).await?;

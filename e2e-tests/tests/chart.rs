@@ -1,6 +1,5 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 
-mod refusals;
 pub(crate) mod release;
 mod values;
 
@@ -13,7 +12,10 @@ use std::{
 use pps_e2e::{
     manifests::{
         self,
-        render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
+        render::{
+            CHART, REQUIRED, files_below, helm, kustomizations, name_of, render_chart, render_chart_with,
+            render_kustomize,
+        },
     },
     repository::repository_file,
     scratch::Scratch,
@@ -162,14 +164,16 @@ fn schema_refuses_invalid_values_with_their_path() {
         ),
         (
             with_workload(
-                &json!({"sidecar": {"recorder": "openkruise"}, "replicaCount": 1, "crds": {"install": false}}),
+                &json!({"sidecar": {"recorder": "openkruise"}, "replicaCount": 1, "crds": {"enabled": false}}),
             ),
             "set workloadsConfigMap.create to false",
         ),
         (with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})), "is OpenKruise's"),
         (json!({"policyServer": {"maxUnavailable": "half"}}), "/policyServer/maxUnavailable"),
         (json!({"policyServer": {"image": {"tag": ""}}}), "/policyServer/image/tag"),
-        (json!({"policyServer": {"image": {"repository": ""}}}), "/policyServer/image/tag"),
+        (json!({"policyServer": {"image": {"repository": ""}}}), "/policyServer/image/repository"),
+        (json!({"policyServer": {"namespace": ""}}), "/policyServer/namespace"),
+        (json!({"strategy": {"type": "OnDelete"}}), "/strategy/type"),
         (json!({"policy": {"formerPolicyServers": [{"name": "a"}]}}), "/policy/formerPolicyServers/0"),
         (json!({"metrics": {"serviceMonitor": {"interval": 30}}}), "/metrics/serviceMonitor/interval"),
     ];
@@ -202,6 +206,7 @@ fn schema_and_values_have_the_same_fields() {
             assert!(
                 value.is_some()
                     || path.ends_with(".resources.claims")
+                    || path.starts_with(".strategy")
                     || path.starts_with(".policyServer.securityContexts"),
                 "{path} is not in values.yaml"
             );
@@ -328,7 +333,7 @@ fn values_reach_the_objects() {
     let admin = json!([{"port": "admin", "protocol": "TCP"}]);
     assert_eq!(network["ingress"], json!([{"from": [{"podSelector": {}}], "ports": admin}]));
     assert_eq!(network["egress"][0], json!({"ports": [{"port": 7443, "protocol": "TCP"}]}));
-    assert_eq!(network["egress"][2], json!({}));
+    assert_eq!(network["egress"][1], json!({}));
     let service = find(&objects, "Service", "mine-sidecar");
     assert_eq!(
         (&service["spec"]["ports"][0]["port"], &service["metadata"]["annotations"]["c"]),
@@ -403,7 +408,7 @@ fn components_without_an_overlay_are_values_too() {
         "networkPolicy": {"ingressFrom":
             [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]},
         "policyServer": {"create": false},
-        "policy": {"policyServer": "default"},
+        "policy": {"policyServer": "default", "policyServerServiceAccount": "policy-server"},
     });
     for (components, values) in [
         (&["custom-workloads"][..], workloads(&[json!({})])),
@@ -574,6 +579,65 @@ fn what_is_excluded_is_added_to_what_always_is_for_policy_and_sidecar_alike() {
     assert!(without[0].ends_with("(kube-system,kube-public,kube-node-lease,elsewhere)"), "{without:?}");
 }
 
+/// Only these values: what Helm and Argo CD render is the same.
+fn render_alone(release: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
+    let file = values_file("alone", values);
+    render_chart_with(release, "any", &[file.path()])
+}
+
+#[test]
+fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
+    for file in files_below(&repository_file(&format!("{CHART}/templates"))).unwrap() {
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("lookup \""), "{} asks the cluster", file.display());
+    }
+    let both = json!({"image": {"repository": "r.example/sidecar"}, "policy": {"module": {"repository": "r.example/policy"}}});
+    let version = env!("CARGO_PKG_VERSION");
+    let objects = render_alone("persistent-pod-state", &both).unwrap();
+    let deployment = &find(&objects, "Deployment", "persistent-pod-state-sidecar")["spec"];
+    let image = &deployment["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(image, &format!("r.example/sidecar:v{version}"));
+    let policy = find(&objects, "ClusterAdmissionPolicy", "persistent-pod-state");
+    assert_eq!(policy["spec"]["module"], format!("registry://r.example/policy:v{version}"));
+    for (missing, field) in [("image", "image.repository"), ("policy", "policy.module.repository")] {
+        let mut values = both.clone();
+        values.as_object_mut().unwrap().remove(missing);
+        let error = format!("{:#}", render_alone("any", &values).unwrap_err());
+        assert!(
+            error.contains(&format!("{field} is empty, and nothing is published yet: set it")),
+            "{error}"
+        );
+        // A mirror may have what its owner put there.
+        values["global"] = json!({"imageRegistry": "mirror.example"});
+        render_alone("any", &values).unwrap();
+    }
+}
+
+#[test]
+fn names_follow_the_release() {
+    let required = json!({"image": {"repository": "a/b"}, "policy": {"module": {"repository": "a/b"}}});
+    for (release, mut values, expected) in [
+        ("persistent-pod-state", json!({}), "persistent-pod-state"),
+        ("my-persistent-pod-state", json!({}), "my-persistent-pod-state"),
+        ("shop", json!({}), "shop-persistent-pod-state"),
+        ("shop", json!({"nameOverride": "states"}), "shop-states"),
+        ("shop", json!({"fullnameOverride": "pps"}), "pps"),
+    ] {
+        json_patch::merge(&mut values, &required);
+        let objects = render_alone(release, &values).unwrap();
+        let sidecar = format!("{expected}-sidecar");
+        let pod = &find(&objects, "Deployment", &sidecar)["spec"]["template"]["spec"];
+        // What has another default in the programs is a flag.
+        let lease = (expected != "pps").then(|| json!(format!("--lease-name={sidecar}")));
+        assert_eq!(pod["containers"][0]["args"].get(1), lease.as_ref(), "{release}: {values}");
+        let leases = &find(&objects, "Role", &sidecar)["rules"][1]["resourceNames"];
+        assert_eq!(leases, &json!([sidecar]), "{release}: {values}");
+        let check =
+            &find(&objects, "Pod", &format!("{expected}-check-after"))["spec"]["containers"][0]["args"];
+        assert!(check.as_array().unwrap().contains(&json!(format!("--sidecar={sidecar}"))), "{check}");
+    }
+}
+
 #[test]
 fn a_service_monitor_that_nobody_may_read_is_refused() {
     let refused = render_with("unread-metrics", &json!({"metrics": {"serviceMonitor": {"enabled": true}}}))
@@ -583,10 +647,10 @@ fn a_service_monitor_that_nobody_may_read_is_refused() {
 
 #[test]
 fn helm_lint_finds_nothing() {
-    let chart = repository_file(CHART);
+    let [chart, required] = [CHART, REQUIRED].map(repository_file);
     for values in files_below(&chart.join("ci")).unwrap() {
-        let (chart, values) = (chart.to_str().unwrap(), values.to_str().unwrap());
-        let report = helm(&["lint", chart, "--strict", "--values", values]).unwrap();
+        let [chart, required, values] = [&chart, &required, &values].map(|path| path.to_str().unwrap());
+        let report = helm(&["lint", chart, "--strict", "--values", required, "--values", values]).unwrap();
         assert!(!report.contains("[WARNING]") && report.contains("0 chart(s) failed"), "{report}");
     }
 }

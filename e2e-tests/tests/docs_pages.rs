@@ -7,10 +7,7 @@ mod page;
 mod scenes;
 mod shell;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use pps_e2e::{
     cluster::Cluster,
@@ -19,7 +16,6 @@ use pps_e2e::{
     kubewarden::Controller,
     manifests::render,
     plugin, report,
-    repository::repository_file,
     scratch::Scratch,
 };
 
@@ -112,7 +108,8 @@ async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Pa
     let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.clone().into_os_string())];
 
     let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
-    let chart = chart_for(version, folder);
+    let chart = folder.join("chart");
+    render::copy_chart(version, &chart).unwrap();
     // Kubernetes 1.20 does not serve policy/v1.
     let budget = format!("podDisruptionBudget: {{enabled: {}}}", version >= Version::minor(21));
     let replacements = [
@@ -125,21 +122,4 @@ async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Pa
     ];
     let replacements = replacements.map(|(from, to)| (from.to_owned(), to)).to_vec();
     Shell::start(folder, &variables, replacements).await
-}
-
-/// The chart, or for Kubernetes 1.20 a copy that does not refuse it.
-fn chart_for(version: Version, folder: &Path) -> PathBuf {
-    let chart = repository_file(render::CHART);
-    if version >= Version::minor(21) {
-        return chart;
-    }
-    let copy = folder.join("chart");
-    for file in render::files_below(&chart).unwrap() {
-        let target = copy.join(file.strip_prefix(&chart).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        let text = fs::read_to_string(&file).unwrap();
-        let lines = text.lines().filter(|line| !line.starts_with("kubeVersion:"));
-        fs::write(target, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
-    }
-    copy
 }

@@ -143,6 +143,7 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
     assert_eq!(found, ignored_by_the_example());
 }
 
+/// They are complete: no other values are needed.
 #[test]
 fn the_examples_for_argo_cd_and_flux_render_without_a_cluster() {
     let expected = render_chart("persistent-pod-state", NAMESPACE, None).unwrap();

@@ -285,7 +285,9 @@ async fn removing_the_product_keeps_the_recorded_states(cluster: &Cluster) {
     let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
     cluster.apply_objects(&objects).await.unwrap();
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
+        "metadata": {"name": "web"}, "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+            "persistentPodAnnotations": [{"key": "example.io/ip"}]}});
     cluster.apply_objects(&[object]).await.unwrap();
 
     let manifests = cluster.control_plane.folder().join("manifests.json");

@@ -22,8 +22,8 @@ use tokio::time::timeout;
 
 use crate::support::TIMEOUT;
 
-/// From this version on server-side apply is stable, and policy/v1 has evictions.
-const NEEDED: Version = Version::minor(22);
+/// From this version on server-side apply is stable, policy/v1 has evictions, and definitions have rules.
+const NEEDED: Version = Version::minor(23);
 
 /// A cluster with Kubewarden's definitions, if it is new enough.
 async fn cluster(test: &str) -> Option<Cluster> {

@@ -11,7 +11,7 @@ use pps_e2e::{
     control_plane::Binaries,
     manifests::{
         self,
-        render::{KUBEWARDEN, helm, render_chart, render_kustomize},
+        render::{REQUIRED, helm, render_chart, render_kustomize},
     },
     plugin,
     registry::{
@@ -94,9 +94,9 @@ fn release_is_complete_and_reproducible() {
         assert_eq!(objects(&format!("install-{name}.yaml")), rendered);
     }
     let packed = dist.join(chart);
-    let names = repository_file(KUBEWARDEN).display().to_string();
+    let required = repository_file(REQUIRED).display().to_string();
     let arguments = ["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"];
-    let rendered = helm(&[&arguments[..], &["--values", &names]].concat());
+    let rendered = helm(&[&arguments[..], &["--values", &required]].concat());
     let unpacked = render_chart("pps", "persistent-pod-state", None).unwrap();
     assert_eq!(manifests::parse(&rendered.unwrap()).unwrap(), unpacked);
 

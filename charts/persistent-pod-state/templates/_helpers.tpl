@@ -2,8 +2,11 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The prefix of the names of all objects but the policies and their PolicyServer. */}}
 {{- define "pps.fullname" -}}
-{{- default "pps" .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- $name := include "pps.name" . -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* The namespace of all objects but those in Kubewarden's. */}}
@@ -25,7 +28,21 @@ app.kubernetes.io/name: {{ include "pps.name" . }}
 app.kubernetes.io/component: sidecar
 {{- end -}}
 
-{{/* Arguments: the context, and the component that the object belongs to. Labels of users never replace ours. */}}
+{{/*
+Labels and annotations. Arguments: the context, the component that the object belongs to, and its own annotations, if it
+has any. Those of users never replace ours.
+*/}}
+{{- define "pps.metadata" -}}
+{{- $context := index . 0 -}}
+{{- with merge (dict) (first (slice . 2) | default dict) ($context.Values.commonAnnotations | default dict) -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+labels:
+  {{- include "pps.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* Arguments: the context, and the component. */}}
 {{- define "pps.labels" -}}
 {{- $context := index . 0 -}}
 {{- $chart := printf "%s-%s" $context.Chart.Name $context.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
@@ -63,6 +80,27 @@ app.kubernetes.io/component: sidecar
 {{- else -}}
 {{ $repository }}:{{ default (printf "v%s" (index . 0).Chart.AppVersion) $image.tag }}
 {{- end -}}
+{{- end -}}
+
+{{/*
+The sidecar's image or the policies' module. Arguments: the context, the image, the value that it is, and the repository of
+the released one, which hack/set-owner.sh changes. Fails while that is a name that cannot exist.
+*/}}
+{{- define "pps.ownImage" -}}
+{{- $image := merge (dict "repository" (default (index . 3) (index . 1).repository)) (index . 1) -}}
+{{- $reference := include "pps.image" (list (index . 0) $image) -}}
+{{- if and (not (index . 1).repository) (hasPrefix "registry.example." $reference) -}}
+{{- fail (printf "%s.repository is empty, and nothing is published yet: set it to the registry and path to which you pushed; `make chart-values REGISTRY=…` prints all values for that" (index . 2)) -}}
+{{- end -}}
+{{- $reference -}}
+{{- end -}}
+
+{{- define "pps.sidecarImage" -}}
+{{- include "pps.ownImage" (list . .Values.image "image" "registry.example.com/pps/persistent-pod-state-sidecar") -}}
+{{- end -}}
+
+{{- define "pps.module" -}}
+registry://{{ include "pps.ownImage" (list . .Values.policy.module "policy.module" "registry.example.com/pps/policies/persistent-pod-state") }}
 {{- end -}}
 
 {{/* The Pod's security context. OpenShift assigns a user and a group to each namespace, and refuses others. */}}

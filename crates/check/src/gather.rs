@@ -160,6 +160,11 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
     let mut found = reader.list_all::<Deployment>(SIDECARS).await;
     if let Read::Known(all) = &mut found {
         all.retain(|one| facts.is_own_sidecar(one) || has_sidecar(one));
+        // The chart names it after the release.
+        let here = |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
+        if let [only] = all.iter().filter(here).collect::<Vec<_>>()[..] {
+            facts.settings.sidecar = only.metadata.name.clone().unwrap_or_default();
+        }
     }
     facts.sidecars = found;
 }

@@ -93,7 +93,7 @@ impl Version {
     }
 
     /// Parses the version in a text such as `Kubernetes v1.20.2`.
-    fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut numbers = text
             .split_whitespace()
             .find_map(|word| word.strip_prefix('v'))

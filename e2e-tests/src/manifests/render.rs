@@ -14,8 +14,8 @@ use crate::{control_plane::Version, repository::repository_file};
 
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
-/// The values that Helm otherwise finds in a cluster with Kubewarden.
-pub const KUBEWARDEN: &str = "e2e-tests/values/kubewarden.yaml";
+/// The values that the chart requires, and that give its objects the names of `deploy`.
+pub const REQUIRED: &str = "e2e-tests/values/required.yaml";
 
 /// Renders a kustomization, given by its folder from the root of the repository, such as `deploy`.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
@@ -23,10 +23,10 @@ pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
     parse(&text).with_context(|| format!("the output of kustomize for {folder}"))
 }
 
-/// Renders the chart with `helm template` and a file of values, and with [`KUBEWARDEN`].
+/// Renders the chart with `helm template` and a file of values, and with [`REQUIRED`].
 pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Result<Vec<Value>> {
-    let names = repository_file(KUBEWARDEN);
-    let files: Vec<&Path> = [names.as_path()].into_iter().chain(values).collect();
+    let required = repository_file(REQUIRED);
+    let files: Vec<&Path> = [required.as_path()].into_iter().chain(values).collect();
     render_chart_with(release, namespace, &files)
 }
 
@@ -76,11 +76,50 @@ pub fn name_of(object: &Value) -> String {
     format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
-/// Replaces versions that this API server does not serve by older ones with the same fields.
+/// Older API servers refuse the rules of a definition as unknown fields.
+pub const RULES: Version = Version::minor(23);
+
+/// Removes the rules of a definition, wherever they are.
+pub fn remove_rules(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("x-kubernetes-validations");
+            fields.values_mut().for_each(remove_rules);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_rules),
+        _ => {}
+    }
+}
+
+/// A copy of the chart in a new folder that Helm installs on an API server of that version.
+pub fn copy_chart(version: Version, copy: &Path) -> Result<()> {
+    let chart = repository_file(CHART);
+    for file in files_below(&chart)? {
+        let target = copy.join(file.strip_prefix(&chart)?);
+        fs::create_dir_all(target.parent().context("no folder")?)?;
+        let mut text = fs::read_to_string(&file)?;
+        if version < Version::minor(21) && file.ends_with("Chart.yaml") {
+            let lines = text.lines().filter(|line| !line.starts_with("kubeVersion:"));
+            text = lines.collect::<Vec<_>>().join("\n");
+        }
+        if version < RULES && file.ends_with("files/crd.yaml") {
+            // JSON is valid YAML.
+            text = as_served(parse(&text)?, version).remove(0).to_string();
+        }
+        fs::write(target, text)?;
+    }
+    Ok(())
+}
+
+/// Replaces versions that this API server does not serve by older ones with the same fields, and removes rules
+/// that it does not know.
 pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
     let flow_control = [(23, "v1beta1"), (26, "v1beta2"), (29, "v1beta3")];
     let flow_control = flow_control.into_iter().find(|(minor, _)| version < Version::minor(*minor));
     for object in &mut objects {
+        if version < RULES {
+            remove_rules(object);
+        }
         let older = match object["apiVersion"].as_str() {
             Some("policy/v1") if version < Version::minor(21) => Some("policy/v1beta1".to_owned()),
             Some("flowcontrol.apiserver.k8s.io/v1") => {

@@ -1,6 +1,6 @@
 //! A release of the chart on a real API server.
 
-use std::{fs, path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use k8s_openapi::{
@@ -12,7 +12,7 @@ use pps_e2e::{
     cluster::Cluster,
     control_plane::Version,
     kubewarden::Controller,
-    manifests::render::{CHART, files_below, helm},
+    manifests::render::{REQUIRED, copy_chart, helm},
     repository::repository_file,
     scratch::Scratch,
     sidecar::NAMESPACE,
@@ -29,7 +29,9 @@ pub(crate) struct Release<'a> {
 impl<'a> Release<'a> {
     /// Of this repository's chart.
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
-        Self { cluster, chart: chart_for(&repository_file(CHART), cluster.control_plane.version()) }
+        let chart = Scratch::path_for("chart");
+        copy_chart(cluster.control_plane.version(), chart.path()).unwrap();
+        Self { cluster, chart }
     }
 
     /// Runs `helm install`, `upgrade` or `uninstall` and returns what it prints.
@@ -37,15 +39,14 @@ impl<'a> Release<'a> {
         // Kubernetes 1.20 has no policy/v1.
         let budget = self.cluster.control_plane.version() >= Version::minor(21);
         values["podDisruptionBudget"] = json!({"enabled": budget});
-        // No node runs the Job of the check here.
-        values["check"] = json!({"enabled": false});
         let values = Scratch::file(&format!("{command}.yaml"), values.to_string())?;
         let (chart, path) = (self.chart.argument(), values.argument());
+        let required = repository_file(REQUIRED).display().to_string();
         let kubeconfig = self.cluster.control_plane.kubeconfig_for("admin")?.display().to_string();
         let mut arguments =
             vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.as_str()];
         if command != "uninstall" {
-            arguments.extend([chart.as_str(), "--values", &path]);
+            arguments.extend([chart.as_str(), "--values", &required, "--values", &path]);
         }
         if command == "install" {
             arguments.push("--create-namespace");
@@ -57,24 +58,6 @@ impl<'a> Release<'a> {
     pub(crate) fn run(&self, command: &str, values: Value) -> String {
         self.try_run(command, values).unwrap_or_else(|error| panic!("{error:#}"))
     }
-}
-
-/// A copy of a chart for an API server of that version: without `kubeVersion` if Helm would refuse to install
-/// it.
-fn chart_for(chart: &Path, version: Version) -> Scratch {
-    let copy = Scratch::path_for("chart");
-    for file in files_below(chart).unwrap() {
-        let target = copy.path().join(file.strip_prefix(chart).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(&file, target).unwrap();
-    }
-    if version < Version::minor(21) {
-        let file = copy.path().join("Chart.yaml");
-        let description = fs::read_to_string(&file).unwrap();
-        let lines = description.lines().filter(|line| !line.starts_with("kubeVersion:"));
-        fs::write(file, lines.collect::<Vec<_>>().join("\n")).unwrap();
-    }
-    copy
 }
 
 #[tokio::test]
@@ -92,7 +75,9 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
     };
     assert_eq!(replicas().await, Some(2));
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
+        "metadata": {"name": "web"}, "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+            "persistentPodAnnotations": [{"key": "example.io/ip"}]}});
     cluster.apply_objects(&[object]).await.unwrap();
 
     let said = release.run(

@@ -35,7 +35,7 @@ fn pods(object: &Value) -> Option<(&Value, &Value)> {
 #[test]
 fn every_object_and_pod_has_the_common_labels_and_keeps_its_own() {
     let ours = "app.kubernetes.io/component";
-    // Without a cluster, Helm cannot know whether a PolicyServer has labels for its Pods.
+    // A PolicyServer has labels for its Pods only since Kubewarden 1.36.
     let values = json!({"commonLabels": {"team": "storage", ours: "theirs"}, "policyServer": {"labels": {"team": "storage"}}});
     for (file, objects) in render_each(&values) {
         for object in objects {
@@ -47,6 +47,51 @@ fn every_object_and_pod_has_the_common_labels_and_keeps_its_own() {
                 assert_eq!(labels["team"], "storage", "{file}: {object}");
             }
         }
+    }
+}
+
+#[test]
+fn every_object_has_the_common_annotations_and_keeps_its_own() {
+    let values = json!({"commonAnnotations": {"team": "storage", "helm.sh/resource-policy": "none"},
+        "check": {"enabled": true}, "service": {"annotations": {"team": "network"}}});
+    for (file, objects) in render_each(&values) {
+        for object in objects {
+            let (kind, annotations) = (&object["kind"], &object["metadata"]["annotations"]);
+            let team = if kind == "Service" { "network" } else { "storage" };
+            assert_eq!(annotations["team"], team, "{file}: {object}");
+            let policy = if kind == "CustomResourceDefinition" { "keep" } else { "none" };
+            assert_eq!(annotations["helm.sh/resource-policy"], policy, "{file}: {object}");
+        }
+    }
+}
+
+/// Argo CD runs such hooks at each sync, and ignores those of `helm test`.
+#[test]
+fn no_hook_runs_at_an_upgrade_unless_the_check_is_enabled() {
+    for (file, objects) in render_each(&json!({})) {
+        for object in objects {
+            let hook = &object["metadata"]["annotations"]["helm.sh/hook"];
+            assert!(hook.is_null() || hook == "test", "{file}: {object}");
+        }
+    }
+}
+
+#[test]
+fn the_rollout_of_the_sidecar_is_a_value_and_its_pods_alone_get_the_token() {
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+    let token = json!({"automountServiceAccountToken": true});
+    let alone = json!({"sidecar": {"leaderElection": false}, "replicaCount": 1});
+    for (values, expected, for_all) in [
+        (json!({}), Value::Null, false),
+        (json!({"strategy": strategy, "serviceAccount": token}), strategy.clone(), true),
+        (alone, json!({"type": "Recreate"}), false),
+    ] {
+        let objects = render_with("strategy", &values).unwrap();
+        let deployment = &find(&objects, "Deployment", "pps-sidecar")["spec"];
+        assert_eq!(deployment["strategy"], expected);
+        assert_eq!(deployment["template"]["spec"]["automountServiceAccountToken"], true);
+        let account = find(&objects, "ServiceAccount", "pps-sidecar");
+        assert_eq!(account["automountServiceAccountToken"], for_all);
     }
 }
 
@@ -97,7 +142,7 @@ fn lists_and_maps_may_be_null() {
 /// of a success.
 #[test]
 fn the_logs_of_the_check_outlive_its_success() {
-    let objects = render_with("check", &json!({})).unwrap();
+    let objects = render_with("check", &json!({"check": {"enabled": true}})).unwrap();
     let policy = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook-delete-policy"].clone();
     let job = find(&objects, "Job", "pps-check-before");
     assert_eq!(job["spec"]["ttlSecondsAfterFinished"], 86400);
@@ -199,8 +244,8 @@ fn every_pod_runs_on_linux_nodes() {
 #[test]
 fn combinations_that_cannot_work_are_refused() {
     let cases = [
-        (json!({"sidecar": {"recorder": "openkruise"}, "crds": {"install": false}}), "/replicaCount"),
-        (json!({"sidecar": {"recorder": "openkruise"}, "replicaCount": 1}), "/crds/install"),
+        (json!({"sidecar": {"recorder": "openkruise"}, "crds": {"enabled": false}}), "/replicaCount"),
+        (json!({"sidecar": {"recorder": "openkruise"}, "replicaCount": 1}), "/crds/enabled"),
         (json!({"serviceAccount": {"create": false}}), "/serviceAccount/name"),
         (json!({"policyServer": {"minAvailable": 1}}), "/policyServer/maxUnavailable"),
         (json!({"podDisruptionBudget": {"minAvailable": 1}}), "/podDisruptionBudget/maxUnavailable"),
@@ -209,7 +254,10 @@ fn combinations_that_cannot_work_are_refused() {
         (json!({"sidecar": {"adminAddress": "[::]:80"}}), "/sidecar/adminAddress"),
         (json!({"podSecurityContext": {"runAsUser": 0}}), "/podSecurityContext/runAsUser"),
         (json!({"podSecurityContext": {"runAsNonRoot": false}}), "/podSecurityContext/runAsNonRoot"),
-        (json!({"networkPolicy": {"dnsPorts": []}}), "/networkPolicy/dnsPorts"),
+        (
+            json!({"sidecar": {"leaderElection": false}, "replicaCount": 1, "strategy": {"type": "RollingUpdate"}}),
+            "/strategy",
+        ),
         (json!({"commonLabels": {"team": 1}}), "/commonLabels/team"),
         (json!({"openShift": true}), "/openShift"),
         (json!({"global": {"imageRegistry": "https://mirror.example"}}), "/global/imageRegistry"),

@@ -34,6 +34,7 @@ fn hooks(world: &World, hook: &str, values: &Value) -> Vec<Value> {
         "image": {"repository": repository, "digest": digest},
         "policy": {"module": {"repository": module, "digest": module_digest}},
         "policyServer": {"insecureSources": [host]},
+        "check": {"enabled": true},
     });
     json_patch::merge(&mut all, values);
     let file = Scratch::file("hooks.yaml", all.to_string()).unwrap();
@@ -66,7 +67,8 @@ pub(super) fn have_the_same_rights(world: &World) {
         assert_eq!(args(&objects[3]).contains(&json!("--exit-zero=unknown")), hook != "test");
     }
     assert!(hooks(world, "pre-install", &json!({"rbac": {"create": false}})).is_empty());
-    assert!(hooks(world, "test", &json!({"check": {"enabled": false}})).is_empty());
+    let off = json!({"check": {"enabled": false}});
+    assert!(hooks(world, "pre-install", &off).is_empty() && !hooks(world, "test", &off).is_empty());
     let own = hooks(world, "test", &json!({"rbac": {"create": false}, "check": {"serviceAccount": "mine"}}));
     assert_eq!((own.len(), &own[0]["spec"]["serviceAccountName"]), (1, &json!("mine")));
 }
@@ -146,7 +148,8 @@ fn the_job_for_kustomize_is_restricted_and_checks_what_is_installed() {
     let job = objects.iter().find(|object| object["kind"] == "Job").unwrap();
     let pod = &job["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["args"], json!(["check", "--namespace=persistent-pod-state", "--all"]));
-    let rendered = render_chart("pps", NAMESPACE, None).unwrap();
+    let file = Scratch::file("check.yaml", json!({"check": {"enabled": true}}).to_string()).unwrap();
+    let rendered = render_chart("pps", NAMESPACE, Some(file.path())).unwrap();
     let charts = rendered.iter().find(|object| object["kind"] == "Job").unwrap();
     assert_eq!(job["spec"]["activeDeadlineSeconds"], charts["spec"]["activeDeadlineSeconds"]);
     let charts = &charts["spec"]["template"]["spec"];

@@ -21,6 +21,10 @@ async fn helm_pulls_the_pushed_chart() {
         Command::new(repository_file("hack/pack-chart.sh")).arg(supervisor.folder()).output().unwrap();
     assert!(packed.status.success(), "{packed:?}");
     let packed = supervisor.folder().join(format!("persistent-pod-state-{VERSION}.tgz"));
+    let listed = Command::new("tar").arg("-tzf").arg(&packed).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    // The chart's README names these.
+    assert!(listed.contains("persistent-pod-state/ci/openkruise-values.yaml"), "{listed}");
     let repository = format!("{}/charts/persistent-pod-state", registry.host());
     let reference = format!("{repository}:{VERSION}");
     let publisher = Publisher::to(&registry);

@@ -162,6 +162,21 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
     );
 }
 
+/// The chart names it after the release.
+#[tokio::test]
+async fn the_only_sidecar_in_its_namespace_may_have_any_name() {
+    for (names, expected) in [(&["web-sidecar"][..], "web-sidecar"), (&["a", "b"], "pps-sidecar")] {
+        let answer: Answer = Arc::new(move |path, query| {
+            let sidecars = names.iter().map(|name| deployment("persistent-pod-state", name, 1));
+            let all: Vec<Value> = sidecars.chain([deployment("elsewhere", "other", 1)]).collect();
+            (path.ends_with("/deployments") && query.contains("sidecar")).then(|| list(&all))
+        });
+        let client = api_server(Duration::ZERO, answer).await;
+        let facts = gather(&client, before(), &timing(60_000, 10, 10)).await;
+        assert_eq!(facts.settings.sidecar, expected);
+    }
+}
+
 /// The rights of the sidecar are asked at the same time.
 #[tokio::test]
 async fn many_rights_take_as_long_as_one() {
