@@ -151,6 +151,7 @@ impl Worker {
         if !self.is_synced && self.index.is_complete() && self.discovery.is_settled() {
             self.is_synced = true;
             self.health.mark_synced();
+            self.follow_index();
             info!(tracked = ?self.index.counts(), "initial lists complete");
         }
         let now = Instant::now();
@@ -237,7 +238,7 @@ impl Worker {
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
         self.writes.sweep(now);
-        self.metrics.follow_index(&self.index, |since| time_since(since, wall_clock()));
+        self.follow_index();
         let (pending, oldest_age) = self.writes.pending(now);
         self.metrics.set_pending_writes(pending, oldest_age);
         self.metrics.set_conflicting_objects(self.writes.statuses.conflicting(REPORT_AFTER));
@@ -251,6 +252,10 @@ impl Worker {
         if self.sweeps.is_multiple_of(OVERSIZED_RETRY_SWEEPS) {
             self.index.retry_exceeded();
         }
+    }
+
+    fn follow_index(&self) {
+        self.metrics.follow_index(&self.index, |since| time_since(since, wall_clock()));
     }
 
     /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the
