@@ -11,11 +11,17 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
     cluster::Cluster,
-    kubewarden, manifests,
+    control_plane::Version,
+    kubewarden,
+    manifests::{
+        self,
+        render::{as_served, definition_file, remove_rules},
+    },
+    report,
     repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
@@ -34,6 +40,7 @@ async fn the_api_server_serves_the_definition() {
         accepts_objects_written_for_openkruise_unchanged,
         accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both,
         schema_refuses_invalid_specs,
+        rules_refuse_what_the_policy_refuses_and_keep_no_broken_object,
         status_subresource_stores_states_and_prints_columns,
         service_accounts_have_exactly_the_expected_permissions,
         the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it,
@@ -87,6 +94,7 @@ async fn crd_is_established_structural_and_explained(cluster: &Cluster) {
 
     // Nothing was pruned or defaulted, so applying the file again changes nothing.
     let file = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
+    let file = as_served(file, cluster.control_plane.version());
     let again = cluster.apply_objects(&file).await.unwrap().remove(0);
     assert_eq!(again.metadata.generation, definition.metadata.generation);
     assert_eq!(again.data["spec"]["versions"], file[0]["spec"]["versions"]);
@@ -163,7 +171,8 @@ async fn accepts_objects_written_for_openkruise_unchanged(cluster: &Cluster) {
     assert_eq!(api.get("unchanged").await.unwrap().data["status"], status);
 
     // A minimal object gets no defaults.
-    let least = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}});
+    let least = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+        "persistentPodAnnotations": [{"key": "a"}]});
     assert_eq!(create(&api, "least", &least).await.unwrap().data["spec"], least);
 }
 
@@ -347,8 +356,8 @@ async fn replaces_a_definition_that_has_a_conversion_webhook() {
         "clientConfig": {"url": "https://127.0.0.1:9/convert"},
         "conversionReviewVersions": ["v1", "v1beta1"],
     }});
-    let file = repository_file("deploy/base/crd.yaml");
-    let file = file.to_str().unwrap();
+    let file = definition_file(cluster.control_plane.version()).unwrap();
+    let file = file.path().to_str().unwrap();
     let patch = r#"{"spec":{"conversion":{"strategy":"None","webhook":null}}}"#;
     let server_side = ["apply", "--server-side", "--force-conflicts", "-f", file];
     let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await;
@@ -411,6 +420,88 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     for weight in [1, 100] {
         let changes = json!({"preferredPersistentTopology": [term(weight)]});
         create(&api, &format!("weight-{weight}"), &spec_with(&changes)).await.unwrap();
+    }
+}
+
+/// The oldest version that evaluates the rules as the supported ones do, which ignore those that an update did not
+/// break.
+const RATCHETING: Version = Version::minor(30);
+
+async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster: &Cluster) {
+    if cluster.control_plane.version() < RATCHETING {
+        return report::skipped("rules of the definition", "this API server does not evaluate them");
+    }
+    let api = cluster.pps_api("default");
+    let none = json!({"requiredPersistentTopology": null});
+    let deployment = json!({"targetRef": {"kind": "Deployment"}});
+    for (changes, named) in [
+        (none.clone(), "spec: Invalid value: \"object\": it persists nothing: set"),
+        (
+            json!({"requiredPersistentTopology": {"nodeTopologyKeys": null}}),
+            "in either nodeTopologyKeys or keys",
+        ),
+        (
+            deployment.clone(),
+            "spec.targetRef.kind: Invalid value: \"object\": it is \"Deployment\", whose Pods",
+        ),
+    ] {
+        let refusal = create(&api, "ruled", &spec_with(&changes)).await.unwrap_err().to_string();
+        assert!(refusal.contains("is invalid") && refusal.contains(named), "{changes}: {refusal}");
+    }
+    let alias = json!({"targetRef": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "PersistentPodState", "name": "a"},
+        "requiredPersistentTopology": null});
+    create(&api, "ruled-alias", &spec_with(&alias)).await.unwrap();
+
+    create(&api, "ruled", &spec_with(&json!({}))).await.unwrap();
+    let update = async |name: &str, patch: Value| {
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(|error| error.to_string())
+    };
+    for (field, value, message) in [
+        ("name", "db", "it is \"db\" and cannot change from \"web\""),
+        ("kind", "Database", "it is \"Database\" and cannot change from \"StatefulSet\""),
+        ("apiVersion", "apps.kruise.io/v1", "its group cannot change from that of \"apps/v1\""),
+    ] {
+        let refusal = update("ruled", json!({"spec": {"targetRef": {field: value}}})).await.unwrap_err();
+        let path = format!("spec.targetRef.{field}: Invalid value");
+        assert!(refusal.contains(&path) && refusal.contains(message), "{refusal}");
+    }
+    update("ruled", json!({"spec": {"targetRef": {"apiVersion": "apps/v2"}}})).await.unwrap();
+
+    // Objects that are older than the rules.
+    let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
+    let mut without = ours.clone();
+    remove_rules(&mut without[0]);
+    cluster.apply_objects(&without).await.unwrap();
+    let broken = [("ruled-none", &none), ("ruled-deployment", &deployment)];
+    wait_for("the rules to be gone", Duration::from_mins(1), async || {
+        for (name, changes) in broken {
+            let mut object = pps(name, &spec_with(changes));
+            object.metadata.finalizers = Some(vec!["example.io/wait".to_owned()]);
+            match api.create(&PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                other => drop(other?),
+            }
+        }
+        Ok(Progress::Done(()))
+    })
+    .await
+    .unwrap();
+    cluster.apply_objects(&ours).await.unwrap();
+    wait_for("the rules to be back", Duration::from_mins(1), async || {
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let refused = api.create(&dry, &pps("ruled-dry", &spec_with(&none))).await.is_err();
+        Ok(Progress::when(refused, (), "not refused"))
+    })
+    .await
+    .unwrap();
+    for (name, _) in broken {
+        patch_status(&api, name, &json!({"desired": 3})).await.unwrap();
+        update(name, json!({"metadata": {"labels": {"a": "b"}}})).await.unwrap();
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+        update(name, json!({"metadata": {"finalizers": null}})).await.unwrap();
+        assert!(api.get_opt(name).await.unwrap().is_none(), "{name}");
     }
 }
 

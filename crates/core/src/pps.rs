@@ -7,6 +7,8 @@
 mod excess;
 mod null;
 mod read;
+#[cfg(feature = "schema")]
+mod rules;
 mod spec;
 mod status;
 mod value;

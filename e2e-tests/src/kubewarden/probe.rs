@@ -128,11 +128,11 @@ fn selects_default_namespace(policy: &Policy) -> bool {
         .any(|expression| ["In", "Exists"].iter().any(|operator| expression["operator"] == *operator))
 }
 
-/// A PersistentPodState that this product's policy refuses and the schema does not.
+/// A PersistentPodState that this product's policy refuses and the definition does not.
 fn invalid_object() -> Value {
     json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "metadata": {"name": "probe"},
-        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "probe"},
-            "requiredPersistentTopology": {"nodeTopologyKeys": ["a"]}}})
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "probe"},
+            "persistentPodAnnotations": [{"key": "cni.projectcalico.org/podIP"}]}})
 }
 
 fn describe<T>(answer: Result<T, kube::Error>) -> String {

@@ -12,12 +12,14 @@ use serde_json::Value;
 #[cfg(feature = "schema")]
 use crate::limits;
 use crate::pps::null::null_as_default;
+#[cfg(feature = "schema")]
+use crate::pps::rules;
 use crate::pps::value::{ReadResult, read_list, read_text};
 
 /// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least one
 /// topology or one annotation is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("x-kubernetes-validations" = rules::persists_something())))]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// The workload whose Pods are recorded. It must be in the same namespace and give its Pods stable
@@ -56,18 +58,21 @@ pub struct Spec {
 
 /// A workload in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("x-kubernetes-validations" = rules::has_stable_names())))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetReference {
     /// API group and version of the workload, such as apps/v1 or apps.kruise.io/v1beta1.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_API_VERSION_LENGTH)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_API_VERSION_LENGTH),
+            extend("x-kubernetes-validations" = rules::has_immutable_group())))]
     pub api_version: String,
     /// Kind of the workload, such as StatefulSet. A kind whose Pods get random names, such as Deployment,
     /// is refused.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_KIND_LENGTH)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_KIND_LENGTH),
+            extend("x-kubernetes-validations" = rules::is_immutable())))]
     pub kind: String,
     /// Name of the workload.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_LENGTH)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_LENGTH),
+            extend("x-kubernetes-validations" = rules::is_immutable())))]
     pub name: String,
 }
 
@@ -106,7 +111,7 @@ pub struct NodeTopologyTerm {
 /// A topology: a set of node labels, under one of two names.
 #[cfg(feature = "schema")]
 #[derive(schemars::JsonSchema)]
-#[schemars(rename_all = "camelCase")]
+#[schemars(rename_all = "camelCase", extend("x-kubernetes-validations" = rules::has_keys_once()))]
 #[expect(dead_code, reason = "it only describes the schema")]
 struct Spellings {
     /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The values that
