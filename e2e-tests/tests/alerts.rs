@@ -213,6 +213,8 @@ fn values_of_the_chart_change_the_alerts() {
     assert_eq!(pending["labels"]["severity"], "critical");
     assert_eq!(changed["PersistentPodStateNotReady"]["for"], "15m");
     assert!(changed["PersistentPodStatePodsRefused"]["expr"].as_str().unwrap().contains("clusterwide-pins("));
+    let next = changed["PersistentPodStateNotReady"]["annotations"]["description"].as_str().unwrap();
+    assert!(next.ends_with("Run kubectl pps check -n elsewhere."), "{next}");
     let down = changed["PersistentPodStatePolicyServerDown"]["expr"].as_str().unwrap();
     assert!(down.contains("\"policy-server-stateful\""), "{down}");
 
@@ -229,6 +231,23 @@ fn values_of_the_chart_change_the_alerts() {
         let error = format!("{:#}", render(&values).unwrap_err());
         assert!(error.contains(named), "{wrong}: {error}");
     }
+}
+
+/// The documents' test reads what is marked as code; here nothing is.
+#[test]
+fn each_alert_says_which_command_of_the_plugin_to_run() {
+    let rules = rules();
+    for alert in alerts(&rules) {
+        let description = alert["annotations"]["description"].as_str().unwrap();
+        let (_, command) = description.split_once("kubectl pps ").unwrap_or_else(|| panic!("{alert}"));
+        let known = ["check -n persistent-pod-state.", "status -A.", "status -A to see which Pods"];
+        assert!(known.iter().any(|known| command.starts_with(known)), "{description}");
+        let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
+        assert!(runbook.starts_with(env!("CARGO_PKG_REPOSITORY")), "{runbook}");
+    }
+    let down = alerts(&rules).into_iter().find(|alert| name_of(alert).ends_with("PolicyServerDown"));
+    let down = down.unwrap()["annotations"]["description"].as_str().unwrap();
+    assert!(down.contains("If your Prometheus is a StatefulSet in scope"), "{down}");
 }
 
 /// Each threshold can be changed: the chart replaces the number at the end of the expression.
