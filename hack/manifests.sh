@@ -25,6 +25,8 @@ MODULE="$("$PUBLISH" digest "$REGISTRY/policies/persistent-pod-state:v$VERSION" 
 IMAGE="$("$PUBLISH" digest "$REGISTRY/persistent-pod-state-sidecar:v$VERSION" "$@")"
 if [ -n "$VALUES" ]; then
     cat <<EOF
+# The names that the documents use.
+fullnameOverride: pps
 image:
   repository: ${IMAGE%@*}
   digest: ${IMAGE#*@}

@@ -20,7 +20,10 @@ use pps_e2e::{
     control_plane::{ADMIN, Version},
     install::installed_policies,
     kubewarden::{self, policy_server},
-    manifests::render::{as_served, render_kustomize},
+    manifests::{
+        self,
+        render::{as_served, render_kustomize},
+    },
     report,
     repository::repository_file,
     wait::{Progress, wait_for},
@@ -122,10 +125,12 @@ impl Reader {
     fn new(cluster: &Cluster) -> Self {
         let control_plane = &cluster.control_plane;
         let folder = control_plane.folder().join("break-glass");
-        fs::create_dir_all(&folder).unwrap();
-        // The document names files of a checkout.
-        std::os::unix::fs::symlink(repository_file("deploy").canonicalize().unwrap(), folder.join("deploy"))
-            .unwrap();
+        // The document names this file of a checkout. JSON is valid YAML.
+        let definition = "deploy/base/crd.yaml";
+        fs::create_dir_all(folder.join("deploy/base")).unwrap();
+        let objects = manifests::read(&repository_file(definition)).unwrap();
+        let object = as_served(objects, control_plane.version()).remove(0);
+        fs::write(folder.join(definition), object.to_string()).unwrap();
         let programs = control_plane.binaries().folder().display();
         let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
         Self { folder, kubeconfig: control_plane.kubeconfig_for(ADMIN).unwrap(), path }

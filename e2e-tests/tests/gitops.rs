@@ -11,8 +11,8 @@ use pps_e2e::{
     manifests::{
         self,
         render::{
-            CHART, REQUIRED, as_served, files_below, kustomizations, name_of, render_chart,
-            render_chart_with, render_kustomize,
+            CHART, as_served, files_below, kustomizations, name_of, render_chart, render_chart_with,
+            render_kustomize,
         },
     },
     repository::repository_file,
@@ -146,10 +146,7 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
 /// They are complete: no other values are needed.
 #[test]
 fn the_examples_for_argo_cd_and_flux_render_without_a_cluster() {
-    let required = manifests::read(&repository_file(REQUIRED)).unwrap().remove(0);
-    let required = json!({"image": required["image"], "policy": required["policy"]});
-    let required = Scratch::file("required.yaml", required.to_string()).unwrap();
-    let expected = render_chart_with("persistent-pod-state", NAMESPACE, &[required.path()]).unwrap();
+    let expected = render_chart("persistent-pod-state", NAMESPACE, None).unwrap();
     let argo = manifests::read(&repository_file("docs/examples/argo-cd.yaml")).unwrap().remove(0);
     let flux = manifests::read(&repository_file("docs/examples/flux.yaml")).unwrap();
     let release = flux.iter().find(|object| object["kind"] == "HelmRelease").unwrap();
