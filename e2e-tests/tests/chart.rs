@@ -243,7 +243,7 @@ fn values_reach_the_objects() {
         "serviceAccount": {"create": false, "name": "given"},
         "podDisruptionBudget": {"maxUnavailable": null, "minAvailable": "50%"},
         "networkPolicy": {"ingressFrom": [{"podSelector": {}}], "apiServerPorts": [7443], "extraEgress": [{}]},
-        "service": {"port": 80, "annotations": {"c": "3"}},
+        "service": {"annotations": {"c": "3"}},
         "crds": {"keep": false},
         "policyServer": {"create": false, "namespace": "there"},
         "policy": {"module": {"digest": digest}, "failurePolicy": "Ignore", "mode": "monitor", "timeoutSeconds": 5,
@@ -337,7 +337,7 @@ fn values_reach_the_objects() {
     let service = find(&objects, "Service", "mine-sidecar");
     assert_eq!(
         (&service["spec"]["ports"][0]["port"], &service["metadata"]["annotations"]["c"]),
-        (&json!(80), &json!("3"))
+        (&json!(8080), &json!("3"))
     );
     let definition = find(&objects, "CustomResourceDefinition", "persistentpodstates.apps.kruise.io");
     assert_eq!(definition["metadata"].get("annotations"), None);

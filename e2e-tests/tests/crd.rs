@@ -19,11 +19,10 @@ use pps_e2e::{
     kubewarden,
     manifests::{
         self,
-        render::{as_served, remove_rules},
+        render::{as_served, definition_file, remove_rules},
     },
     report,
     repository::repository_file,
-    scratch::Scratch,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
@@ -329,8 +328,7 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     let alpha = api_of(&cluster, "v1alpha1");
     let more = json!({"desired": 2, "podStates": {"web-1": {"nodeName": "node-1"}}});
     patch_status(&alpha, "web", &more).await.unwrap();
-    let forget =
-        Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget", "recordingPolicy": "IfNotPresent"}}));
+    let forget = Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget"}}));
     beta.patch("web", &PatchParams::default(), &forget).await.unwrap();
     assert_eq!(beta.get("web").await.unwrap().data["status"]["desired"], 2);
 
@@ -345,7 +343,6 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     let read = alpha.get("web").await.unwrap();
     assert_eq!(read.data["spec"]["requiredPersistentTopology"], spec["requiredPersistentTopology"]);
     assert_eq!(read.data["spec"]["nodeDeletionPolicy"], "Forget");
-    assert_eq!(read.data["spec"]["recordingPolicy"], "IfNotPresent");
     assert_eq!(&read.data["status"]["podStates"], states);
 }
 
@@ -359,9 +356,7 @@ async fn replaces_a_definition_that_has_a_conversion_webhook() {
         "clientConfig": {"url": "https://127.0.0.1:9/convert"},
         "conversionReviewVersions": ["v1", "v1beta1"],
     }});
-    let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
-    let ours = as_served(ours, cluster.control_plane.version()).remove(0);
-    let file = Scratch::file("crd.json", ours.to_string()).unwrap();
+    let file = definition_file(cluster.control_plane.version()).unwrap();
     let file = file.path().to_str().unwrap();
     let patch = r#"{"spec":{"conversion":{"strategy":"None","webhook":null}}}"#;
     let server_side = ["apply", "--server-side", "--force-conflicts", "-f", file];
@@ -413,7 +408,6 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
         (json!({"targetRef": null}), "targetRef"),
         (json!({"persistentPodStateRetentionPolicy": "Always"}), "persistentPodStateRetentionPolicy"),
         (json!({"nodeDeletionPolicy": "keep"}), "nodeDeletionPolicy"),
-        (json!({"recordingPolicy": "Never"}), "recordingPolicy"),
         (json!({"persistentPodAnnotations": [{"valueFrom": "PodIPsCSV"}]}), "key"),
         (json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}), "valueFrom"),
         // A bare string instead of an object.
@@ -517,7 +511,6 @@ async fn status_subresource_stores_states_and_prints_columns(cluster: &Cluster) 
         "persistentPodAnnotations": [{"key": "cni.projectcalico.org/ipAddrs", "valueFrom": "PodIPsJSON"}],
         "persistentPodStateRetentionPolicy": "Retain",
         "nodeDeletionPolicy": "Forget",
-        "recordingPolicy": "IfNotPresent",
     });
     let created = create(&api, "web", &spec_with(&changes)).await.unwrap();
     assert_eq!(created.data["spec"], spec_with(&changes));

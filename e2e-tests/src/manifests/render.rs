@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{parse, read};
-use crate::{control_plane::Version, repository::repository_file};
+use crate::{control_plane::Version, repository::repository_file, scratch::Scratch};
 
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
@@ -89,6 +89,12 @@ pub fn remove_rules(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(remove_rules),
         _ => {}
     }
+}
+
+/// A file with the definition, as `kubectl` of that version takes it. JSON is valid YAML.
+pub fn definition_file(version: Version) -> Result<Scratch> {
+    let objects = read(&repository_file("deploy/base/crd.yaml"))?;
+    Scratch::file("crd.yaml", as_served(objects, version).remove(0).to_string())
 }
 
 /// A copy of the chart in a new folder that Helm installs on an API server of that version.

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use kube::ResourceExt;
 use pps_e2e::{
     cluster::Cluster,
-    manifests,
+    manifests::{self, render::definition_file},
     repository::repository_file,
     wait::{Progress, wait_for},
 };
@@ -69,7 +69,8 @@ pub(crate) async fn records_while_the_crd_is_swapped(cluster: &Cluster) {
         }
     };
     let client = cluster.client();
-    let (ours, theirs) = (repository_file("deploy/base/crd.yaml"), openkruise::definition());
+    let ours = definition_file(cluster.control_plane.version()).unwrap();
+    let theirs = openkruise::definition();
     let replace = async |path: &Path| {
         let path = path.to_str().unwrap();
         cluster.control_plane.kubectl(&["replace", "-f", path]).await.unwrap();
@@ -78,16 +79,16 @@ pub(crate) async fn records_while_the_crd_is_swapped(cluster: &Cluster) {
     replace(theirs.path()).await;
     fleet.replace_some(&mut random, 3).await;
     recorded().await;
-    replace(&ours).await;
+    replace(ours.path()).await;
     fleet.replace_some(&mut random, 3).await;
     fleet.end_state().await;
 
-    cluster.control_plane.kubectl(&["delete", "-f", ours.to_str().unwrap()]).await.unwrap();
+    cluster.control_plane.kubectl(&["delete", "-f", &ours.argument()]).await.unwrap();
     manifests::apply_file(&client, theirs.path()).await.unwrap();
     recorded().await;
     fleet.replace_some(&mut random, 3).await;
     recorded().await;
-    replace(&ours).await;
+    replace(ours.path()).await;
     fleet.replace_some(&mut random, 2).await;
     fleet.end_state().await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();
