@@ -250,8 +250,9 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         D::NamespacesNotCovered(namespaces) => {
             let are = if settings.is_before() { "would not be" } else { "are not" };
             let seen = format!("{are} in scope, so Pods start without their states: {}", some_of(namespaces));
-            say(seen, "if that is not meant (chart: scope, policy.excludedNamespaces)")
-                .run(enable(namespaces))
+            let first = namespaces[..namespaces.len().min(MAX_NAMES)].join(" ");
+            let label = format!("kubectl label namespace {first} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
+            say(seen, "if that is not meant (chart: scope, policy.excludedNamespaces)").run(label)
         }
         D::WhitelistMalformed(error) => {
             say(error.as_str(), "correct it; until then the sidecar uses the last list that it could read")
@@ -318,12 +319,6 @@ fn of_objects(failed: &[Recorded], listed: Listed) -> Words {
         failed.first().map(|first| format!("{} -n {}", first.name, first.namespace)).unwrap_or_default();
     let seen = format!("{} of {} are not recorded: {}", failed.len(), count(listed), some_of(&named));
     say(seen, "correct what the reason names; for all of it").run(format!("kubectl describe pps {first}"))
-}
-
-/// Takes the first of these namespaces into scope.
-fn enable(namespaces: &[String]) -> String {
-    let first = namespaces[..namespaces.len().min(MAX_NAMES)].join(" ");
-    format!("kubectl label namespace {first} {DEFAULT_NAMESPACE_SELECTOR} --overwrite")
 }
 
 fn count(Listed { read, more }: Listed) -> String {
