@@ -574,6 +574,7 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
     }
     let expected_of_sidecar = permissions([
         ("", "configmaps/kruise-configuration", "list watch"),
+        ("", "namespaces", "list watch"),
         ("", "nodes", "get list watch"),
         ("", "pods", "list watch"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
