@@ -39,8 +39,8 @@ use crate::support::{
 /// The blocks of the document. A sequence below plays each of them.
 const BLOCKS: [&str; 21] = [
     "one-namespace",
-    "keep",
     "retry",
+    "keep",
     "ignore",
     "all-namespaces",
     "pause Argo CD",
@@ -314,12 +314,14 @@ async fn a_label_lets_the_pods_of_a_namespace_start(installed: &mut Installed, r
     home.delete_pod(installed).await;
     installed.assert_refused(home, NO_ANSWER).await;
 
-    reader.play("keep").await;
-    installed.wait_for_sidecars(0).await;
     reader.play("one-namespace").await;
     reader.play("retry").await;
     home.assert_away(installed).await;
+    // The sidecar runs, and changes nothing in the namespace.
+    home.assert_recorded(installed).await;
 
+    reader.play("keep").await;
+    installed.wait_for_sidecars(0).await;
     reader.play("one-namespace-back").await;
     installed.serve(ACCOUNT).await.unwrap();
     go_back(installed, reader, home).await;

@@ -268,7 +268,7 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
 
     // The API server can be told which namespaces use states: only those are sent.
     let row = Row {
-        way: "PolicyServer stopped, scope OptIn",
+        way: "PolicyServer stopped, namespace of the StatefulSet without PPS not labelled",
         outcomes: always_created(Created, NoAnswer),
         afterwards: BACK,
     };

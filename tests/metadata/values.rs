@@ -89,7 +89,8 @@ fn table() -> String {
         }
         let pointer = format!("/{}", path.replace('.', "/"));
         let default = values.pointer(&pointer).unwrap_or_else(|| panic!("{VALUES} has no {path}"));
-        if default.is_object() && has_known_fields(&schema, &schema["definitions"], &path) {
+        let has_rows = default.as_object().is_some_and(|fields| !fields.is_empty());
+        if has_rows && has_known_fields(&schema, &schema["definitions"], &path) {
             continue;
         }
         inside = default.is_object().then(|| format!("{path}."));

@@ -25,7 +25,7 @@ own namespace out of each policy. */}}
 {{- range include "pps.namespaceRequirements" . | fromYamlArray -}}
 {{- $values := .values | default list -}}
 {{- if and $.Values.policy.enabled (eq .key "kubernetes.io/metadata.name") (eq .operator "NotIn") -}}
-{{- $values = append $values (include "pps.kubewardenNamespace" $) | uniq -}}
+{{- $values = append $values $.Values.policyServer.namespace | uniq -}}
 {{- end -}}
 {{- $one := and (eq (len $values) 1) (has .operator (list "In" "NotIn")) -}}
 {{- $operators := dict "In" (ternary "=" " in " $one) "NotIn" (ternary "!=" " notin " $one) -}}
