@@ -82,7 +82,7 @@ function labels(labels) {
 function workloadActions(shown, name) {
   const workload = shown.steps.with.at(-1)?.world.workloads.find((candidate) => candidate.name === name);
   if (workload === undefined) return [];
-  if (!shown.steps.with.some((step) => step.action?.do === "rollOut")) {
+  if (!shown.steps.with.some((step) => step.world.workloads.some((other) => other.name === name && other.exists))) {
     return [about(name), tool(shown, "delete", "Roll out", { do: "rollOut" }, "Creates the workloads, which create their Pods.")];
   }
   if (!workload.exists) {

@@ -237,7 +237,8 @@ function stop(then) {
 function announce() {
   if (drawn === null) return;
   const action = drawn.with.steps.at(-1)?.action;
-  const said = (/** @type {import("./types.js").Side} */ side) => shortList(sentences(drawn?.[side].steps ?? []), 3).join(" ") || "No Pod changes.";
+  const steps = { with: drawn.with.steps, without: drawn.without.steps };
+  const said = (/** @type {import("./types.js").Side} */ side) => shortList(sentences(steps, side), 3).map(({ text }) => text).join(" ") || "No Pod changes.";
   byId("live").textContent = action ? `${actionLabel(action)}. With PPS: ${said("with")} Without PPS: ${said("without")}` : "";
 }
 

@@ -88,6 +88,11 @@ impl Page {
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
+    async fn is_visible(&self, id: &str) -> Result<bool> {
+        let script = "return document.getElementById(arguments[0]).checkVisibility();";
+        Ok(self.browser.script(script, vec![json!(id)]).await? == json!(true))
+    }
+
     async fn fragment(&self) -> Result<String> {
         let hash = self.browser.evaluate("location.hash").await?;
         Ok(hash.as_str().unwrap_or_default().trim_start_matches('#').to_owned())

@@ -34,9 +34,9 @@ async fn axe_finds_nothing_in_light_and_dark_at_three_widths() -> Result<()> {
     let page = Page::open("").await?;
     // A Pod that is Pending, problems in the text, a node that is selected, and a link that cannot be opened.
     for (fragment, selected) in [
-        ("example=first-steps&step=6", None),
+        ("example=local-disk&step=2", None),
         ("example=refused&step=1", Some("Node/node-1")),
-        ("example=kube-ovn&step=2", Some("Workload/cache")),
+        ("example=calico&step=2", Some("Workload/broker")),
         ("nonsense", Some("Node/node-6")),
     ] {
         page.go(fragment).await?;

@@ -90,12 +90,12 @@ async fn garbage_is_answered_and_the_page_still_works(page: &Page) -> Result<()>
     ensure!(page.browser.evaluate("document.images.length").await? == json!(0), "a text became an element");
     page.click("#reset").await?;
     page.click("#next").await?;
-    ensure!(page.text("outcome").await?.contains("db-0 starts on node-1."), "the page is broken");
+    ensure!(page.text("outcome").await?.contains("db-1 returns to node-4"), "the page is broken");
     Ok(())
 }
 
 async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     let steps = page.text("timeline").await?;
     for (text, expected) in [("{{", "not valid YAML"), ("a: 1\n---\nb: 2\n", "document")] {
         page.fill("#apply", text).await?;
@@ -115,12 +115,12 @@ async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected(page: &Page) -
 }
 
 async fn a_changed_example_is_called_your_own(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     page.fill("#settings", "onLookupFailure: accept").await?;
     ensure!(page.text("example-title").await? == "Your own scenario", "it is called the example");
     ensure!(page.text("example-text").await?.contains("You have changed the example"), "nothing says so");
     page.click("#reset").await?;
-    ensure!(page.text("example-title").await?.starts_with("First steps"), "the example is not restored");
+    ensure!(page.text("example-title").await?.starts_with("A database"), "the example is not restored");
     page.fill("#objects", "").await?;
     ensure!(page.text("cluster").await?.contains("choose an example"), "nothing says what to write");
     Ok(())
@@ -177,7 +177,7 @@ async fn a_megabyte_can_be_pasted(page: &Page) -> Result<()> {
 
 /// A name is text, whatever it contains.
 async fn markup_in_names_stays_text(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     page.click(&key("Node/node-1")).await?;
     page.fill(&key("label-key"), "<b>x</b>").await?;
     page.fill(&key("label-value"), "\"><script>alert(1)</script>").await?;
