@@ -25,6 +25,8 @@ const PLAY_MS = 1600;
 /** A run that takes longer is shown as such. */
 const SLOW_MS = 1000;
 
+const REPOSITORY = "https://git.example.com/pps/persistent-pod-state-policy";
+
 /** @type {State} */
 let state = exampleState(EXAMPLES[0], 0);
 /** @type {Both|null} what is drawn: the last answer with steps */
@@ -360,6 +362,8 @@ function start() {
     if (about instanceof HTMLElement) about.focus();
     select(null);
   });
+  // Without the site around it, the page has no documents beside it.
+  if (!location.pathname.includes("/playground/")) /** @type {HTMLAnchorElement} */ (byId("documents")).href = REPOSITORY;
   startTheme();
   void open();
 }
