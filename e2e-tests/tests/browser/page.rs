@@ -104,6 +104,15 @@ impl Page {
     }
 }
 
+/// A StatefulSet of the user's own, without Nodes.
+fn stateful_set(replicas: u32) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: shop\nspec:\n  replicas: {replicas}\n  \
+         selector: {{matchLabels: {{app: shop}}}}\n  template:\n    metadata: {{labels: {{app: shop}}}}\n    \
+         spec: {{containers: [{{name: shop, image: shop}}]}}\n"
+    )
+}
+
 /// The selector of a button in the cluster: `Node/node-1`, `Pod/db-0/with`, `tool-cordon`.
 fn key(name: &str) -> String {
     format!("[data-key=\"{name}\"]")

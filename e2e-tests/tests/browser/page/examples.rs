@@ -92,6 +92,7 @@ async fn examples_can_be_played_and_changed() -> Result<()> {
         all_steps_can_be_played,
         what_is_lost_is_counted,
         nodes_pods_and_workloads_can_be_acted_on,
+        no_more_pods_are_offered_than_are_simulated,
         the_settings_are_those_of_the_policy,
     )
 }
@@ -273,9 +274,23 @@ async fn nodes_pods_and_workloads_can_be_acted_on(page: &Page) -> Result<()> {
     let outcome = page.text("outcome").await?;
     ensure!(!outcome.contains("not done"), "a Node that exists is not changed: {outcome}");
     page.fill("#apply", "kind: Node\napiVersion: v1\nmetadata: {name: Node_8}").await?;
+    let steps = page.text("timeline").await?;
     page.click("#apply-button").await?;
-    let outcome = page.text("outcome").await?;
-    ensure!(outcome.contains("This step was not done"), "{outcome}");
+    let problems = page.text("apply-problems").await?;
+    ensure!(problems.contains("Line 3") && problems.contains("Node_8"), "{problems}");
+    ensure!(page.text("timeline").await? == steps, "a Node that cannot be added is a step");
+    Ok(())
+}
+
+async fn no_more_pods_are_offered_than_are_simulated(page: &Page) -> Result<()> {
+    page.go("").await?;
+    let objects = page.browser.evaluate("document.getElementById('objects').value").await?;
+    let objects = objects.as_str().unwrap_or_default();
+    page.fill("#objects", &objects.replace("replicas: 3", "replicas: 249")).await?;
+    page.click(&key("Workload/db")).await?;
+    page.click(&key("tool-up")).await?;
+    let tools = page.browser.text("#cluster .toolbar").await?;
+    ensure!(tools.contains("At most 250 Pods are simulated.") && !tools.contains("Scale to 251"), "{tools}");
     Ok(())
 }
 
