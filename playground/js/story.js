@@ -85,7 +85,7 @@ function keepsData(pod) {
 
 /** Whether PPS records addresses, which somebody must have asked for. @param {Record<Side, Step[]>} steps */
 function recordsAddresses(steps) {
-  const states = steps.with.flatMap((step) => step.world.pps.flatMap((pps) => Object.values(pps.states)));
+  const states = (steps.with.at(-1)?.world.pps ?? []).flatMap((pps) => Object.values(pps.states));
   return states.some((state) => Object.keys(state.annotations ?? {}).some((key) => /\/(ip|pod-?ips?)/i.test(key)));
 }
 
@@ -96,8 +96,9 @@ function recordsAddresses(steps) {
  * @param {Record<Side, Step[]>} steps @param {Side} side @param {Pod} pod @returns {Kept}
  */
 export function kept(steps, side, pod) {
-  const first = steps[side].map((step) => findPod(step.world, pod.name)).find((other) => other?.phase === "Running");
-  const again = pod.previousNode !== null && first !== undefined;
+  const isFirst = (/** @type {Pod} */ other) => other.name === pod.name && other.phase === "Running";
+  const first = pod.previousNode === null ? undefined : steps[side].find((step) => step.world.pods.some(isFirst))?.world.pods.find(isFirst);
+  const again = first !== undefined;
   const has = (/** @type {boolean} */ is) => (is ? "kept" : "lost");
   return {
     data: again && keepsData(pod) ? has(pod.phase === "Running" && pod.node === first.node) : "none",
