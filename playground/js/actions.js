@@ -78,21 +78,25 @@ function labels(labels) {
   return h("p", { class: "labels" }, "Labels: ", text.flatMap((label, index) => (index === 0 ? [label] : [", ", label])));
 }
 
+/** The most Pods that the engine simulates. */
+const MAX_PODS = 250;
+
 /** @param {Shown} shown @param {string} name */
 function workloadActions(shown, name) {
   const workload = shown.steps.with.at(-1)?.world.workloads.find((candidate) => candidate.name === name);
   if (workload === undefined) return [];
-  if (!shown.steps.with.some((step) => step.action?.do === "rollOut")) {
+  if (!shown.steps.with.some((step) => step.world.workloads.some((other) => other.name === name && other.exists))) {
     return [about(name), tool(shown, "delete", "Roll out", { do: "rollOut" }, "Creates the workloads, which create their Pods.")];
   }
   if (!workload.exists) {
     return [about(name), tool(shown, "delete", "Create", { do: "createWorkload", workload: name }, "Creates the workload again, which creates its Pods.")];
   }
+  const all = (shown.steps.with.at(-1)?.world.workloads ?? []).reduce((sum, { replicas }) => sum + replicas, 0);
   const scale = (/** @type {number} */ replicas) => ({ do: "scale", workload: name, replicas });
   return [
     about(name),
     tool(shown, "down", `Scale to ${Math.max(workload.replicas - 1, 0)}`, scale(Math.max(workload.replicas - 1, 0)), "Deletes the Pod with the highest ordinal."),
-    tool(shown, "up", `Scale to ${workload.replicas + 1}`, scale(workload.replicas + 1), "Adds one Pod."),
+    all < MAX_PODS ? tool(shown, "up", `Scale to ${workload.replicas + 1}`, scale(workload.replicas + 1), "Adds one Pod.") : h("span", { class: "hint" }, `At most ${MAX_PODS} Pods are simulated.`),
     tool(shown, "update", "Rolling update", { do: "rollingUpdate", workload: name }, "Replaces each Pod, as kubectl rollout restart does."),
     tool(shown, "delete", "Delete", { do: "deleteWorkload", workload: name }, "Deletes the workload and its Pods."),
   ];

@@ -4,7 +4,7 @@
  * done to the selected thing is in the row below it.
  */
 import { h, redraw } from "./dom.js";
-import { alternatives, changedPods, findPod, isUncertain, origin } from "./story.js";
+import { alternatives, changedPods, findPod, isUncertain, kept, losses, origin } from "./story.js";
 import { actionsFor } from "./actions.js";
 
 /**
@@ -86,7 +86,8 @@ function workloads(shown) {
     const header = selectable(shown, id, [h("span", { class: "kind" }, workload.kind), " ", workload.name], "thing");
     const cells = SIDES.map((side) => {
       const found = shown.steps[side].at(-1)?.world.workloads.find((other) => other.name === workload.name);
-      return h("span", { role: "cell", class: side }, found === undefined || !found.exists ? "not there" : `${found.ready} of ${found.replicas} Pods run`);
+      const lost = losses(shown.steps, side, workload.name).map((text) => h("strong", { class: "lost" }, text));
+      return h("span", { role: "cell", class: side }, found === undefined || !found.exists ? "not there" : `${found.ready} of ${found.replicas} Pods run`, lost.flatMap((text) => [", ", text]));
     });
     const line = row("workload", [h("span", { role: "rowheader", class: "name" }, header), ...cells]);
     return shown.selected === id ? [line, toolbar(shown, id)] : [line];
@@ -147,8 +148,7 @@ function homeless(shown) {
 function chip(shown, side, pod) {
   const world = shown.steps[side].at(-1)?.world;
   const was = world === undefined ? null : origin(world, pod);
-  const [sign, text] = place(pod, was);
-  const ip = was === null || was.ip === "none" ? "" : was.ip === "same" ? ", same IP" : ", new IP";
+  const [sign, text, look] = place(pod, was, kept(shown.steps, side, pod));
   const state = pod.phase === "NotCreated" ? "not created" : pod.phase;
   const changed = changedPods(shown.steps[side]).includes(pod.name) ? " changed" : "";
   const warnings = pod.warnings.length + pod.caveats.length;
@@ -157,24 +157,26 @@ function chip(shown, side, pod) {
     `Pod/${pod.name}/${side}`,
     [
       h("span", { class: "line" }, spoken("Pod "), h("b", {}, pod.name), " ", h("span", { class: "phase" }, state), " ", pod.ip && h("span", { class: "ip" }, pod.ip)),
-      text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}${ip}`),
+      text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}`),
       warnings === 0 ? null : h("span", { class: "line warned" }, `! ${warnings} ${warnings === 1 ? "warning" : "warnings"}`),
       spoken(` ${side} PPS`),
     ],
-    `pod ${pod.phase.toLowerCase()} ${was === null ? "first" : sign === "?" ? "chance" : was.place}${changed}`,
+    `pod ${pod.phase.toLowerCase()} ${look}${changed}`,
   );
 }
 
-/** @param {Pod} pod @param {import("./story.js").Origin|null} was @returns {[string, string]} */
-function place(pod, was) {
-  if (was === null) return ["", ""];
-  if (was.place === "nowhere") return ["✗", `was on ${was.node}`];
+/** A sign, a text, and how the Pod looks. @param {Pod} pod @param {import("./story.js").Origin|null} was @param {import("./story.js").Kept} has @returns {[string, string, string]} */
+function place(pod, was, has) {
+  if (was === null) return ["", "", "first"];
+  if (was.place === "nowhere") return ["", pod.injected && has.data !== "none" ? `waits: its data is on ${has.node}` : `was on ${was.node}`, "nowhere"];
+  const lost = [has.data === "lost" && `its data stayed on ${has.node}`, has.ip === "lost" && `clients know it at ${has.address}`].filter(Boolean);
+  if (lost.length > 0) return ["✗", lost.join(", "), "elsewhere"];
   // Of several nodes with the same score, the page takes the first by name: that may be the old one.
-  if (was.place === "node" && alternatives(pod).same.length > 0) return ["?", isUncertain(pod) ? "same node, not for sure" : "same node, by chance"];
-  if (was.place === "node") return ["✓", "same node"];
-  if (was.place === "zone") return ["≈", `from ${was.node}, same zone`];
-  if (was.place === "unknown") return ["", `from ${was.node}`];
-  return ["✗", `from ${was.node}, other zone`];
+  if (was.place === "node" && alternatives(pod).same.length > 0) return ["?", isUncertain(pod) ? "same node, not for sure" : "same node, by chance", "chance"];
+  const kept = [has.data === "kept" && "its data", has.ip === "kept" && "its IP address"].filter(Boolean).join(" and ");
+  const from = { node: "same node", zone: `from ${was.node}, same zone`, elsewhere: `from ${was.node}, other zone`, unknown: `from ${was.node}`, nowhere: "" }[was.place];
+  if (kept !== "" || was.place === "node") return ["✓", kept === "" ? from : `${from}, with ${kept}`, "node"];
+  return [{ zone: "≈", elsewhere: "✗", unknown: "" }[was.place], from, was.place];
 }
 
 /** Where the scheduler may put a Pod as well. @param {Shown} shown @param {Side} side @param {string} node */

@@ -115,7 +115,9 @@ function diff(pod, side) {
     shown.push(diffLine(line));
   });
   flush();
-  const whole = h("details", { key: "whole-yaml" }, h("summary", {}, "The whole Pod"), code(lines.map(diffLine), "The whole Pod, as YAML"));
+  const all = pod.isAdopted ? [h("span", {}, pod.manifest?.after ?? "")] : lines.map(diffLine);
+  const whole = h("details", { key: "whole-yaml" }, h("summary", {}, "The whole Pod"), code(all, "The whole Pod, as YAML"));
+  if (pod.isAdopted) return h("div", {}, h("p", {}, "It ran before the first step, so the policy has not seen it."), whole);
   if (changed.length === 0) {
     const nothing = pod.recordedBefore === null ? "Nothing was recorded for this Pod when it was created, so the policy injected nothing." : "The policy changed nothing.";
     return h("div", {}, h("p", {}, side === "without" ? "There is no policy here." : nothing), whole);

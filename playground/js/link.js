@@ -20,7 +20,8 @@
  *       "selected": "Pod/db-0/with" }        // none if absent
  *
  * Other fields are ignored. With `#yaml=`, the page adds Nodes in three zones if `objects` has none, a StatefulSet for each
- * PersistentPodState whose target is not there, and the actions "roll out, delete the first Pod" if there are none.
+ * PersistentPodState whose target is not there, and the actions "roll out, delete the first Pod" if there are none. With any
+ * link, the page runs a StatefulSet in such Nodes if `objects` has none; they are not in the text.
  *
  * Limits: 64 KiB for DATA, 1 MiB for the JSON text, 200 actions. Beyond them, and for anything that cannot be read, the page says
  * what is wrong and shows the default example.

@@ -3,7 +3,7 @@
 import { byId, h } from "./dom.js";
 import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
 import { EXAMPLES, caption, exampleState, findExample, isChanged, selectionAfter } from "./examples.js";
-import { complete, findDocument, firstWorkload, node } from "./yaml.js";
+import { complete, documents, findDocument, firstWorkload, node, nodes } from "./yaml.js";
 import { engine } from "./engine.js";
 import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
@@ -25,6 +25,8 @@ const PLAY_MS = 1600;
 /** A run that takes longer is shown as such. */
 const SLOW_MS = 1000;
 
+const REPOSITORY = "https://git.example.com/pps/persistent-pod-state-policy";
+
 /** @type {State} */
 let state = exampleState(EXAMPLES[0], 0);
 /** @type {Both|null} what is drawn: the last answer with steps */
@@ -34,19 +36,22 @@ let playing = 0;
 let slow = 0;
 /** The actions that “Undo step” took back. */
 const undone = new Set();
-/** The state before an object was applied that may turn out to be no YAML. @type {{before: State, index: number, action: Action}|null} */
+/** Whether the objects were typed since the last answer. */
+let isTyped = false;
+/** The state before an object was applied that may turn out to be wrong. @type {{before: State, index: number, action: Action}|null} */
 let applied = null;
 /** Whether the notice is about a link, which the answer to that link does not settle. */
 let isNoticeOfLink = false;
 let latestFragment = "";
 
-const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }));
+const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }, true));
 const settings = new Editor(byId("settings-editor"), byId("settings-problems"), (text) => typed({ settings: text }));
 const apply = new Editor(byId("apply-editor"), byId("apply-problems"), () => {});
 
-/** @param {Partial<State>} change */
-function typed(change) {
+/** @param {Partial<State>} change @param {boolean} [areObjects] */
+function typed(change, areObjects = false) {
   state = { ...state, ...change };
+  isTyped ||= areObjects;
   busy(true);
   clearTimeout(typing);
   typing = setTimeout(run, TYPING_MS);
@@ -67,8 +72,11 @@ async function run() {
   busy(true);
   const scenario = { objects: asked.objects, settings: asked.settings, evictPendingPods: asked.evictPendingPods, actions: asked.actions.slice(0, asked.done) };
   let both;
+  let lacksNodes = false;
   try {
     both = await engine.run(scenario);
+    lacksNodes = both?.with.steps[0]?.world.nodes.length === 0 && /\bkind["']?:\s*["']?StatefulSet\b/.test(asked.objects);
+    if (lacksNodes) both = await engine.run({ ...scenario, objects: documents(asked.objects.replace(/\n*$/, "\n"), nodes()) });
   } catch (error) {
     notice(`${error instanceof Error ? error.message : error} What you see is older.`);
     busy(false);
@@ -78,11 +86,14 @@ async function run() {
   if (!isNoticeOfLink) notice(null);
   isNoticeOfLink = false;
   const readable = both.with.steps.length > 0;
-  if (takeBack(readable, both.with.problems)) return;
+  if (takeBack(both.with.problems)) return;
+  if (isTyped && plan(both)) return;
+  isTyped = false;
   const steps = drawn?.with.steps.length;
   if (readable || drawn === null) drawn = both;
   byId("stale").hidden = readable;
   if (!readable) byId("stale").textContent = `${unreadable(both.with.problems)} You see the cluster as it was before your last change.`;
+  byId("added").hidden = !lacksNodes;
   draw(both.with.problems);
   if (readable && steps !== undefined) announce();
   if (steps === undefined) performance.mark("first answer");
@@ -90,19 +101,31 @@ async function run() {
   if (asked.objects === state.objects && asked.settings === state.settings && asked.evictPendingPods === state.evictPendingPods && asked.actions === state.actions && asked.done === state.done) busy(false);
 }
 
-/**
- * A step that is no YAML is not taken: its text stays where it can be corrected.
- * @param {boolean} readable @param {Problem[]} problems
- */
-function takeBack(readable, problems) {
+/** An object that cannot be applied is no step: its text stays where it can be corrected. @param {Problem[]} problems */
+function takeBack(problems) {
   const last = applied;
   applied = null;
-  if (readable || last === null || state.actions[last.index] !== last.action) return false;
-  const own = problems.filter((problem) => problem.source === `action ${last.index}`);
+  if (last === null || state.actions[last.index] !== last.action) return false;
+  const own = problems.filter((problem) => problem.source === `action ${last.index}` && problem.severity === "error");
   if (own.length === 0) return false;
   apply.show(own);
   update({ actions: last.before.actions, done: last.before.done, selected: last.before.selected });
   return true;
+}
+
+/** Steps for a workload of the user’s own that does not run yet: those of the example cannot be about it. @param {Both} both */
+function plan(both) {
+  const workloads = both.with.steps[0]?.world.workloads ?? [];
+  if (workloads.length === 0 || workloads.some(({ exists }) => exists) || state.actions.some((action) => action.do === "rollOut")) return false;
+  isTyped = false;
+  update({ actions: planned(state.objects), done: 0, selected: null });
+  return true;
+}
+
+/** @param {string} objects @returns {Action[]} */
+function planned(objects) {
+  const workload = firstWorkload(objects);
+  return workload === undefined ? [{ do: "rollOut" }] : [{ do: "rollOut" }, { do: "deletePod", pod: `${workload}-0` }];
 }
 
 /** @param {boolean} is whether what is drawn, or the link, is older than the state */
@@ -122,6 +145,12 @@ function draw(problems) {
   // What cannot be read at all is reported already.
   byId("refused-all").hidden = !byId("stale").hidden || !inSettings.some((problem) => problem.severity === "error");
   byId("objects-status").textContent = count(inObjects);
+  const wrong = inObjects.filter((problem) => problem.severity === "error");
+  byId("wrong").hidden = wrong.length === 0;
+  // The sidecar makes some with the first step.
+  const last = (drawn?.with.steps.length ?? 0) > 1 ? drawn?.with.steps.at(-1)?.world : undefined;
+  byId("same").hidden = wrong.length > 0 || last === undefined || last.workloads.length === 0 || last.pps.length > 0;
+  byId("wrong-text").textContent = wrong.length === 1 ? wrong[0].message : count(wrong);
   byId("settings-status").textContent = count(inSettings);
   drawTimeline(byId("timeline"), { actions: state.actions, done: state.done, problems, go: (done) => stop(() => update({ done })), remove });
   drawWorld();
@@ -237,7 +266,8 @@ function stop(then) {
 function announce() {
   if (drawn === null) return;
   const action = drawn.with.steps.at(-1)?.action;
-  const said = (/** @type {import("./types.js").Side} */ side) => shortList(sentences(drawn?.[side].steps ?? []), 3).join(" ") || "No Pod changes.";
+  const steps = { with: drawn.with.steps, without: drawn.without.steps };
+  const said = (/** @type {import("./types.js").Side} */ side) => shortList(sentences(steps, side), 3).map(({ text }) => text).join(" ") || "No Pod changes.";
   byId("live").textContent = action ? `${actionLabel(action)}. With PPS: ${said("with")} Without PPS: ${said("without")}` : "";
 }
 
@@ -303,10 +333,7 @@ async function open() {
 /** @param {State} document @returns {State} */
 function fromDocument(document) {
   if (document.objects.trim() === "") return { ...document, objects: EXAMPLES[0].objects, actions: exampleState(EXAMPLES[0], 0).actions };
-  const workload = firstWorkload(document.objects);
-  /** @type {Action[]} */
-  const planned = workload === undefined ? [{ do: "rollOut" }] : [{ do: "rollOut" }, { do: "deletePod", pod: `${workload}-0` }];
-  return { ...document, objects: complete(document.objects), actions: document.actions.length === 0 ? planned : document.actions };
+  return { ...document, objects: complete(document.objects), actions: document.actions.length === 0 ? planned(document.objects) : document.actions };
 }
 
 /** @param {State} opened @param {string|null} message */
@@ -359,6 +386,8 @@ function start() {
     if (about instanceof HTMLElement) about.focus();
     select(null);
   });
+  // Without the site around it, the page has no documents beside it.
+  if (!location.pathname.includes("/playground/")) /** @type {HTMLAnchorElement} */ (byId("documents")).href = REPOSITORY;
   startTheme();
   void open();
 }

@@ -8,6 +8,7 @@ import { nameOf } from "./yaml.js";
  * @typedef {import("./types.js").World} World
  * @typedef {import("./types.js").Step} Step
  * @typedef {import("./types.js").Pod} Pod
+ * @typedef {import("./types.js").Side} Side
  */
 
 /** @type {Record<string, (action: Action) => string>} */
@@ -55,7 +56,7 @@ function zoneOf(world, node) {
 
 /**
  * Where the Pod of this name ran before, and how the new place compares.
- * @typedef {{node: string, place: "node"|"zone"|"elsewhere"|"unknown"|"nowhere", ip: "same"|"new"|"none"}} Origin
+ * @typedef {{node: string, place: "node"|"zone"|"elsewhere"|"unknown"|"nowhere"}} Origin
  * @param {World} world @param {Pod} pod @returns {Origin|null} null: it never ran before
  */
 export function origin(world, pod) {
@@ -70,7 +71,49 @@ export function origin(world, pod) {
   else if (pod.node === before) place = "node";
   else if (zone === null || now === null) place = "unknown";
   else if (zone === now) place = "zone";
-  return { node: before, place, ip: pod.ip === null || pod.previousIp === null ? "none" : pod.ip === pod.previousIp ? "same" : "new" };
+  return { node: before, place };
+}
+
+/** Directories of a node that have no data of a Pod. */
+const SYSTEM = /^\/(boot|dev|etc|lib|lib64|proc|run|sys|usr|var\/(lib\/(docker|kubelet)|log|run))(\/|$)|^\/$/;
+
+/** Whether the Pod keeps data in a directory of its node. @param {Pod} pod */
+function keepsData(pod) {
+  const directories = [...(pod.manifest?.after ?? "").matchAll(/\bhostPath:\s+path: "?([^\s"]+)/g)];
+  return directories.some(([, directory]) => !SYSTEM.test(directory));
+}
+
+/** Whether PPS records addresses, which somebody must have asked for. @param {Record<Side, Step[]>} steps */
+function recordsAddresses(steps) {
+  const states = (steps.with.at(-1)?.world.pps ?? []).flatMap((pps) => Object.values(pps.states));
+  return states.some((state) => Object.keys(state.annotations ?? {}).some((key) => /\/(ip|pod-?ips?)/i.test(key)));
+}
+
+/**
+ * What a Pod that started again still has, compared with the first Pod of its name: its data, if it keeps some on its node, and
+ * its address, if PPS records addresses. A Pod that does not run has neither yet.
+ * @typedef {{data: "kept"|"lost"|"none", ip: "kept"|"lost"|"none", node: string|null, address: string|null}} Kept
+ * @param {Record<Side, Step[]>} steps @param {Side} side @param {Pod} pod @returns {Kept}
+ */
+export function kept(steps, side, pod) {
+  const isFirst = (/** @type {Pod} */ other) => other.name === pod.name && other.phase === "Running";
+  const first = pod.previousNode === null ? undefined : steps[side].find((step) => step.world.pods.some(isFirst))?.world.pods.find(isFirst);
+  const again = first !== undefined;
+  const has = (/** @type {boolean} */ is) => (is ? "kept" : "lost");
+  return {
+    data: again && keepsData(pod) ? has(pod.phase === "Running" && pod.node === first.node) : "none",
+    ip: again && recordsAddresses(steps) ? has(pod.phase === "Running" && pod.ip === first.ip) : "none",
+    node: first?.node ?? null,
+    address: first?.ip ?? null,
+  };
+}
+
+/** How many Pods that run have lost something, in words. @param {Record<Side, Step[]>} steps @param {Side} side @param {string} workload */
+export function losses(steps, side, workload) {
+  const pods = (steps[side].at(-1)?.world.pods ?? []).filter((pod) => pod.workload === workload && pod.phase === "Running");
+  const count = (/** @type {"data"|"ip"} */ what) => pods.filter((pod) => kept(steps, side, pod)[what] === "lost").length;
+  const [data, ip] = [count("data"), count("ip")];
+  return [...(data > 0 ? [`${data} without ${data === 1 ? "its" : "their"} data`] : []), ...(ip > 0 ? [`${ip} with another IP address`] : [])];
 }
 
 /** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume. @param {Pod} pod */
@@ -121,37 +164,48 @@ export function latestChanged(steps) {
   return undefined;
 }
 
-/** One sentence for each Pod that the last step changed. @param {Step[]} steps @returns {string[]} */
-export function sentences(steps) {
-  const world = steps.at(-1)?.world;
+/**
+ * One sentence for each Pod that the last step changed.
+ * @typedef {{text: string, kind: "kept"|"lost"|"waits"|"other"}} Sentence
+ * @param {Record<Side, Step[]>} steps @param {Side} side @returns {Sentence[]}
+ */
+export function sentences(steps, side) {
+  const world = steps[side].at(-1)?.world;
   if (world === undefined) return [];
-  const found = changedPods(steps).map((name) => sentence(world, /** @type {Pod} */ (findPod(world, name))));
-  const gone = (steps.at(-2)?.world.pods ?? []).filter((pod) => pod.phase !== "NotCreated" && findPod(world, pod.name) === undefined);
-  return [...found.filter((text) => text !== ""), ...gone.map((pod) => `${pod.name} is gone.`)];
+  const found = changedPods(steps[side]).map((name) => sentence(steps, side, /** @type {Pod} */ (findPod(world, name))));
+  const gone = (steps[side].at(-2)?.world.pods ?? []).filter((pod) => pod.phase !== "NotCreated" && findPod(world, pod.name) === undefined);
+  return [...found.filter(({ text }) => text !== ""), ...gone.map((pod) => /** @type {Sentence} */ ({ text: `${pod.name} is gone.`, kind: "other" }))];
 }
 
-/** @param {World} world @param {Pod} pod */
-function sentence(world, pod) {
+/** @param {Record<Side, Step[]>} steps @param {Side} side @param {Pod} pod @returns {Sentence} */
+function sentence(steps, side, pod) {
+  const world = /** @type {World} */ (steps[side].at(-1)?.world);
   const was = origin(world, pod);
-  if (pod.phase === "Refused") return `${pod.name} is refused: ${pod.refusal?.message ?? "see its details"}.`;
-  if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
-  if (pod.phase === "Pending") return `${pod.name} stays Pending: no node can take it.${was === null ? "" : ` It was on ${was.node}.`}`;
+  const { data, ip, node, address } = kept(steps, side, pod);
+  if (pod.phase === "Refused") return { text: `${pod.name} is refused: ${pod.refusal?.message ?? "see its details"}.`, kind: "waits" };
+  if (pod.phase === "NotCreated") return { text: was === null ? "" : `${pod.name} is not created yet.`, kind: "waits" };
+  if (pod.phase === "Pending") {
+    const before = was === null ? "" : pod.injected && data !== "none" ? ` Its data is on ${node}.` : ` It was on ${was.node}.`;
+    return { text: `${pod.name} stays Pending: no node can take it.${before}`, kind: "waits" };
+  }
+  if (was === null) return { text: `${pod.name} starts on ${pod.node}.`, kind: "other" };
   const others = alternatives(pod).same.length;
   const uncertain = others > 0 && isUncertain(pod);
-  let sameScore = others === 0 ? "" : `${others} other ${others === 1 ? "node has" : "nodes have"} the same score.`;
-  if (uncertain) sameScore = "A real scheduler may choose another node: see the Pod’s warnings.";
-  if (was === null) return `${pod.name} starts on ${pod.node}.`;
-  const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
-  const more = sameScore === "" ? "" : ` ${sameScore}`;
-  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${more === "" || uncertain ? more : ` The node is the same by chance:${more}`}`;
-  const zone = { zone: ", in the same zone", elsewhere: ", in another zone", unknown: "", nowhere: "" }[was.place];
-  return `${pod.name} starts on ${pod.node}${zone} (before: ${was.node})${ip === "" ? "" : `,${ip}`}.${more}`;
+  const same = others === 0 ? "" : ` ${others} other ${others === 1 ? "node has" : "nodes have"} the same score.`;
+  const chance = uncertain ? " A real scheduler may choose another node: see the Pod’s warnings." : was.place === "node" && same !== "" ? ` The node is the same by chance:${same}` : same;
+  const isGone = world.nodes.some((other) => other.name === node && !other.exists);
+  const loss = [data === "lost" && (isGone ? `its data is on ${node}, which is lost` : `its data stayed on ${node}`), ip === "lost" && `clients know it at ${address}, and it is at ${pod.ip}`].filter(Boolean);
+  const gain = [data === "kept" && "its data", ip === "kept" && "its IP address"].filter(Boolean).join(" and ");
+  const zone = loss.length > 0 ? "" : { node: "", zone: ", in the same zone", elsewhere: ", in another zone", unknown: "", nowhere: "" }[was.place];
+  const start = was.place === "node" && loss.length === 0 ? `returns to ${pod.node}` : `starts on ${pod.node}${zone}`;
+  const text = `${pod.name} ${start}${gain === "" ? "" : `, with ${gain}`}${loss.length === 0 ? `.${chance}` : `: ${loss.join(", and ")}.`}`;
+  return { text, kind: loss.length > 0 ? "lost" : gain !== "" || (was.place === "node" && same === "") ? "kept" : "other" };
 }
 
-/** @param {string[]} items @param {number} most */
+/** @param {Sentence[]} items @param {number} most @returns {Sentence[]} */
 export function shortList(items, most) {
   const rest = items.length - most;
-  return rest > 0 ? [...items.slice(0, most), `And ${rest} more.`] : items;
+  return rest > 0 ? [...items.slice(0, most), { text: `And ${rest} more.`, kind: "other" }] : items;
 }
 
 /** Who excludes a node. @param {import("./types.js").Exclusion} exclusion */

@@ -46,9 +46,10 @@ export function drawOutcome(container, steps, problems) {
   // Why nothing has happened.
   const reasonsWhy = (steps.with.at(-1)?.events ?? []).filter((event) => event.kind === "statesKept").map((event) => `${event.object.replace("/", " ")} ${event.text}.`);
   const column = (/** @type {string} */ title, /** @type {Side} */ side) => {
-    const found = sentences(steps[side]);
-    const items = found.length === 0 ? ["No Pod starts or stops.", ...(side === "with" ? reasonsWhy : [])] : shortList(found, 4);
-    return h("div", { class: side }, h("h3", {}, title), h("ul", {}, items.map((item) => h("li", {}, item))));
+    const found = sentences(steps, side);
+    const nothing = ["No Pod starts or stops.", ...(side === "with" ? reasonsWhy : [])];
+    const items = found.length > 0 ? shortList(found, 4) : nothing.map((text) => ({ text, kind: /** @type {const} */ ("other") }));
+    return h("div", { class: side }, h("h3", {}, title), h("ul", {}, items.map(({ text, kind }) => h("li", { class: kind }, text))));
   };
   // The first step is the state before any action.
   const failed = problems.filter((problem) => problem.source === `action ${steps.with.length - 2}`);

@@ -1,49 +1,63 @@
 // @ts-check
 /** Objects for the examples and for links from documents, as YAML. */
 
-/**
- * Two Nodes in each of three zones.
- * @param {{labels?: (node: number) => string, size?: boolean}} [options] `size`: say how much CPU and memory they have
- */
-export function nodes({ labels = () => "", size = false } = {}) {
-  const zones = ["a", "b", "c"];
-  const perZone = 2;
-  return zones
-    .flatMap((zone, index) => Array.from({ length: perZone }, (_, node) => ({ zone, number: index * perZone + node + 1 })))
-    .map(({ zone, number }) => node(`node-${number}`, zone, labels(number)) + (size ? SIZE : ""))
-    .join("---\n");
+/** Two Nodes in each of three zones. @param {boolean} [sized] say how large they are: the first Node of a zone is larger, so the scheduler prefers it */
+export function nodes(sized = false) {
+  return [1, 2, 3, 4, 5, 6].map((number) => node(`node-${number}`, "aabbcc"[number - 1]) + (sized ? size(number % 2 === 1) : "")).join("---\n");
 }
 
-const SIZE = `status:
-  allocatable: {cpu: "8", memory: 32Gi, pods: "110"}
+/** @param {boolean} isLarge */
+function size(isLarge) {
+  return `status:
+  allocatable: {cpu: "${isLarge ? 32 : 8}", memory: ${isLarge ? 128 : 32}Gi, pods: "110"}
 `;
+}
 
-/** @param {string} name @param {string} zone @param {string} [more] labels */
-export function node(name, zone, more = "") {
-  const extra = more === "" ? "" : `\n    ${more}`;
+/** @param {string} name @param {string} zone */
+export function node(name, zone) {
   return `apiVersion: v1
 kind: Node
 metadata:
   name: ${name}
   labels:
     kubernetes.io/hostname: ${name}
-    topology.kubernetes.io/zone: ${zone}${extra}
+    topology.kubernetes.io/zone: ${zone}
+`;
+}
+
+/** A StatefulSet that runs: its Pods are on node-2, node-4 and node-6. @param {string} name @param {string} [directory] of the node, with the Pod’s data */
+export function running(name, directory) {
+  const volumes = directory === undefined ? "" : `\n      volumes: [{name: data, hostPath: {path: ${directory}}}]`;
+  const sized = statefulSet(name, { pod: volumes, requests: '\n        resources: {requests: {cpu: "2", memory: 8Gi}}' });
+  return documents(sized, ...[0, 1, 2].map((ordinal) => pod(name, ordinal)));
+}
+
+/** @param {string} workload @param {number} ordinal */
+function pod(workload, ordinal) {
+  return `apiVersion: v1
+kind: Pod
+metadata:
+  name: ${workload}-${ordinal}
+  labels: {app: ${workload}}
+  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: ${workload}, controller: true}]
+spec: {nodeName: node-${2 * ordinal + 2}}
+status:
+  podIP: 10.20.${ordinal}.7
+  conditions: [{type: Ready, status: "True"}]
 `;
 }
 
 /**
  * @param {string} name
- * @param {{apiVersion?: string, namespace?: string, replicas?: number, pod?: string, size?: boolean}} [options] `pod`: lines for the Pod's spec; `size`:
- *   say how much CPU and memory a Pod needs
+ * @param {{apiVersion?: string, namespace?: string, pod?: string, requests?: string}} [options] `pod`: lines for the Pod's spec; `requests`: for its container
  */
-export function statefulSet(name, { apiVersion = "apps/v1", namespace = "", replicas = 3, pod = "", size = false } = {}) {
-  const requests = size ? '\n        resources: {requests: {cpu: "1", memory: 4Gi}}' : "";
+export function statefulSet(name, { apiVersion = "apps/v1", namespace = "", pod = "", requests = "" } = {}) {
   return `apiVersion: ${apiVersion}
 kind: StatefulSet
 metadata:
   name: ${name}${namespace === "" ? "" : `\n  namespace: ${namespace}`}
 spec:
-  replicas: ${replicas}
+  replicas: 3
   serviceName: ${name}
   selector:
     matchLabels: {app: ${name}}

@@ -88,6 +88,10 @@ fn a_problem_is_where_its_field_is() {
     assert_eq!((source, line, column), (json!("objects"), json!(27), json!(27)), "{message}");
     assert!(message.contains("b c"), "{message}");
 
+    let (source, line, column, message) = problem(&with("replicas: 2", "replicas: 251"));
+    assert_eq!((source, line, column), (json!("objects"), json!(14), json!(3)), "{message}");
+    assert!(message.contains("at most 250"), "{message}");
+
     let settings = json!({"version": 1, "settings": "# none\nannotations:\n  allow:\n  - a\n  - b*c\n"});
     let (source, line, column, message) = problem(&settings);
     assert_eq!((source, line, column), (json!("settings"), json!(5), json!(5)), "{message}");

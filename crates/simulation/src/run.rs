@@ -7,7 +7,7 @@ use persistent_pod_state_policy::settings::SettingsError;
 use serde_json::Value;
 
 use crate::actions::apply;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, recorder};
 use crate::finding::Finding;
 use crate::limits::{Limits, MAX_DEPTH, MAX_PROBLEMS, measure};
 use crate::load::load;
@@ -33,6 +33,10 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
     let mut cluster = Cluster::new(scenario, *limits);
     let mut problems = check_settings(scenario);
     problems.extend(load(&mut cluster, &scenario.objects, pods));
+    if limits.keeps_all {
+        // Pods that run already are recorded before the first action.
+        recorder::react(&mut cluster);
+    }
     let view = |cluster: &Cluster, is_last: bool| {
         if is_last || limits.keeps_all { view(cluster, is_last) } else { World::default() }
     };

@@ -88,6 +88,11 @@ impl Page {
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
+    async fn is_visible(&self, id: &str) -> Result<bool> {
+        let script = "return document.getElementById(arguments[0]).checkVisibility();";
+        Ok(self.browser.script(script, vec![json!(id)]).await? == json!(true))
+    }
+
     async fn fragment(&self) -> Result<String> {
         let hash = self.browser.evaluate("location.hash").await?;
         Ok(hash.as_str().unwrap_or_default().trim_start_matches('#').to_owned())
@@ -97,6 +102,15 @@ impl Page {
     async fn close(self) -> Result<()> {
         self.browser.close().await
     }
+}
+
+/// A StatefulSet of the user's own, without Nodes.
+fn stateful_set(replicas: u32) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: shop\nspec:\n  replicas: {replicas}\n  \
+         selector: {{matchLabels: {{app: shop}}}}\n  template:\n    metadata: {{labels: {{app: shop}}}}\n    \
+         spec: {{containers: [{{name: shop, image: shop}}]}}\n"
+    )
 }
 
 /// The selector of a button in the cluster: `Node/node-1`, `Pod/db-0/with`, `tool-cordon`.

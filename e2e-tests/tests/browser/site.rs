@@ -56,6 +56,10 @@ async fn documents_are_found_and_each_of_their_examples_opens_in_the_playground(
     }
     ensure!(examples.len() == report.examples && report.examples > 0, "{} of {report:?}", examples.len());
 
+    browser.open("playground/index.html").await?;
+    let documents = links(&browser, "#documents").await?;
+    ensure!(documents == [browser.url("index.html")], "the playground's documents are at {documents:?}");
+
     for example in examples {
         browser.open(path(&browser, &example)).await?;
         browser.wait_for_text("#cluster", "Running").await.with_context(|| example.clone())?;

@@ -71,6 +71,15 @@ fn pods_that_run_already_are_there_from_the_beginning() {
 }
 
 #[test]
+fn pods_that_run_already_are_recorded_before_the_first_action() {
+    let mut objects = nodes(4);
+    objects.extend([running("db-0", "n2"), database(1), pps("db", required(HOSTNAME))]);
+    let result = play(objects, json!([{"do": "deletePod", "pod": "db-0"}]));
+    assert_eq!(object(&result.steps[0], "db").states["db-0"].node_name, "n2");
+    assert_eq!(places(last(&result)), ["db-0 n2"]);
+}
+
+#[test]
 fn a_pod_that_is_exempt_from_recording_leaves_its_state_unchanged() {
     let mut exempt = running("db-0", "n1");
     exempt["metadata"]["annotations"] = json!({RECORD_ANNOTATION: "false"});

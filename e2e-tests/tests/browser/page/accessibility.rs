@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use pps_e2e::repository::repository_file;
 use serde_json::{Value, json};
 
-use super::{Page, key};
+use super::{Page, key, stateful_set};
 
 const WIDTHS: [u32; 3] = [390, 820, 1440];
 const THEMES: [&str; 2] = ["light", "dark"];
@@ -32,14 +32,20 @@ async fn load_axe(page: &Page) -> Result<()> {
 #[tokio::test]
 async fn axe_finds_nothing_in_light_and_dark_at_three_widths() -> Result<()> {
     let page = Page::open("").await?;
-    // A Pod that is Pending, problems in the text, a node that is selected, and a link that cannot be opened.
-    for (fragment, selected) in [
-        ("example=first-steps&step=6", None),
-        ("example=refused&step=1", Some("Node/node-1")),
-        ("example=kube-ovn&step=2", Some("Workload/cache")),
-        ("nonsense", Some("Node/node-6")),
+    // A Pod that is Pending, problems in the text, a node that is selected, a link that cannot be opened, and
+    // objects without Nodes.
+    let own = stateful_set(300);
+    for (fragment, objects, selected) in [
+        ("example=local-disk&step=2", None, None),
+        ("example=refused&step=1", None, Some("Node/node-1")),
+        ("example=calico&step=2", None, Some("Workload/broker")),
+        ("nonsense", None, Some("Node/node-6")),
+        ("", Some(&own), None),
     ] {
         page.go(fragment).await?;
+        if let Some(objects) = objects {
+            page.fill("#objects", objects).await?;
+        }
         if let Some(selected) = selected {
             page.click(&key(selected)).await?;
         }

@@ -11,112 +11,74 @@ const NOTHING: &str = "No Pod starts or stops.";
 type Said = (&'static str, &'static str);
 
 /// What the steps of each example say.
-const EXAMPLES: [(&str, &[Said]); 10] = [
-    (
-        "first-steps",
-        &[
-            ("db-1 starts on node-3.", "db-1 starts on node-3."),
-            ("db-1 returns to node-3", "by chance: 1 other node has the same score."),
-            (NOTHING, NOTHING),
-            ("db-1 starts on node-4, in the same zone (before: node-3)", "db-1 starts on"),
-            (NOTHING, NOTHING),
-            (
-                "db-1 stays Pending: no node can take it.",
-                "db-1 starts on node-2, in another zone (before: node-4)",
-            ),
-            ("db-1 returns to node-4", NOTHING),
-        ],
-    ),
+const EXAMPLES: [(&str, &[Said]); 5] = [
     (
         "local-disk",
         &[
-            ("db-0 starts on node-1.", "db-0 starts on node-1."),
-            ("db-0 returns to node-1 with a new IP address.", "by chance: 1 other node has the same score."),
-            (NOTHING, NOTHING),
-            ("db-0 stays Pending", "db-0 starts on node-2, in the same zone (before: node-1)"),
-            ("db-0 returns to node-1", NOTHING),
-        ],
-    ),
-    (
-        "zone-pin",
-        &[
-            ("queue-0 starts on node-1.", "queue-0 starts on node-1."),
-            ("queue-0 starts on node-2, in the same zone (before: node-1)", "queue-0 starts on"),
-            ("queue-0 stays Pending", "queue-0 starts on node-4, in another zone (before: node-2)"),
-            ("queue-0 returns to node-2", NOTHING),
-        ],
-    ),
-    (
-        "preferred",
-        &[
-            ("cache-1 starts on node-3.", "cache-1 starts on node-3."),
+            ("db-1 returns to node-4, with its data.", "db-1 starts on node-3: its data stayed on node-4."),
             (
-                "cache-1 returns to node-3 with a new IP address.",
-                "by chance: 1 other node has the same score.",
+                "db-0 stays Pending: no node can take it. Its data is on node-2.",
+                "db-0 starts on node-1: its data stayed on node-2.",
             ),
-            (NOTHING, NOTHING),
-            ("cache-1 starts on node-4, in the same zone (before: node-3)", "cache-1 starts on node-4"),
-            ("cache-0 starts on node-2, in the same zone (before: node-1)", "cache-0 starts on"),
-            ("cache-0 starts on node-6, in another zone (before: node-2)", "cache-0 starts on node-6"),
-        ],
-    ),
-    (
-        "pending",
-        &[
-            ("db-0 starts on node-1.", "db-0 starts on node-1."),
-            (NOTHING, NOTHING),
-            ("db-0 stays Pending", "db-0 starts on node-5, in another zone (before: node-1)"),
-            ("db-0 starts on node-2, in the same zone (before: node-1)", NOTHING),
-        ],
-    ),
-    (
-        "kube-ovn",
-        &[
-            ("cache-0 starts on node-1.", "cache-0 starts on node-1."),
-            ("with its IP address", "with a new IP address"),
-            ("cache-2 is gone.", "cache-2 is gone."),
-            ("cache-2 returns to node-3 with its IP address.", "with a new IP address"),
+            ("db-0 returns to node-2, with its data.", NOTHING),
+            ("db-2 returns to node-6, with its data.", "db-2 starts on node-5: its data stayed on node-6."),
         ],
     ),
     (
         "calico",
         &[
-            ("db-1 starts on node-3.", "db-1 starts on node-3."),
-            ("db-1 returns to node-3 with its IP address.", "with a new IP address"),
-            ("db-2 is gone.", "db-2 is gone."),
-            ("db-2 returns to node-5 with a new IP address.", "with a new IP address"),
+            (
+                "broker-1 starts on node-3, in the same zone, with its IP address.",
+                "broker-1 starts on node-3: clients know it at 10.20.1.7, and it is at 10.1.0.1.",
+            ),
+            (
+                "broker-0 starts on node-1, in the same zone, with its IP address.",
+                "clients know it at 10.20.0.7",
+            ),
+            ("broker-1 is gone.", "broker-1 is gone."),
+            ("broker-1 returns to node-3, with its IP address.", "clients know it at 10.20.1.7"),
+        ],
+    ),
+    (
+        "preferred",
+        &[
+            (
+                "cache-1 returns to node-4, with its data.",
+                "cache-1 starts on node-3: its data stayed on node-4.",
+            ),
+            (
+                "cache-0 returns to node-2, with its data.",
+                "cache-0 starts on node-1: its data stayed on node-2.",
+            ),
+            ("cache-0 starts on node-1: its data stayed on node-2.", NOTHING),
         ],
     ),
     (
         "forget",
         &[
-            ("db-0 starts on node-1.", "db-0 starts on node-1."),
-            ("db-0 stays Pending", "db-0 starts on node-2, in the same zone (before: node-1)"),
-            ("db-0 starts on node-2, in the same zone (before: node-1)", NOTHING),
-        ],
-    ),
-    (
-        "openkruise",
-        &[
-            ("echoserver-1 starts on node-2.", "echoserver-1 starts on node-2."),
             (
-                "echoserver-1 returns to node-2 with a new IP address.",
-                "by chance: 3 other nodes have the same score.",
+                "db-0 stays Pending: no node can take it. Its data is on node-2.",
+                "db-0 starts on node-1: its data is on node-2, which is lost.",
             ),
-            (NOTHING, NOTHING),
-            (NOTHING, NOTHING),
-            ("echoserver-1 starts on node-1, in the same zone (before: node-2)", "in another zone"),
+            ("db-0 returns to node-2, with its data.", NOTHING),
+            ("db-1 stays Pending", "db-1 starts on node-3: its data is on node-4, which is lost."),
+            ("db-1 starts on node-3: its data is on node-4, which is lost.", NOTHING),
         ],
     ),
     (
         "refused",
         &[
-            ("db-0 starts on node-1.", "db-0 starts on node-1."),
             (NOTHING, NOTHING),
-            ("db-0 returns to node-1 with its IP address.", "with a new IP address"),
+            (
+                "db-0 returns to node-2, with its data and its IP address.",
+                "db-0 starts on node-1: its data stayed on node-2, and clients know it at 10.20.0.7, and it is at",
+            ),
         ],
     ),
 ];
+
+/// What the cluster shows of one side: the Pods on each node, and the workload.
+const COLUMN: &str = "return [...document.querySelectorAll(`#cluster [role=cell].${arguments[0]}`)].map((cell) => cell.innerText.replace(/\\b(with|without) PPS/g, ''));";
 
 #[tokio::test]
 async fn examples_can_be_played_and_changed() -> Result<()> {
@@ -128,7 +90,9 @@ async fn examples_can_be_played_and_changed() -> Result<()> {
         a_notice_about_a_link_goes_with_the_next_change,
         a_new_action_takes_the_place_of_one_that_was_undone,
         all_steps_can_be_played,
+        what_is_lost_is_counted,
         nodes_pods_and_workloads_can_be_acted_on,
+        no_more_pods_are_offered_than_are_simulated,
         the_settings_are_those_of_the_policy,
     )
 }
@@ -152,6 +116,9 @@ async fn each_example_shows_what_its_text_says(page: &Page) -> Result<()> {
             }
             let caption = page.text("caption").await?;
             ensure!(!caption.is_empty(), "{name}, step {} has no text", index + 1);
+            let column = async |side: &str| page.browser.script(COLUMN, vec![json!(side)]).await;
+            let differ = column("with").await? != column("without").await?;
+            ensure!(differ || index == 0, "{name}, step {}: both columns show the same", index + 1);
         }
         ensure!(page.text("next").await? == "No step left", "{name} has more steps");
         let by_clicking = page.seen().await?;
@@ -162,9 +129,9 @@ async fn each_example_shows_what_its_text_says(page: &Page) -> Result<()> {
 }
 
 async fn the_details_follow_the_pods_that_a_step_moves(page: &Page) -> Result<()> {
-    page.go("example=preferred&step=4").await?;
+    page.go("example=preferred&step=1").await?;
     ensure!(page.text("details").await?.starts_with("Pod cache-1, with PPS"), "the deleted Pod is not shown");
-    for _ in ["the node is drained", "the zone is lost"] {
+    for _ in ["all Pods are replaced", "the node is drained"] {
         page.click("#next").await?;
         let details = page.text("details").await?;
         ensure!(details.starts_with("Pod cache-0, with PPS"), "{details}");
@@ -173,23 +140,23 @@ async fn the_details_follow_the_pods_that_a_step_moves(page: &Page) -> Result<()
 }
 
 async fn a_step_can_be_undone_repeated_and_removed(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=2").await?;
+    page.go("example=local-disk&step=2").await?;
     let before = page.seen().await?;
     page.click("#undo").await?;
     ensure!(page.seen().await? != before, "nothing is undone");
     page.click("#next").await?;
     ensure!(page.seen().await? == before, "the step does something else the second time");
     page.click("#restart").await?;
-    ensure!(page.text("cluster").await?.contains("not there"), "the workload still runs");
-    page.click(&key("step-6")).await?;
-    ensure!(page.text("cluster").await?.contains("Pending"), "the timeline does not lead to step 6");
-    page.click(&key("remove-5")).await?;
-    ensure!(!page.text("cluster").await?.contains("Pending"), "node-4 is still cordoned");
+    ensure!(!page.text("cluster").await?.contains("its data"), "a Pod is still a successor");
+    page.click(&key("step-2")).await?;
+    ensure!(page.text("cluster").await?.contains("Pending"), "the timeline does not lead to step 2");
+    page.click(&key("remove-2")).await?;
+    ensure!(!page.text("cluster").await?.contains("Pending"), "node-2 is still drained");
     Ok(())
 }
 
 async fn back_returns_to_what_was_changed_before_another_example_was_chosen(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     page.fill("#settings", "onLookupFailure: accept").await?;
     let changed = page.seen().await?;
     page.choose("forget").await?;
@@ -211,14 +178,14 @@ async fn a_notice_about_a_link_goes_with_the_next_change(page: &Page) -> Result<
 }
 
 async fn a_new_action_takes_the_place_of_one_that_was_undone(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     page.click(&key("Node/node-1")).await?;
     page.click(&key("tool-lose")).await?;
     page.click("#undo").await?;
     page.click(&key("tool-cordon")).await?;
     let steps = page.text("timeline").await?;
     ensure!(steps.contains("Cordon node-1") && !steps.contains("Lose node node-1"), "{steps}");
-    ensure!(steps.contains("Uncordon node-4"), "the example's steps are gone: {steps}");
+    ensure!(steps.contains("Uncordon node-2"), "the example's steps are gone: {steps}");
     Ok(())
 }
 
@@ -229,22 +196,35 @@ async fn all_steps_can_be_played(page: &Page) -> Result<()> {
     page.browser.wait_for_text("#next", "No step left").await?;
     page.browser.wait_for_text("#play", "Play").await?;
     page.settle().await?;
-    ensure!(
-        page.text("outcome").await?.contains("db-0 starts on node-2, in the same zone (before: node-1)"),
-        "{}",
-        page.text("outcome").await?
-    );
+    ensure!(page.text("outcome").await?.contains("db-1 starts on node-3"), "{}", page.text("outcome").await?);
+    Ok(())
+}
+
+async fn what_is_lost_is_counted(page: &Page) -> Result<()> {
+    for (example, with, without) in [
+        ("local-disk&step=1", "3 of 3 Pods run", "3 of 3 Pods run, 1 without its data"),
+        ("local-disk&step=4", "3 of 3 Pods run", "3 of 3 Pods run, 3 without their data"),
+        ("calico&step=2", "3 of 3 Pods run", "3 of 3 Pods run, 2 with another IP address"),
+        ("preferred&step=3", "3 of 3 Pods run, 1 without its data", "3 of 3 Pods run, 3 without their data"),
+    ] {
+        page.go(&format!("example={example}")).await?;
+        for (side, expected) in [("with", with), ("without", without)] {
+            let said = page.browser.text(&format!("#cluster .workload .{side}")).await?;
+            ensure!(said == expected, "{example}, {side} PPS: {said}");
+        }
+    }
     Ok(())
 }
 
 /// Everything that can be done to a node, a Pod and a workload.
 async fn nodes_pods_and_workloads_can_be_acted_on(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
-    let acts: [(&str, &str, &str, &str); 9] = [
-        ("Pod/db-2/with", "tool-pod", "outcome", "db-2 returns to node-5"),
+    page.go("example=local-disk&step=1").await?;
+    let acts: [(&str, &str, &str, &str); 10] = [
+        ("Pod/db-2/with", "tool-pod", "outcome", "db-2 returns to node-6"),
         ("Node/node-1", "tool-cordon", "cluster", "cordoned"),
         ("Node/node-1", "tool-cordon", "events", "is uncordoned"),
-        ("Node/node-1", "tool-drain", "outcome", "db-0 starts on node-2, in the same zone (before: node-1)"),
+        ("Node/node-2", "tool-drain", "outcome", "db-0 stays Pending"),
+        ("Node/node-2", "tool-cordon", "outcome", "db-0 returns to node-2, with its data."),
         ("Node/node-5", "tool-lose", "cluster", "lost"),
         ("Node/node-5", "tool-lose", "events", "is back"),
         ("Node/node-3", "tool-zone", "outcome", "db-1 stays Pending"),
@@ -294,9 +274,23 @@ async fn nodes_pods_and_workloads_can_be_acted_on(page: &Page) -> Result<()> {
     let outcome = page.text("outcome").await?;
     ensure!(!outcome.contains("not done"), "a Node that exists is not changed: {outcome}");
     page.fill("#apply", "kind: Node\napiVersion: v1\nmetadata: {name: Node_8}").await?;
+    let steps = page.text("timeline").await?;
     page.click("#apply-button").await?;
-    let outcome = page.text("outcome").await?;
-    ensure!(outcome.contains("This step was not done"), "{outcome}");
+    let problems = page.text("apply-problems").await?;
+    ensure!(problems.contains("Line 3") && problems.contains("Node_8"), "{problems}");
+    ensure!(page.text("timeline").await? == steps, "a Node that cannot be added is a step");
+    Ok(())
+}
+
+async fn no_more_pods_are_offered_than_are_simulated(page: &Page) -> Result<()> {
+    page.go("").await?;
+    let objects = page.browser.evaluate("document.getElementById('objects').value").await?;
+    let objects = objects.as_str().unwrap_or_default();
+    page.fill("#objects", &objects.replace("replicas: 3", "replicas: 249")).await?;
+    page.click(&key("Workload/db")).await?;
+    page.click(&key("tool-up")).await?;
+    let tools = page.browser.text("#cluster .toolbar").await?;
+    ensure!(tools.contains("At most 250 Pods are simulated.") && !tools.contains("Scale to 251"), "{tools}");
     Ok(())
 }
 
@@ -308,10 +302,9 @@ async fn the_settings_are_those_of_the_policy(page: &Page) -> Result<()> {
     page.fill("#settings", "annotation: {}").await?;
     let problems = page.text("settings-problems").await?;
     ensure!(problems.contains("Line 1") && problems.contains("annotation"), "{problems}");
-    let refused = "document.getElementById('refused-all').checkVisibility()";
-    ensure!(page.browser.evaluate(refused).await? == json!(true), "the cluster does not say why it is empty");
+    ensure!(page.is_visible("refused-all").await?, "the cluster does not say why it is empty");
     page.fill("#settings", "").await?;
     ensure!(page.text("settings-status").await? == "No problems found.", "the settings still have problems");
-    ensure!(page.browser.evaluate(refused).await? == json!(false), "the settings are still called wrong");
+    ensure!(!page.is_visible("refused-all").await?, "the settings are still called wrong");
     Ok(())
 }

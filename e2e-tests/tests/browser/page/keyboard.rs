@@ -63,16 +63,15 @@ async fn an_example_can_be_played_with_the_keyboard_alone(page: &Page) -> Result
     tab_to(page, "example").await?;
     press(page, Key::Down).await?;
     ensure!(
-        page.text("example-title").await?.starts_with("Database on a local disk"),
+        page.text("example-title").await?.starts_with("An address that clients know"),
         "the arrow does not choose an example"
     );
     tab_to(page, "next").await?;
     for expected in [
-        "db-0 starts on node-1.",
-        "db-0 returns to node-1",
-        "No Pod starts",
-        "db-0 stays Pending",
-        "db-0 returns to node-1",
+        "broker-1 starts on node-3",
+        "broker-0 starts on node-1",
+        "broker-1 is gone.",
+        "broker-1 returns to node-3, with its IP address.",
     ] {
         press(page, Key::Enter).await?;
         ensure!(page.text("outcome").await?.contains(expected), "{}", page.text("outcome").await?);
@@ -102,11 +101,15 @@ async fn an_example_can_be_played_with_the_keyboard_alone(page: &Page) -> Result
     ensure!(page.browser.text(&key("tool-cordon")).await? == "Uncordon", "the node is not cordoned");
 
     // A Pod of that node.
-    tab_to(page, "Pod/db-1/without").await?;
+    tab_to(page, "Pod/broker-1/without").await?;
     press(page, Key::Space).await?;
     tab_to(page, "tool-pod").await?;
     press(page, Key::Enter).await?;
-    ensure!(page.text("outcome").await?.contains("db-1 stays Pending"), "{}", page.text("outcome").await?);
+    ensure!(
+        page.text("outcome").await?.contains("broker-1 starts on node-4"),
+        "{}",
+        page.text("outcome").await?
+    );
     tab_to(page, "tool-details").await?;
     press(page, Key::Enter).await?;
     ensure!(page.text("details").await?.contains("without PPS"), "the details are of another Pod");
@@ -121,7 +124,7 @@ async fn an_example_can_be_played_with_the_keyboard_alone(page: &Page) -> Result
 }
 
 async fn escape_closes_a_toolbar_and_leads_back_to_what_it_was_about(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     tab_to(page, "Node/node-3").await?;
     press(page, Key::Enter).await?;
     tab_to(page, "tool-drain").await?;
@@ -134,13 +137,13 @@ async fn escape_closes_a_toolbar_and_leads_back_to_what_it_was_about(page: &Page
 
 /// The sidecar's flag decides whether a Pod that waits for a deleted node waits on.
 async fn the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link(page: &Page) -> Result<()> {
-    page.go("example=forget&step=3").await?;
+    page.go("example=forget&step=4").await?;
     let evicts = "document.getElementById('evict').checked";
     ensure!(page.browser.evaluate(evicts).await? == json!(true), "the example sets the flag");
     tab_to(page, "evict").await?;
     press(page, Key::Space).await?;
     ensure!(page.browser.evaluate(evicts).await? == json!(false), "the flag is still set");
-    ensure!(page.text("cluster").await?.contains("Pending"), "db-0 does not wait");
+    ensure!(page.text("cluster").await?.contains("Pending"), "db-1 does not wait");
     let seen = page.seen().await?;
     let fragment = page.fragment().await?;
     page.go("").await?;
@@ -148,12 +151,12 @@ async fn the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link(pa
     ensure!(page.seen().await? == seen, "the link shows {:#}", page.seen().await?);
     tab_to(page, "evict").await?;
     press(page, Key::Space).await?;
-    ensure!(!page.text("cluster").await?.contains("Pending"), "db-0 is not evicted");
+    ensure!(!page.text("cluster").await?.contains("Pending"), "db-1 is not evicted");
     Ok(())
 }
 
 async fn tab_reaches_every_control_and_the_focus_can_be_seen(page: &Page) -> Result<()> {
-    page.go("example=refused&step=3").await?;
+    page.go("example=refused&step=2").await?;
     page.click(&key("Node/node-2")).await?;
     // So that the first Tab begins at the top.
     page.browser.evaluate("document.activeElement.blur()").await?;
@@ -176,7 +179,7 @@ async fn tab_reaches_every_control_and_the_focus_can_be_seen(page: &Page) -> Res
 
 #[tokio::test]
 async fn what_moves_stands_still_for_users_who_ask_for_it() -> Result<()> {
-    let page = Page::open("example=first-steps").await?;
+    let page = Page::open("example=local-disk").await?;
     let animated = "document.getAnimations().length > 0";
     page.click("#next").await?;
     page.browser.prefer("prefers-reduced-motion", "no-preference").await?;

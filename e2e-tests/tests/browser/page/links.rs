@@ -30,11 +30,11 @@ async fn links_hold_the_whole_state() -> Result<()> {
 }
 
 async fn a_link_restores_the_state_that_it_was_copied_from(page: &Page) -> Result<()> {
-    page.go("example=kube-ovn&step=2").await?;
+    page.go("example=calico&step=2").await?;
     page.fill("#settings", "onLookupFailure: accept # ünïcode €").await?;
     page.click(&key("Node/node-4")).await?;
     page.click(&key("tool-cordon")).await?;
-    page.click(&key("Pod/cache-2/without")).await?;
+    page.click(&key("Pod/broker-2/without")).await?;
     page.click(&key("tool-pod")).await?;
     page.click("#undo").await?;
     let objects = page.browser.evaluate("document.getElementById('objects').value").await?;

@@ -7,7 +7,7 @@ use fantoccini::key::Key;
 use pps_e2e::report::note;
 use serde_json::{Value, json};
 
-use super::{Page, key};
+use super::{Page, key, stateful_set};
 
 /// A page that does not answer for longer looks broken.
 const LONGEST_FREEZE: Duration = Duration::from_secs(30);
@@ -19,6 +19,8 @@ async fn texts_are_checked_as_they_are_typed() -> Result<()> {
         garbage_is_answered_and_the_page_still_works,
         a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected,
         a_changed_example_is_called_your_own,
+        a_stateful_set_without_nodes_gets_some_and_its_own_steps,
+        too_many_replicas_are_reported_in_their_line_before_any_step,
         half_a_character_is_answered,
         a_megabyte_can_be_pasted,
         markup_in_names_stays_text,
@@ -90,12 +92,12 @@ async fn garbage_is_answered_and_the_page_still_works(page: &Page) -> Result<()>
     ensure!(page.browser.evaluate("document.images.length").await? == json!(0), "a text became an element");
     page.click("#reset").await?;
     page.click("#next").await?;
-    ensure!(page.text("outcome").await?.contains("db-0 starts on node-1."), "the page is broken");
+    ensure!(page.text("outcome").await?.contains("db-1 returns to node-4"), "the page is broken");
     Ok(())
 }
 
 async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     let steps = page.text("timeline").await?;
     for (text, expected) in [("{{", "not valid YAML"), ("a: 1\n---\nb: 2\n", "document")] {
         page.fill("#apply", text).await?;
@@ -115,14 +117,74 @@ async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected(page: &Page) -
 }
 
 async fn a_changed_example_is_called_your_own(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     page.fill("#settings", "onLookupFailure: accept").await?;
     ensure!(page.text("example-title").await? == "Your own scenario", "it is called the example");
     ensure!(page.text("example-text").await?.contains("You have changed the example"), "nothing says so");
     page.click("#reset").await?;
-    ensure!(page.text("example-title").await?.starts_with("First steps"), "the example is not restored");
+    ensure!(page.text("example-title").await?.starts_with("A database"), "the example is not restored");
     page.fill("#objects", "").await?;
     ensure!(page.text("cluster").await?.contains("choose an example"), "nothing says what to write");
+    Ok(())
+}
+
+async fn a_stateful_set_without_nodes_gets_some_and_its_own_steps(page: &Page) -> Result<()> {
+    page.go("example=local-disk&step=2").await?;
+    ensure!(!page.is_visible("added").await?, "the example has Nodes");
+    page.fill("#objects", &stateful_set(3)).await?;
+    ensure!(page.is_visible("added").await?, "nothing says where the Nodes come from");
+    let added = page.text("added").await?;
+    ensure!(added.contains("the page added six in three zones"), "{added}");
+    let cluster = page.text("cluster").await?;
+    ensure!(["Zone a", "Zone c", "node-6"].iter().all(|part| cluster.contains(part)), "{cluster}");
+    let steps = page.text("timeline").await?;
+    ensure!(steps.contains("Roll out") && steps.contains("Delete Pod shop-0"), "{steps}");
+    page.click("#next").await?;
+    ensure!(page.text("outcome").await?.contains("shop-0 starts on node-1."), "the Pods do not start");
+    ensure!(page.is_visible("same").await?, "nothing says why both columns show the same");
+
+    // The link has the text, and the page adds the Nodes again.
+    let seen = page.seen().await?;
+    let fragment = page.fragment().await?;
+    page.go(&fragment).await?;
+    ensure!(page.seen().await? == seen, "the link shows {:#}", page.seen().await?);
+    ensure!(page.is_visible("added").await?, "nothing says where the Nodes come from");
+
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: mine}\n";
+    page.fill("#objects", &format!("{}---\n{node}", stateful_set(3))).await?;
+    ensure!(!page.is_visible("added").await?, "Nodes are added to those of the user");
+    ensure!(page.text("outcome").await?.contains("shop-0 starts on mine."), "the user's Node is not used");
+    Ok(())
+}
+
+async fn too_many_replicas_are_reported_in_their_line_before_any_step(page: &Page) -> Result<()> {
+    let expected = "want 251 Pods: at most 250 are simulated; use fewer replicas";
+    page.go("").await?;
+    page.fill("#objects", &stateful_set(251)).await?;
+    for (place, line) in [("objects-problems", "Line 6"), ("wrong", "Objects")] {
+        let said = page.text(place).await?;
+        ensure!(said.contains(expected) && said.contains(line), "{place}: {said}");
+    }
+    let marked = page
+        .browser
+        .evaluate("[...document.querySelectorAll('.number.error')].map((mark) => mark.innerText)")
+        .await?;
+    ensure!(marked == json!(["✗ 6"]), "marked: {marked}");
+    page.click("#wrong a").await?;
+    ensure!(
+        page.browser.evaluate("document.activeElement.id").await? == json!("objects"),
+        "the link leads elsewhere"
+    );
+    page.fill("#objects", &stateful_set(250)).await?;
+    ensure!(!page.is_visible("wrong").await?, "{}", page.text("wrong").await?);
+    page.click("#next").await?;
+
+    page.fill("#apply", &stateful_set(251)).await?;
+    let steps = page.text("timeline").await?;
+    page.click("#apply-button").await?;
+    let problems = page.text("apply-problems").await?;
+    ensure!(problems.contains(expected) && problems.contains("Line 6"), "{problems}");
+    ensure!(page.text("timeline").await? == steps, "it became a step");
     Ok(())
 }
 
@@ -177,7 +239,7 @@ async fn a_megabyte_can_be_pasted(page: &Page) -> Result<()> {
 
 /// A name is text, whatever it contains.
 async fn markup_in_names_stays_text(page: &Page) -> Result<()> {
-    page.go("example=first-steps&step=1").await?;
+    page.go("example=local-disk&step=1").await?;
     page.click(&key("Node/node-1")).await?;
     page.fill(&key("label-key"), "<b>x</b>").await?;
     page.fill(&key("label-value"), "\"><script>alert(1)</script>").await?;
