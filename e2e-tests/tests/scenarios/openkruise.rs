@@ -18,9 +18,10 @@ use crate::support::{
     HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for,
 };
 
-/// A CRD like OpenKruise's: ours without the fields that only ours has.
+/// A CRD like OpenKruise's: ours without the fields and the rules that only ours has.
 pub(crate) fn definition() -> Scratch {
     let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    manifests::render::remove_rules(&mut definition);
     definition["spec"]["versions"].as_array_mut().unwrap().truncate(1);
     let version = &mut definition["spec"]["versions"][0];
     version.as_object_mut().unwrap().remove("additionalPrinterColumns");
