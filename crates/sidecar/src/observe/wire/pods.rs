@@ -174,7 +174,7 @@ pub fn read_node(object: Encoded<'_>, interest: &Interest) -> Result<Item<Arc<st
     })
 }
 
-/// Reads a namespace in scope, of which only the name counts.
+/// Reads a namespace in scope. Only its name counts.
 pub fn read_namespace(object: Encoded<'_>) -> Result<Item<Arc<str>, ()>, Malformed> {
     item::<Slim, Unused, Unused, _, _>(object, ONLY_METADATA, name_of, |_, _| Some(()))
 }

@@ -53,7 +53,7 @@ fn the_policy_can_be_changed_at_any_time() {
 
 /// `kubectl pps move` empties the node of an entry, and `forget` drops the entry.
 #[test]
-fn a_state_without_a_node_is_recorded_anew() {
+fn a_state_without_a_node_is_recorded_again() {
     for emptied in [json!({"w-0": {"nodeTopologyLabels": {"zone": "a"}}}), json!({})] {
         let mut world = away("WhenScaled", "Keep");
         let mut status = world.status("p");
