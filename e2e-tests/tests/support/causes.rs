@@ -8,7 +8,7 @@ pub(crate) const CAUSES: [(&str, &str); 9] = [
     ("module that cannot be pulled", "ModuleNotFound"),
     ("overlay applied later", "PolicyServerImmutable"),
     ("PolicyServer stopped", "PolicyServerNotReady"),
-    ("PolicyServer stopped, scope OptIn", "PolicyServerNotReady"),
+    ("PolicyServer stopped, namespace of the StatefulSet without PPS not labelled", "PolicyServerNotReady"),
     ("PolicyServer hangs", "PolicyServerNotReady"),
     ("registry that needs us", "PolicyServerNotReady"),
     ("definition deleted", "DefinitionMissing"),
