@@ -65,6 +65,8 @@ enum EntryDecision {
     Keep,
     /// Kept while the workload has fewer Pods than it wants.
     KeepAsSurplus,
+    /// Kept until the node of the running Pod is known. Where it was before does not matter.
+    KeepUntilNodeIsKnown,
     Record(PodState),
     Drop(DropCause),
 }
@@ -153,8 +155,10 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         decisions.keeps_target = true;
     }
     let after = match decision {
-        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus) => {
-            if let Some(before) = before.as_ref().filter(|_| absence == Some(Absence::Overdue)) {
+        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus | EntryDecision::KeepUntilNodeIsKnown) => {
+            let is_overdue =
+                absence == Some(Absence::Overdue) && !matches!(keep, EntryDecision::KeepUntilNodeIsKnown);
+            if let Some(before) = before.as_ref().filter(|_| is_overdue) {
                 decisions.unconfirmed_nodes.insert(before.node_name.clone());
             }
             // A write that was not stored may have noted keys that the entry has after all.
@@ -216,7 +220,7 @@ fn decide_one(
         && !keeps_home(node_name)
     {
         // Until the node is known, so are none of its labels.
-        let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::Keep };
+        let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::KeepUntilNodeIsKnown };
         let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
         return EntryDecision::Record(record(spec, pod, place, before));
     }
