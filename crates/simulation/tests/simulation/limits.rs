@@ -1,6 +1,6 @@
 //! A scenario that is too large has one problem, and costs nothing more.
 
-use pps_simulation::{Limits, Scenario, run};
+use pps_simulation::{Limits, Scenario, run, run_live};
 use serde_json::{Value, json};
 
 use crate::worlds::{HOSTNAME, last, node, play, pps, required, scenario, stateful_set, with};
@@ -61,16 +61,17 @@ fn the_largest_cluster_is_simulated() {
 
 #[test]
 fn a_scenario_that_creates_pods_without_end_is_stopped() {
-    let objects = vec![with(stateful_set("db", 250), "spec.podManagementPolicy", json!("Parallel"))];
+    let limits = Limits { created_pods: 1000, ..Limits::PAGE };
+    let objects = vec![with(stateful_set("db", 100), "spec.podManagementPolicy", json!("Parallel"))];
     let mut actions = vec![json!({"do": "rollOut"})];
     let delete = json!({"do": "deleteWorkload", "workload": "db"});
     for _ in 0..99 {
         actions.extend([delete.clone(), json!({"do": "createWorkload", "workload": "db"})]);
     }
-    let result = run(&scenario(objects, actions.into()));
+    let result = run_live(&scenario(objects, actions.into()), &[], &limits);
     let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
-    assert!(problem.message.contains("at most 10000 Pods"), "{problem:?}");
-    assert_eq!(result.steps.len(), 1 + 1 + 2 * (Limits::PAGE.created_pods / 250 - 1));
+    assert!(problem.message.contains("at most 1000 Pods"), "{problem:?}");
+    assert_eq!(result.steps.len(), 1 + 1 + 2 * (limits.created_pods / 100 - 1));
 }
 
 #[test]
@@ -83,16 +84,17 @@ fn many_problems_are_counted() {
 
 #[test]
 fn a_result_that_becomes_too_large_ends_with_all_details() {
+    let limits = Limits { result_bytes: 4 << 20, ..Limits::PAGE };
     let labels: serde_json::Map<String, Value> =
         (0..60).map(|index| (format!("label-{index}"), "v".repeat(60).into())).collect();
     let labelled = |index| with(node(&format!("n{index}"), "a"), "metadata.labels", labels.clone().into());
-    let mut objects: Vec<Value> = (0..Limits::PAGE.nodes).map(labelled).collect();
+    let mut objects: Vec<Value> = (0..10).map(labelled).collect();
     objects.push(stateful_set("db", 1));
     let mut actions = vec![json!({"do": "rollOut"})];
     actions.extend(vec![json!({"do": "deletePod", "pod": "db-0"}); 199]);
-    let result = run(&scenario(objects, actions.into()));
+    let result = run_live(&scenario(objects, actions.into()), &[], &limits);
     let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
-    assert!(problem.message.ends_with("its steps have at most 64 MiB"), "{problem:?}");
+    assert!(problem.message.ends_with("its steps have at most 4 MiB"), "{problem:?}");
     assert!((30..190).contains(&result.steps.len()), "{}", result.steps.len());
     assert!(last(&result).world.pods[0].manifest.is_some());
 }

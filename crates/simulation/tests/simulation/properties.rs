@@ -219,8 +219,9 @@ fn no_single_damage_causes_a_panic() {
         {"do": "deleteWorkload", "workload": "db"},
     ]);
     let mut running = 0;
-    for path in paths(&objects) {
-        for value in damages() {
+    for (index, path) in paths(&objects).into_iter().enumerate() {
+        // Half of the values at each place, and each value at every other place.
+        for value in damages().into_iter().skip(index % 2).step_by(2) {
             let mut objects = objects.clone();
             *objects.pointer_mut(&path).unwrap() = value;
             let result = run(&scenario(objects.as_array().cloned().unwrap(), actions.clone()));
