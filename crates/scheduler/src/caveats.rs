@@ -15,38 +15,30 @@ const FIELDS: [&str; 5] = ["resourceClaims", "resources", "overhead", "runtimeCl
 /// What a real scheduler looks at besides what is simulated. `knows_claims` is whether the Pod's claims are
 /// looked at.
 pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
-    let mut caveats = Vec::new();
     let is_set = |value: &Value| match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
         _ => true,
     };
-    let mut add = |applies: bool, caveat: Caveat| {
-        if applies {
-            caveats.push(caveat);
-        }
-    };
     let other = spec["schedulerName"].as_str().is_some_and(|name| !matches!(name, "" | "default-scheduler"));
-    add(other, Caveat::OtherScheduler);
     let is_plain = |volume: &Value| {
         let mut fields = volume.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
         fields.all(|field| PLAIN_VOLUMES.contains(&field) || (knows_claims && field == CLAIM))
     };
-    add(!list(&spec["volumes"]).all(is_plain), Caveat::Volumes);
     let has_host_port = |container: &Value| list(&container["ports"]).any(|port| is_set(&port["hostPort"]));
-    add(list(&spec["containers"]).any(has_host_port), Caveat::Field("hostPort"));
-    add(
-        terms_between_pods(spec).any(|term| {
-            let labelled = term["namespaceSelector"].as_object().is_some_and(|selector| !selector.is_empty());
-            labelled || is_set(&term["matchLabelKeys"]) || is_set(&term["mismatchLabelKeys"])
-        }),
-        Caveat::PodAffinityFields,
-    );
-    for field in FIELDS {
-        add(is_set(&spec[field]), Caveat::Field(field));
-    }
-    caveats
+    let is_special = |term: &Value| {
+        let labelled = term["namespaceSelector"].as_object().is_some_and(|selector| !selector.is_empty());
+        labelled || is_set(&term["matchLabelKeys"]) || is_set(&term["mismatchLabelKeys"])
+    };
+    let caveats = [
+        (other, Caveat::OtherScheduler),
+        (!list(&spec["volumes"]).all(is_plain), Caveat::Volumes),
+        (list(&spec["containers"]).any(has_host_port), Caveat::Field("hostPort")),
+        (terms_between_pods(spec).any(is_special), Caveat::PodAffinityFields),
+    ];
+    let fields = FIELDS.map(|field| (is_set(&spec[field]), Caveat::Field(field)));
+    caveats.into_iter().chain(fields).filter_map(|(applies, caveat)| applies.then_some(caveat)).collect()
 }
 
 fn terms_between_pods(spec: &Value) -> impl Iterator<Item = &Value> {

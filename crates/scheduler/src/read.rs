@@ -37,6 +37,8 @@ impl Node {
             let size = image["sizeBytes"].as_i64().unwrap_or_default();
             list(&image["names"]).map(move |name| (text(name).to_owned(), size))
         });
+        // Those that have ended take no room.
+        let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
         let mut node = Self {
             name: text(&node["metadata"]["name"]).to_owned(),
             labels: labels(node),
@@ -45,32 +47,18 @@ impl Node {
             allocatable: Amounts::of_node(node),
             requested: Amounts::default(),
             requested_non_zero: Amounts::default(),
-            pods: Vec::new(),
+            pods: pods.into_iter().filter(is_there).map(Pod::of).collect(),
             images: images.collect(),
         };
-        node.set_pods(pods);
-        node
-    }
-
-    /// Replaces its Pods. Those that have ended take no room.
-    pub fn set_pods<'a>(&mut self, pods: impl IntoIterator<Item = &'a Value>) {
-        let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
-        self.pods = pods.into_iter().filter(is_there).map(Pod::of).collect();
-        self.requested = Amounts::default();
-        self.requested_non_zero = Amounts::default();
-        for pod in &self.pods {
-            self.requested.add(&pod.requests);
-            self.requested_non_zero.add(&pod.requests_non_zero);
+        for pod in &node.pods {
+            node.requested.add(&pod.requests);
+            node.requested_non_zero.add(&pod.requests_non_zero);
         }
+        node
     }
 
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// How many Pods it takes.
-    pub fn max_pods(node: &Value) -> u64 {
-        u64::try_from(Amounts::of_node(node).pods()).unwrap_or_default()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a node cannot take a Pod, and what is not known about it. Types only: `render` makes the English.
 
+use super::taints::Taint;
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exclusion {
     NodeName {
@@ -16,12 +18,7 @@ pub enum Exclusion {
     Impossible {
         by: RequiredBy,
     },
-    Taint {
-        key: String,
-        /// Its value; empty if it has none.
-        value: String,
-        effect: String,
-    },
+    Taint(Taint),
     Cordon,
     /// Less of a resource is free than the Pod requests. CPU is in thousandths.
     Insufficient {
@@ -92,7 +89,7 @@ impl Exclusion {
                 RequiredBy::Claim(_) => ExclusionKind::Volume,
                 _ => ExclusionKind::RequiredAffinity,
             },
-            Self::Taint { .. } => ExclusionKind::Taint,
+            Self::Taint(_) => ExclusionKind::Taint,
             Self::Cordon => ExclusionKind::Cordon,
             Self::Insufficient { .. } | Self::TooManyPods { .. } => ExclusionKind::Resources,
             Self::PodAffinity { .. } => ExclusionKind::PodAffinity,

@@ -20,10 +20,7 @@ impl fmt::Display for Exclusion {
                 write!(f, ", {by} requires {}", required(operator, wanted))
             }
             Self::Impossible { by } => write!(f, "{by} requires a node that cannot exist"),
-            Self::Taint { key, value, effect } => {
-                let equals = if value.is_empty() { "" } else { "=" };
-                write!(f, "the Pod does not tolerate the taint {key}{equals}{value}:{effect}")
-            }
+            Self::Taint(taint) => write!(f, "the Pod does not tolerate the taint {taint}"),
             Self::Cordon => f.write_str("cordoned"),
             Self::Insufficient { resource, requested, free, limit } => {
                 let [requested, free, limit] = [requested, free, limit].map(|one| amount(resource, *one));

@@ -41,13 +41,7 @@ pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
     let cordon = Taint { key: UNSCHEDULABLE.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
     let is_cordoned = node.unschedulable && !tolerates(spec, &cordon);
     let cordon = is_cordoned.then_some(Exclusion::Cordon);
-    cordon
-        .into_iter()
-        .chain(untolerated(spec, node).cloned().map(|taint| {
-            let Taint { key, value, effect } = taint;
-            Exclusion::Taint { key, value, effect }
-        }))
-        .collect()
+    cordon.into_iter().chain(untolerated(spec, node).cloned().map(Exclusion::Taint)).collect()
 }
 
 fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint> {

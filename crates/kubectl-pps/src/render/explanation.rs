@@ -150,7 +150,7 @@ fn is_about_labels(exclusion: &Exclusion) -> bool {
 /// Why a node cannot take a Pod, each reason once. The taint of a cordon says no more than the cordon.
 fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
     let is_cordoned = exclusions.contains(&Exclusion::Cordon);
-    let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint { key, .. } if key == UNSCHEDULABLE);
+    let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint(taint) if taint.key == UNSCHEDULABLE);
     let mut reasons: Vec<String> = Vec::new();
     for exclusion in exclusions.iter().filter(|one| !(is_cordoned && is_of_cordon(one))) {
         let reason = if is_exact { exclusion.to_string() } else { exclusion.in_general() };

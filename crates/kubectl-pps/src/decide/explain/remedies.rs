@@ -2,7 +2,7 @@
 //! simulation of the scheduler.
 
 use pps_core::plan::Requirement;
-use pps_scheduler::{Exclusion, Selection, UNSCHEDULABLE, Verdict};
+use pps_scheduler::{Exclusion, Selection, Taint, UNSCHEDULABLE, Verdict};
 use serde_json::json;
 
 use super::Next;
@@ -95,7 +95,7 @@ pub(super) fn remedies(subject: &Subject, candidate: &Candidate, selection: &Sel
 fn of_nodes(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
     let recorded = subject.recorded_node().unwrap_or_default();
     let can_change = |exclusion: &Exclusion| {
-        exclusion.is_about_pods() || matches!(exclusion, Exclusion::Cordon | Exclusion::Taint { .. })
+        exclusion.is_about_pods() || matches!(exclusion, Exclusion::Cordon | Exclusion::Taint(_))
     };
     let verdicts = selection.verdicts.iter().filter(|one| !one.exclusions.is_empty());
     let mut verdicts: Vec<&Verdict> =
@@ -118,7 +118,7 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                 node["spec"]["unschedulable"] = json!(false);
                 Step::Uncordon
             }
-            Exclusion::Taint { key, effect, .. } => {
+            Exclusion::Taint(Taint { key, effect, .. }) => {
                 if let Some(taints) =
                     node.pointer_mut("/spec/taints").and_then(|taints| taints.as_array_mut())
                 {
