@@ -72,7 +72,6 @@ export interface ClusterNode {
   taints: string[];
   /** false: it was lost. */
   exists: boolean;
-  room: { pods: number; used: number };
 }
 
 export interface Workload {
@@ -98,7 +97,6 @@ export interface Pod {
   ip: string | null;
   /** Where the Pod of this name ran last. */
   previousNode: string | null;
-  previousIp: string | null;
   /** null: nothing was recorded when it was created. */
   cameHome: boolean | null;
   recordedBefore: RecordedState | null;

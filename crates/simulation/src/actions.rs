@@ -2,16 +2,17 @@
 
 mod change;
 mod nodes;
+mod pods;
 mod workloads;
 
 use pps_core::pps::KIND;
 
 use crate::cluster::Cluster;
 use crate::cluster::recorder;
-use crate::finding::{Finding, unknown};
+use crate::finding::Finding;
 use crate::result::EventKind;
 use crate::scenario::Action;
-use crate::settle::{delete, settle};
+use crate::settle::settle;
 
 /// Does what an action says, and lets the cluster react.
 ///
@@ -22,7 +23,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
     cluster.mark_all();
     match action {
         Action::RollOut {} => workloads::roll_out(cluster)?,
-        Action::DeletePod { pod } => delete_pod(cluster, pod)?,
+        Action::DeletePod { pod } => pods::delete_pod(cluster, pod)?,
         Action::Cordon { node } => nodes::set_cordoned(cluster, node, true)?,
         Action::Uncordon { node } => nodes::set_cordoned(cluster, node, false)?,
         Action::Drain { node } => nodes::drain(cluster, node)?,
@@ -36,20 +37,12 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
         Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
         Action::RollingUpdate { workload } => workloads::restart(cluster, workload)?,
-        Action::AddNode { object } | Action::ChangeSpec { object } => change::change(cluster, object)?,
+        Action::ChangeSpec { object } => change::change(cluster, object)?,
         Action::DeleteWorkload { workload } => workloads::delete(cluster, workload)?,
         Action::CreateWorkload { workload } => workloads::create(cluster, workload)?,
         Action::EndGracePeriod {} => end_grace_period(cluster),
     }
     settle(cluster);
-    Ok(())
-}
-
-fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Finding> {
-    if !cluster.pods.contains(pod) {
-        return Err(unknown("Pod", pod, cluster.pods.names()));
-    }
-    delete(cluster, pod, "is deleted by a user");
     Ok(())
 }
 

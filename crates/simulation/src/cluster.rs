@@ -54,8 +54,8 @@ pub(crate) struct Cluster {
     pub(crate) volumes: Volumes,
     pub(crate) budgets: Vec<Value>,
     pub(crate) pps: BTreeMap<String, Pps>,
-    /// Where Pods ran last, by name.
-    pub(crate) last_places: BTreeMap<String, Place>,
+    /// The nodes on which Pods ran last, by the Pods' names.
+    pub(crate) last_nodes: BTreeMap<String, String>,
     /// Pods whose creation was refused in this step.
     pub(crate) refusals: BTreeMap<String, Refusal>,
     /// Pods that cannot be evicted from the node that is drained, and why.
@@ -120,12 +120,6 @@ impl Pps {
     pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
         list(&self.object["metadata"]["ownerReferences"]).filter_map(|owner| owner["uid"].as_str())
     }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) node: String,
-    pub(crate) ip: Option<String>,
 }
 
 impl Cluster {
@@ -279,8 +273,7 @@ impl Cluster {
         let Some(node) = pod.node() else { return };
         self.unseen.insert(node.to_owned());
         if pod.is_ready() {
-            let place = Place { node: node.to_owned(), ip: pod.ips().first().cloned() };
-            self.last_places.insert(name.to_owned(), place);
+            self.last_nodes.insert(name.to_owned(), node.to_owned());
         }
     }
 

@@ -41,8 +41,8 @@ pub use controller::pods_of;
 pub use finding::Finding;
 pub use limits::Limits;
 pub use result::{
-    Absence, Event, EventKind, Manifest, NodeState, Pending, Phase, PodView, PpsView, Problem, Refusal, Room,
-    RunResult, Severity, Source, Step, WorkloadView, World,
+    Event, EventKind, Manifest, NodeState, Pending, Phase, PodView, PpsView, Problem, Refusal, RunResult,
+    Severity, Source, Step, WorkloadView, World,
 };
 pub use run::{run, run_live};
 pub use scenario::{Action, Scenario};

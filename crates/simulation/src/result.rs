@@ -101,14 +101,6 @@ pub struct NodeState {
     pub cordoned: bool,
     pub taints: Vec<String>,
     pub exists: bool,
-    pub room: Room,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Room {
-    pub pods: u64,
-    pub used: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,7 +130,6 @@ pub struct PodView {
     pub phase: Phase,
     pub ip: Option<String>,
     pub previous_node: Option<String>,
-    pub previous_ip: Option<String>,
     /// Whether it runs where its state was recorded: the node has the recorded values of the topology keys,
     /// and the Pod has the recorded annotations. Null if nothing was recorded when it was created.
     pub came_home: Option<bool>,
@@ -153,9 +144,9 @@ pub struct PodView {
     pub warnings: Vec<String>,
     /// What the scheduler looks at and the simulation does not.
     pub caveats: Vec<Caveat>,
-    /// Why it is not on the node where its state was recorded, if it runs on another one.
+    /// What excludes the node where its state was recorded, if it runs on another one.
     #[serde(skip)]
-    pub absence: Option<Absence>,
+    pub kept_away_by: Vec<Exclusion>,
     #[serde(skip)]
     pub pending: Option<Pending>,
     pub refusal: Option<Refusal>,
@@ -164,13 +155,6 @@ pub struct PodView {
     pub is_adopted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Absence {
-    NodeGone,
-    LowerScore,
-    Excluded(Vec<Exclusion>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -118,9 +118,7 @@ fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Opti
     let objects = scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).enumerate();
     let objects = objects.map(|(index, object)| (Source::Objects { object: Some(index) }, object));
     let actions = scenario.actions.iter().enumerate().filter_map(|(index, action)| match action {
-        Action::AddNode { object } | Action::ChangeSpec { object } => {
-            Some((Source::Action { index }, object))
-        }
+        Action::ChangeSpec { object } => Some((Source::Action { index }, object)),
         _ => None,
     });
     let mut rest = limits.bytes;

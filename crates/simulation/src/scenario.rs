@@ -74,9 +74,6 @@ pub enum Action {
         /// Its new value; null removes it.
         value: Option<String>,
     },
-    AddNode {
-        object: Value,
-    },
     Scale {
         workload: String,
         replicas: u32,
@@ -84,6 +81,8 @@ pub enum Action {
     RollingUpdate {
         workload: String,
     },
+    /// An object is created or changed.
+    #[serde(alias = "addNode")]
     ChangeSpec {
         object: Value,
     },

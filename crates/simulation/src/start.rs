@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use pps_scheduler::fields::{list, text};
-use pps_scheduler::{Placement, Selection, select_from};
+use pps_scheduler::{Exclusion, Placement, Selection, select_from};
 use serde_json::{Value, json};
 
 use crate::addresses::Plugin;
-use crate::cluster::{Cluster, Place, Pod};
+use crate::cluster::{Cluster, Pod};
 use crate::controller::new_pod;
-use crate::result::{Absence, EventKind, Pending};
+use crate::result::{EventKind, Pending};
 
 /// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has started.
 pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
@@ -129,13 +129,13 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
     });
     pod.pending = None;
     pod.came_home = is_home(pod, &node, &labels.unwrap_or_default());
-    pod.absence = absence_of(pod, &node);
+    pod.kept_away_by = excluding_home(pod);
     if !keeps_all && let Some(selection) = &mut pod.selection {
         selection.verdicts = Vec::new();
     }
     cluster.run_pod(name, ips, true);
     let Some(pod) = cluster.pods.get(name) else { return false };
-    let text = describe_start(pod, &node, cluster.last_places.get(name));
+    let text = describe_start(pod, &node, cluster.last_nodes.get(name));
     cluster.tell(EventKind::Scheduled, format!("Pod/{name}"), text);
     true
 }
@@ -171,29 +171,24 @@ fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
         && home.annotations.iter().all(|(key, value)| annotations[key] == *value)
 }
 
-fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
+fn describe_start(pod: &Pod, node: &str, last: Option<&String>) -> String {
     let address = pod.ips().first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
-    let compared = match (&pod.recorded, last.filter(|last| last.node != node)) {
-        (Some(_), _) if pod.came_home => ", as recorded".to_owned(),
-        (Some(home), _) => format!("; its state was recorded on {}", home.state.node_name),
-        (None, Some(last)) => format!("; it ran on {} before", last.node),
+    let recorded = pod.recorded.as_ref().map(|home| &home.state.node_name).filter(|node| !node.is_empty());
+    let compared = match (recorded, last.filter(|last| *last != node)) {
+        _ if pod.came_home => ", as recorded".to_owned(),
+        (Some(recorded), _) => format!("; its state was recorded on {recorded}"),
+        (None, Some(last)) => format!("; it ran on {last} before"),
         (None, None) => String::new(),
     };
     format!("runs on {node}{address}{compared}")
 }
 
-/// Why a Pod that runs on this node is not on the node where its state was recorded.
-fn absence_of(pod: &Pod, node: &str) -> Option<Absence> {
-    let home = &pod.recorded.as_ref()?.state.node_name;
-    if pod.came_home || home == node {
-        return None;
-    }
+/// What excludes the node where the state of a Pod was recorded that has not come home.
+fn excluding_home(pod: &Pod) -> Vec<Exclusion> {
+    let home = pod.recorded.as_ref().filter(|_| !pod.came_home).map(|home| &home.state.node_name);
     let mut verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
-    Some(match verdicts.find(|verdict| verdict.node == *home) {
-        None => Absence::NodeGone,
-        Some(verdict) if verdict.exclusions.is_empty() => Absence::LowerScore,
-        Some(verdict) => Absence::Excluded(verdict.exclusions.clone()),
-    })
+    let verdict = verdicts.find(|verdict| Some(&verdict.node) == home);
+    verdict.map(|verdict| verdict.exclusions.clone()).unwrap_or_default()
 }
 
 /// Says why Pods do not run, if that was not said before.

@@ -5,21 +5,20 @@ use pps_scheduler::{Taint, labels};
 
 use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
 use crate::controller::new_pod;
-use crate::result::{Manifest, NodeState, Phase, PodView, PpsView, Room, WorkloadView, World};
+use crate::result::{Manifest, NodeState, Phase, PodView, PpsView, WorkloadView, World};
 
 /// The cluster at this moment; with all details of Pods and objects if this is the last step.
 pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
     let workloads = cluster.workloads.values();
     World {
-        nodes: cluster.nodes().map(|(name, node)| view_node(cluster, name, node)).collect(),
+        nodes: cluster.nodes().map(|(name, node)| view_node(name, node)).collect(),
         workloads: workloads.clone().map(|workload| view_workload(cluster, workload)).collect(),
         pods: workloads.flat_map(|workload| view_pods(cluster, workload, is_last)).collect(),
         pps: cluster.pps.iter().map(|(name, pps)| view_pps(name, pps, is_last)).collect(),
     }
 }
 
-fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
-    let used = cluster.pods.on(name).count() + cluster.others.on(name).len();
+fn view_node(name: &str, node: &Node) -> NodeState {
     NodeState {
         name: name.to_owned(),
         zone: node.label(ZONE).map(str::to_owned),
@@ -27,7 +26,6 @@ fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
         cordoned: node.is_cordoned(),
         taints: list(&node.object["spec"]["taints"]).map(|taint| Taint::of(taint).to_string()).collect(),
         exists: node.exists,
-        room: Room { pods: pps_scheduler::Node::max_pods(&node.object), used: used as u64 },
     }
 }
 
@@ -54,7 +52,6 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
 
 fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -> PodView {
     let pod = cluster.pods.get(name);
-    let last = cluster.last_places.get(name);
     let refusal = cluster.refusals.get(name).filter(|_| pod.is_none()).cloned();
     let selection = pod.and_then(|pod| pod.selection.as_ref());
     let verdicts = selection.filter(|_| is_last).map(|selection| selection.verdicts.clone());
@@ -70,8 +67,7 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
             (None, None) => Phase::NotCreated,
         },
         ip: pod.and_then(|pod| pod.ips().first().cloned()),
-        previous_node: last.map(|place| place.node.clone()),
-        previous_ip: last.and_then(|place| place.ip.clone()),
+        previous_node: cluster.last_nodes.get(name).cloned(),
         came_home: recorded.and(pod).map(|pod| pod.is_ready() && pod.came_home),
         recorded_before: recorded.map(|home| home.state.clone()),
         injected: pod.is_some_and(|pod| pod.injected),
@@ -80,7 +76,7 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
         manifest: pod
             .filter(|pod| is_last && (cluster.limits.keeps_all || !pod.is_adopted))
             .map(|pod| view_manifest(cluster, workload, name, pod)),
-        absence: pod.and_then(|pod| pod.absence.clone()),
+        kept_away_by: pod.map(|pod| pod.kept_away_by.clone()).unwrap_or_default(),
         pending: pod.and_then(|pod| pod.pending.clone()),
         warnings: pod.map(|pod| pod.warnings.clone()).unwrap_or_default(),
         caveats: selection.map(|selection| selection.caveats.clone()).unwrap_or_default(),

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
 use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
-    Absence, Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source,
-    run_live,
+    Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source, run_live,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -374,10 +373,7 @@ fn why_there(view: &PodView) -> Why {
         let values = state.node_topology_labels.iter().chain(&state.annotations);
         return Why::AsRecorded(values.map(|(key, value)| format!("{}={value}", short(key))).collect());
     }
-    let because = match &view.absence {
-        Some(Absence::Excluded(exclusions)) => exclusions.first().map(Exclusion::in_general),
-        _ => None,
-    };
+    let because = view.kept_away_by.first().map(Exclusion::in_general);
     Why::NotAsRecorded { node: state.node_name.clone(), because }
 }
 

@@ -18,10 +18,8 @@ use crate::settle::{delete, settle, settle_for};
 type Outcome = Result<(), Finding>;
 
 fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Node, Finding> {
-    if !cluster.has_node(name) {
-        return Err(unknown("node", name, cluster.existing_nodes().map(|(name, _)| name)));
-    }
-    cluster.node_mut(name).ok_or_else(|| Finding::of_all("there is no such node"))
+    let finding = unknown("node", name, cluster.existing_nodes().map(|(name, _)| name));
+    cluster.node_mut(name).filter(|node| node.exists).ok_or(finding)
 }
 
 pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Finding> {
@@ -126,11 +124,9 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
 
 /// A lost node registers again. What a user has set on it, such as a cordon, is gone.
 pub(super) fn return_node(cluster: &mut Cluster, name: &str) -> Outcome {
-    let lost = || cluster.nodes().filter(|(_, node)| !node.exists).map(|(name, _)| name);
-    if !lost().any(|lost| lost == name) {
-        return Err(unknown("lost node", name, lost()));
-    }
-    let Some(returned) = cluster.node_mut(name) else { return Ok(()) };
+    let lost = cluster.nodes().filter(|(_, node)| !node.exists).map(|(name, _)| name);
+    let finding = unknown("lost node", name, lost);
+    let returned = cluster.node_mut(name).filter(|node| !node.exists).ok_or(finding)?;
     (returned.exists, returned.is_new) = (true, true);
     if let Some(spec) = returned.object["spec"].as_object_mut() {
         spec.remove("unschedulable");

@@ -11,22 +11,21 @@ type Outcome = Result<(), Finding>;
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
 pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
-    let names: Vec<String> = cluster.workloads.keys().cloned().collect();
-    if names.is_empty() {
+    if cluster.workloads.is_empty() {
         return Err(Finding::of_all("there is no StatefulSet to roll out: add one"));
     }
-    for name in names {
-        if cluster.workloads.get(&name).is_some_and(|workload| !workload.exists()) {
-            create_one(cluster, &name);
-        }
-    }
+    let names: Vec<String> = missing(cluster).cloned().collect();
+    names.iter().for_each(|name| create_one(cluster, name));
     Ok(())
 }
 
+fn missing(cluster: &Cluster) -> impl Iterator<Item = &String> {
+    cluster.workloads.iter().filter(|(_, one)| !one.exists()).map(|(name, _)| name)
+}
+
 pub(super) fn create(cluster: &mut Cluster, name: &str) -> Outcome {
-    let missing = || cluster.workloads.iter().filter(|(_, one)| !one.exists()).map(|(name, _)| name);
-    if !missing().any(|missing| missing == name) {
-        return Err(unknown("deleted StatefulSet", name, missing()));
+    if !missing(cluster).any(|missing| missing == name) {
+        return Err(unknown("deleted StatefulSet", name, missing(cluster)));
     }
     create_one(cluster, name);
     Ok(())

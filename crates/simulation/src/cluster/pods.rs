@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::PodState;
-use pps_scheduler::Selection;
+use pps_scheduler::{Exclusion, Selection};
 use serde_json::Value;
 
-use crate::result::{Absence, Pending};
+use crate::result::Pending;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pod {
@@ -27,7 +27,7 @@ pub(crate) struct Pod {
     /// How much of the cluster the scheduler had seen when it selected.
     pub(crate) seen: u64,
     pub(crate) came_home: bool,
-    pub(crate) absence: Option<Absence>,
+    pub(crate) kept_away_by: Vec<Exclusion>,
     pub(crate) pending: Option<Pending>,
 }
 
@@ -77,10 +77,6 @@ impl Pods {
 
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Pod> {
         self.all.get_mut(name)
-    }
-
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.all.contains_key(name)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {

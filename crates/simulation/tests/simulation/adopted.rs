@@ -150,10 +150,11 @@ fn pods_of_another_workload_only_take_room() {
         stranger("controller", json!(false)),
         stranger("name", json!("web")),
     ] {
-        let result = run(&scenario(vec![node("n1", "a"), database(1), foreign], json!([{"do": "rollOut"}])));
+        let full = with(node("n1", "a"), "status.allocatable.pods", json!("1"));
+        let objects = vec![full, database(1), stateful_set("cache", 1), foreign];
+        let result = run(&scenario(objects, json!([{"do": "rollOut"}])));
         assert_eq!(result.problems, []);
-        assert_eq!(places(last(&result)), ["db-0 Refused"]);
-        assert_eq!(last(&result).world.nodes[0].room.used, 1);
+        assert_eq!(places(last(&result)), ["cache-0 Pending", "db-0 Refused"]);
     }
 }
 
@@ -178,10 +179,14 @@ fn a_live_cluster_has_pods_of_other_namespaces_and_workloads_without_pods() {
 fn pods_of_daemon_sets_stay_on_a_drained_node() {
     let mut daemon = running("agent-x", "n1");
     daemon["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
-    let objects = vec![node("n1", "a"), node("n2", "a"), daemon, database(0)];
-    let result = play(objects, json!([{"do": "drain", "node": "n1"}, {"do": "loseNode", "node": "n1"}]));
-    assert_eq!(result.steps[1].world.nodes[0].room.used, 1);
-    assert_eq!(last(&result).world.nodes[0].room.used, 0);
+    let full = with(node("n1", "a"), "status.allocatable.pods", json!("1"));
+    let actions = json!([
+        {"do": "drain", "node": "n1"}, {"do": "uncordon", "node": "n1"}, {"do": "rollOut"},
+        {"do": "loseNode", "node": "n1"}, {"do": "returnNode", "node": "n1"},
+    ]);
+    let result = play(vec![full, daemon, stateful_set("db", 1)], actions);
+    assert_eq!(places(&result.steps[3]), ["db-0 Pending"]);
+    assert_eq!(places(last(&result)), ["db-0 n1"]);
 }
 
 /// The objects of a cluster as a step leaves it.
