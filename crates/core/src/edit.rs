@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 pub use self::error::EditError;
 use self::read::Object;
 use crate::packed::{Bucket, write_bucket};
+use crate::plan::HOSTNAME;
 use crate::pps::PodState;
 use crate::status::{compact_patch, entry_patch, guarded_patch};
 
@@ -24,6 +25,8 @@ use crate::status::{compact_patch, entry_patch, guarded_patch};
 pub struct Edit {
     /// What changes, by Pod.
     pub changes: BTreeMap<String, Change>,
+    /// What changes in the status, as a merge patch (RFC 7396).
+    pub status: Value,
     /// The body of a patch of the status: a list is a JSON patch (RFC 6902), anything else a merge patch (RFC
     /// 7396). If the object has changed since it was read, the API server answers with a conflict.
     pub body: Value,
@@ -77,9 +80,12 @@ pub fn recorded_on<'a>(
     states.iter().filter(move |(_, state)| state.node_name == node).map(|(pod, _)| pod.as_str())
 }
 
-/// What is left of a state that no longer says where the Pod ran: its annotations, such as a fixed address.
-pub fn without_place(state: &PodState) -> PodState {
-    PodState { annotations: state.annotations.clone(), ..PodState::default() }
+/// What a move keeps of a state: every recorded value except the node and the topology keys that the user
+/// gives up.
+pub fn without_node(state: &PodState, given_up: &[String]) -> PodState {
+    let mut kept = PodState { node_name: String::new(), ..state.clone() };
+    kept.node_topology_labels.retain(|key, _| key != HOSTNAME && !given_up.contains(key));
+    kept
 }
 
 /// Drops the states of these Pods. Returns no edit if none of them has one.
@@ -165,7 +171,7 @@ impl Object<'_> {
                 operations.insert(1, json!({"op": "add", "path": "/status/packed/buckets", "value": {}}));
             }
         }
-        Ok(Some(Edit { changes, body }))
+        Ok(Some(Edit { changes, status: status.into(), body }))
     }
 
     /// The buckets of the changed Pods. What `podStates` has of their Pods is removed there.

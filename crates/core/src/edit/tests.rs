@@ -377,7 +377,15 @@ fn more_than_an_object_can_have_is_refused_and_less_of_it_is_not() {
 }
 
 #[test]
-fn a_state_without_a_place_keeps_its_annotations() {
-    let kept = without_place(&on("node-1"));
-    assert_eq!(json!(kept), json!({"annotations": {"ip": "10.0.0.7"}}));
+fn a_move_gives_up_the_node_and_only_the_other_keys_that_are_named() {
+    let labels = json!({"kubernetes.io/hostname": "node-1", "zone": "a", "rack": "7"});
+    let state =
+        json!({"nodeName": "node-1", "nodeTopologyLabels": labels, "annotations": {"ip": "10.0.0.7"}});
+    let state: PodState = serde_json::from_value(state).unwrap();
+    for (given_up, labels) in
+        [(vec![], json!({"zone": "a", "rack": "7"})), (vec!["rack".to_owned()], json!({"zone": "a"}))]
+    {
+        let expected = json!({"nodeTopologyLabels": labels, "annotations": {"ip": "10.0.0.7"}});
+        assert_eq!(json!(without_node(&state, &given_up)), expected);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_core::edit::without_node;
 use pps_core::{PodState, Spec};
 use pps_recorder::facts::{NodeFact, PodFact};
 use pps_recorder::record::record;
@@ -68,8 +69,7 @@ impl NewState {
             kept.annotations.clear();
         }
         let Some(node) = &self.to else {
-            kept.node_topology_labels.retain(|key, _| key != HOSTNAME && !self.given_up.contains(key));
-            let rest = PodState { node_name: String::new(), ..kept };
+            let rest = without_node(&kept, &self.given_up);
             return (self.is_bound || rest != PodState::default()).then_some(rest);
         };
         let label = |key: &str| Some((key.into(), node.label(key)?.into()));
