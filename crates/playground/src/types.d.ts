@@ -14,7 +14,7 @@ export interface Scenario {
 
 export type Action =
   | { do: "rollOut" }
-  | { do: "deletePod"; pod: string }
+  | { do: "deletePod" | "movePod"; pod: string }
   | { do: "cordon" | "uncordon" | "drain" | "loseNode" | "returnNode"; node: string }
   | { do: "loseZone"; zone: string }
   | { do: "labelNode"; node: string; key: string; value: string | null }

@@ -24,6 +24,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
     match action {
         Action::RollOut {} => workloads::roll_out(cluster)?,
         Action::DeletePod { pod } => pods::delete_pod(cluster, pod)?,
+        Action::MovePod { pod } => pods::move_pod(cluster, pod)?,
         Action::Cordon { node } => nodes::set_cordoned(cluster, node, true)?,
         Action::Uncordon { node } => nodes::set_cordoned(cluster, node, false)?,
         Action::Drain { node } => nodes::drain(cluster, node)?,

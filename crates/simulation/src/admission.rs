@@ -1,6 +1,6 @@
 //! Sends objects through the policy, as the API server and PolicyServer do.
 
-use persistent_pod_state_policy::cluster::Cluster as PolicyView;
+use persistent_pod_state_policy::cluster::{Cluster as PolicyView, GoverningPps};
 use persistent_pod_state_policy::{ValidationResponse, admit};
 use pps_core::TargetReference;
 use pps_core::pps::PLURAL;
@@ -31,7 +31,7 @@ pub(crate) fn admit_pod(
     }
     let host = host(cluster);
     let response = answer(cluster, &host, "pods", pod, None)?;
-    let governing = PolicyView::new(&host, &cluster.namespace).find(owner, name).ok().flatten();
+    let governing = governing(cluster, owner, name);
     let recorded = governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
     let mutated = response.mutated();
     let injected = mutated.as_ref().and(recorded.as_ref()).map(|(name, ..)| name.clone());
@@ -47,6 +47,11 @@ pub(crate) fn admit_pod(
         recorded: home,
         injected,
     })
+}
+
+/// The PPS that the policy finds for a workload, with the recorded state of a Pod.
+pub(crate) fn governing(cluster: &Cluster, workload: &TargetReference, pod: &str) -> Option<GoverningPps> {
+    PolicyView::new(&host(cluster), &cluster.namespace).find(workload, pod).ok().flatten()
 }
 
 /// Sends the creation of a PersistentPodState, or its update, through the policy. Returns the policy's

@@ -219,15 +219,19 @@ impl Cluster {
         self.nodes.iter().filter(|(_, node)| node.exists)
     }
 
+    /// A node as the scheduler sees it, without one of its Pods; none if it does not exist.
+    pub(crate) fn scheduler_node(&self, name: &str, but: &str) -> Option<pps_scheduler::Node> {
+        let node = self.nodes.get(name).filter(|node| node.exists)?;
+        let own = self.pods.on(name).filter(|(pod, _)| *pod != but).map(|(_, pod)| &*pod.object);
+        let others = self.others.on(name).iter().map(Arc::as_ref);
+        Some(pps_scheduler::Node::of(&node.object, own.chain(others)))
+    }
+
     /// Lets the scheduler see the nodes as they are now.
     pub(crate) fn look(&mut self) {
         for name in std::mem::take(&mut self.unseen) {
             self.seen += 1;
-            let node = self.nodes.get(&name).filter(|node| node.exists).map(|node| {
-                let own = self.pods.on(&name).map(|(_, pod)| &*pod.object);
-                let others = self.others.on(&name).iter().map(Arc::as_ref);
-                pps_scheduler::Node::of(&node.object, own.chain(others))
-            });
+            let node = self.scheduler_node(&name, "");
             match (self.sight.binary_search_by(|seen| seen.name().cmp(&name)), node) {
                 (Ok(index), Some(node)) => self.sight[index] = node,
                 (Ok(index), None) => drop(self.sight.remove(index)),

@@ -46,6 +46,10 @@ pub enum Action {
     DeletePod {
         pod: String,
     },
+    /// What `kubectl pps move POD --anywhere` does.
+    MovePod {
+        pod: String,
+    },
     Cordon {
         node: String,
     },

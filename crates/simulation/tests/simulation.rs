@@ -15,6 +15,8 @@ mod governing;
 mod large;
 #[path = "simulation/limits.rs"]
 mod limits;
+#[path = "simulation/moves.rs"]
+mod moves;
 #[path = "simulation/nodes.rs"]
 mod nodes;
 #[path = "simulation/problems.rs"]

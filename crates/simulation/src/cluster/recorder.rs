@@ -127,13 +127,10 @@ impl Recorder {
 
     fn write_status(&mut self, cluster: &mut Cluster, key: &NamespacedName) -> Option<()> {
         let write = self.index.status_write(key, &cluster.now())?;
-        let version = cluster.new_version();
-        let pps = cluster.pps.get_mut(&*key.name)?;
-        let states = pps.states();
-        merge(&mut pps.object["status"], &write.patch["status"]);
-        pps.object["metadata"]["resourceVersion"] = version.as_str().into();
+        let states = cluster.pps.get(&*key.name)?.states();
+        let version = patch_status(cluster, &key.name, &write.patch["status"])?;
         self.index.on_status_written(key, &write.uid, &version);
-        let states_after = pps.states();
+        let states_after = cluster.pps.get(&*key.name)?.states();
         let object = format!("{KIND}/{}", key.name);
         for (pod, state) in states_after.iter().filter(|(pod, state)| states.get(*pod) != Some(*state)) {
             let facts = state.node_topology_labels.iter().chain(&state.annotations);
@@ -186,6 +183,15 @@ impl Recorder {
         cluster.tell(event.0, format!("{KIND}/{name}"), event.1);
         Ok(())
     }
+}
+
+/// Patches the status of a PPS. Returns the version that the object has then.
+pub(crate) fn patch_status(cluster: &mut Cluster, pps: &str, patch: &Value) -> Option<String> {
+    let version = cluster.new_version();
+    let object = &mut cluster.pps.get_mut(pps)?.object;
+    merge(&mut object["status"], patch);
+    object["metadata"]["resourceVersion"] = version.as_str().into();
+    Some(version)
 }
 
 /// Lets the sidecar examine what has changed. Returns whether it has changed something itself.

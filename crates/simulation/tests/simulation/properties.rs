@@ -32,6 +32,7 @@ pub(crate) fn any_action() -> impl Strategy<Value = Value> {
     let values = [None, Some("a"), Some("b"), Some("n1")];
     prop_oneof![
         6 => gentle_action(),
+        2 => select(&PODS[..]).prop_map(|pod| json!({"do": "movePod", "pod": pod})),
         2 => select(&NODES[..]).prop_map(|node| json!({"do": "loseNode", "node": node})),
         2 => select(&NODES[..]).prop_map(|node| json!({"do": "returnNode", "node": node})),
         1 => select(&["a", "b", "c"][..]).prop_map(|zone| json!({"do": "loseZone", "zone": zone})),
