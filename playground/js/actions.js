@@ -104,5 +104,10 @@ function workloadActions(shown, name) {
 
 /** @param {Shown} shown @param {string} name */
 function podActions(shown, name) {
-  return [about(name), tool(shown, "pod", "Delete Pod", { do: "deletePod", pod: name }, "The workload’s controller creates it again."), h("a", { href: "#details-title", key: "tool-details" }, "Why is it there?")];
+  return [
+    about(name),
+    tool(shown, "pod", "Delete Pod", { do: "deletePod", pod: name }, "The workload’s controller creates it again."),
+    tool(shown, "move", "Move Pod", { do: "movePod", pod: name }, "With PPS: kubectl pps move --anywhere frees it from its node, and keeps its other recorded values. Without PPS, nothing happens."),
+    h("a", { href: "#details-title", key: "tool-details" }, "Why is it there?"),
+  ];
 }

@@ -55,6 +55,29 @@ const WARM_CACHE = pps(
 `,
 );
 
+const RACK = pps(
+  "broker",
+  `  # Each Pod returns to its node, so a Pod never leaves its zone.
+  requiredPersistentTopology:
+    nodeTopologyKeys: [topology.kubernetes.io/zone, kubernetes.io/hostname]
+  persistentPodAnnotations:
+  - key: cni.projectcalico.org/ipAddrs
+    valueFrom: PodIPsJSON
+`,
+);
+
+/** @param {string} name @param {string} policy */
+function preferring(name, policy) {
+  return pps(
+    name,
+    `  preferredPersistentTopology:
+  - weight: 100
+    preference: {nodeTopologyKeys: [kubernetes.io/hostname]}
+  recordingPolicy: ${policy}
+`,
+  );
+}
+
 const FORGET = `${LOCAL_DISK}  # After a grace period, drop the states of a deleted node.
   nodeDeletionPolicy: Forget
 `;
@@ -129,6 +152,39 @@ export const EXAMPLES = [
     ],
   },
   {
+    name: "home",
+    title: "Pods go home after a drain",
+    text: [
+      "Both workloads keep files on their nodes and prefer those nodes. “home” has recordingPolicy: IfNotPresent: its Pods keep their first node as their home. “last” has the default, Always: the last node of a Pod counts.",
+      "With Always, each drained node gives its Pods a new node for good, so that an upgrade of all nodes leaves every Pod away from its files.",
+    ],
+    objects: documents(preferring("home", "IfNotPresent"), running("home", "/var/cache/home"), preferring("last", "Always"), running("last", "/var/cache/last"), nodes(true)),
+    steps: [
+      { action: { do: "deletePod", pod: "home-1" }, say: "With PPS, home-1 is back on node-4, with its files. Without PPS, it has lost them." },
+      { action: { do: "drain", node: "node-2" }, say: "An upgrade drains node-2. A preference gives way: home-0 and last-0 start on node-1 without their files, with PPS and without." },
+      { action: { do: "uncordon", node: "node-2" }, say: "The upgrade is over. Pods that run stay where they are." },
+      { action: { do: "rollingUpdate", workload: "home" }, say: "IfNotPresent: home-0 goes home to node-2. With PPS, all Pods of “home” have their files. Without PPS, none has." },
+      { action: { do: "rollingUpdate", workload: "last" }, say: "Always: the drain has made node-1 the node of last-0, which stays there without its files." },
+    ],
+  },
+  {
+    name: "move",
+    title: "A Pod leaves its node when you say so",
+    text: [
+      "Each Pod of this message broker returns to its node, with the address that its clients know. If its node is gone, it waits: PPS never decides for you that a Pod may leave.",
+      "kubectl pps move is your decision. It frees a Pod from its node, and keeps everything else that is recorded, such as the zone.",
+    ],
+    objects: documents(RACK, running("broker"), nodes(true)),
+    steps: [
+      { action: { do: "drain", node: "node-2" }, say: "node-2 goes out of service. With PPS, broker-0 waits for it. Without PPS, it starts on node-1 with another address, and its clients do not find it." },
+      {
+        action: { do: "movePod", pod: "broker-0" },
+        say: "You run kubectl pps move broker-0 --anywhere. broker-0 starts on node-1: in its zone, which it still requires, and with its address.",
+      },
+      { action: { do: "rollingUpdate", workload: "broker" }, say: "With PPS, broker-0 returns to node-1, its new node, and all Pods have their addresses. Without PPS, none has." },
+    ],
+  },
+  {
     name: "forget",
     title: "A node is lost, for a while or for good",
     text: [
@@ -190,7 +246,7 @@ const SAME_POD = new Set(["cordon", "uncordon", "labelNode"]);
  * @param {string|null} selected what was selected before @param {import("./link.js").Action} action @returns {string|null}
  */
 export function selectionAfter(selected, action) {
-  if (action.do === "deletePod") return selected?.split("/")[1] === action.pod ? selected : `Pod/${action.pod}/with`;
+  if (action.do === "deletePod" || action.do === "movePod") return selected?.split("/")[1] === action.pod ? selected : `Pod/${action.pod}/with`;
   return selected?.startsWith("Pod/") && !SAME_POD.has(action.do) ? null : selected;
 }
 

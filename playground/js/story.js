@@ -15,6 +15,7 @@ import { nameOf } from "./yaml.js";
 const LABELS = {
   rollOut: () => "Roll out",
   deletePod: (a) => `Delete Pod ${a.pod}`,
+  movePod: (a) => `Move Pod ${a.pod}`,
   cordon: (a) => `Cordon ${a.node}`,
   uncordon: (a) => `Uncordon ${a.node}`,
   drain: (a) => `Drain ${a.node}`,

@@ -11,7 +11,7 @@ const NOTHING: &str = "No Pod starts or stops.";
 type Said = (&'static str, &'static str);
 
 /// What the steps of each example say.
-const EXAMPLES: [(&str, &[Said]); 5] = [
+const EXAMPLES: [(&str, &[Said]); 7] = [
     (
         "local-disk",
         &[
@@ -51,6 +51,36 @@ const EXAMPLES: [(&str, &[Said]); 5] = [
                 "cache-0 starts on node-1: its data stayed on node-2.",
             ),
             ("cache-0 starts on node-1: its data stayed on node-2.", NOTHING),
+        ],
+    ),
+    (
+        "home",
+        &[
+            (
+                "home-1 returns to node-4, with its data.",
+                "home-1 starts on node-3: its data stayed on node-4.",
+            ),
+            (
+                "home-0 starts on node-1: its data stayed on node-2.",
+                "last-0 starts on node-1: its data stayed on node-2.",
+            ),
+            (NOTHING, NOTHING),
+            (
+                "home-0 returns to node-2, with its data.",
+                "home-0 starts on node-1: its data stayed on node-2.",
+            ),
+            (
+                "last-0 starts on node-1: its data stayed on node-2.",
+                "last-0 starts on node-1: its data stayed on node-2.",
+            ),
+        ],
+    ),
+    (
+        "move",
+        &[
+            ("broker-0 stays Pending: no node can take it.", "clients know it at 10.20.0.7"),
+            ("broker-0 starts on node-1, in the same zone, with its IP address.", NOTHING),
+            ("broker-0 returns to node-1, with its IP address.", "clients know it at 10.20.0.7"),
         ],
     ),
     (
