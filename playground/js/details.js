@@ -42,7 +42,7 @@ function verdict(pod, was) {
     const [pps, manifest, node] = ["PPS", "Manifest", "Node"].map(by);
     if (pps === 0) return "It stays Pending. No node can take it. PPS excludes none of them.";
     const others = [manifest > 0 && `the Pod’s manifest ${manifest}`, node > 0 && `the node itself ${node}`].filter(Boolean).map((text) => `, ${text}`);
-    return `It stays Pending. No node can take it. Of ${pod.scheduler.length} nodes, PPS excludes ${pps}${others.join("")}. Make a node fit, or relax the PPS and delete the Pod.`;
+    return `It stays Pending. No node can take it. Of ${pod.scheduler.length} nodes, PPS excludes ${pps}${others.join("")}. Make a node fit, move the Pod, or relax the PPS and delete the Pod.`;
   }
   const { same, versions } = alternatives(pod);
   let chance = same.length === 0 ? "No other node has the same score." : `Nodes with the same score: ${[pod.node, ...same].join(", ")}. The page takes the first by name.`;

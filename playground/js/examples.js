@@ -55,9 +55,9 @@ const WARM_CACHE = pps(
 `,
 );
 
-const RACK = pps(
+const OWN_NODE = pps(
   "broker",
-  `  # Each Pod returns to its node, so a Pod never leaves its zone.
+  `  # A Pod starts only on its node. Once it is moved, it still requires its zone.
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone, kubernetes.io/hostname]
   persistentPodAnnotations:
@@ -156,7 +156,7 @@ export const EXAMPLES = [
     title: "Pods go home after a drain",
     text: [
       "Both workloads keep files on their nodes and prefer those nodes. “home” has recordingPolicy: IfNotPresent: its Pods keep their first node as their home. “last” has the default, Always: the last node of a Pod counts.",
-      "With Always, each drained node gives its Pods a new node for good, so that an upgrade of all nodes leaves every Pod away from its files.",
+      "With Always, a drain makes the next node of a Pod its recorded one: after an upgrade of all nodes, every Pod is away from its files for good.",
     ],
     objects: documents(preferring("home", "IfNotPresent"), running("home", "/var/cache/home"), preferring("last", "Always"), running("last", "/var/cache/last"), nodes(true)),
     steps: [
@@ -174,12 +174,12 @@ export const EXAMPLES = [
       "Each Pod of this message broker returns to its node, with the address that its clients know. If its node is gone, it waits: PPS never decides for you that a Pod may leave.",
       "kubectl pps move is your decision. It frees a Pod from its node, and keeps everything else that is recorded, such as the zone.",
     ],
-    objects: documents(RACK, running("broker"), nodes(true)),
+    objects: documents(OWN_NODE, running("broker"), nodes(true)),
     steps: [
       { action: { do: "drain", node: "node-2" }, say: "node-2 goes out of service. With PPS, broker-0 waits for it. Without PPS, it starts on node-1 with another address, and its clients do not find it." },
       {
         action: { do: "movePod", pod: "broker-0" },
-        say: "You run kubectl pps move broker-0 --anywhere. broker-0 starts on node-1: in its zone, which it still requires, and with its address.",
+        say: "You run kubectl pps move broker-0 --anywhere. broker-0 starts on node-1: in its zone, which it still requires, and with its address. Without PPS, its clients still do not find it.",
       },
       { action: { do: "rollingUpdate", workload: "broker" }, say: "With PPS, broker-0 returns to node-1, its new node, and all Pods have their addresses. Without PPS, none has." },
     ],

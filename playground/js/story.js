@@ -198,7 +198,7 @@ function sentence(steps, side, pod) {
   const loss = [data === "lost" && (isGone ? `its data is on ${node}, which is lost` : `its data stayed on ${node}`), ip === "lost" && `clients know it at ${address}, and it is at ${pod.ip}`].filter(Boolean);
   const gain = [data === "kept" && "its data", ip === "kept" && "its IP address"].filter(Boolean).join(" and ");
   const zone = loss.length > 0 ? "" : { node: "", zone: ", in the same zone", elsewhere: ", in another zone", unknown: "", nowhere: "" }[was.place];
-  const start = was.place === "node" && loss.length === 0 ? `returns to ${pod.node}` : `starts on ${pod.node}${zone}`;
+  const start = (was.place === "node" || pod.node === node) && loss.length === 0 ? `returns to ${pod.node}` : `starts on ${pod.node}${zone}`;
   const text = `${pod.name} ${start}${gain === "" ? "" : `, with ${gain}`}${loss.length === 0 ? `.${chance}` : `: ${loss.join(", and ")}.`}`;
   return { text, kind: loss.length > 0 ? "lost" : gain !== "" || (was.place === "node" && same === "") ? "kept" : "other" };
 }

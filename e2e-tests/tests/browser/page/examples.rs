@@ -236,6 +236,8 @@ async fn what_is_lost_is_counted(page: &Page) -> Result<()> {
         ("local-disk&step=4", "3 of 3 Pods run", "3 of 3 Pods run, 3 without their data"),
         ("calico&step=2", "3 of 3 Pods run", "3 of 3 Pods run, 2 with another IP address"),
         ("preferred&step=3", "3 of 3 Pods run, 1 without its data", "3 of 3 Pods run, 3 without their data"),
+        ("move&step=3", "3 of 3 Pods run", "3 of 3 Pods run, 3 with another IP address"),
+        ("home&step=5", "3 of 3 Pods run", "3 of 3 Pods run, 3 without their data"),
     ] {
         page.go(&format!("example={example}")).await?;
         for (side, expected) in [("with", with), ("without", without)] {
@@ -243,14 +245,18 @@ async fn what_is_lost_is_counted(page: &Page) -> Result<()> {
             ensure!(said == expected, "{example}, {side} PPS: {said}");
         }
     }
+    // The other workload of the last example has no home.
+    let cluster = page.text("cluster").await?;
+    ensure!(cluster.contains("3 of 3 Pods run, 1 without its data"), "{cluster}");
     Ok(())
 }
 
 /// Everything that can be done to a node, a Pod and a workload.
 async fn nodes_pods_and_workloads_can_be_acted_on(page: &Page) -> Result<()> {
     page.go("example=local-disk&step=1").await?;
-    let acts: [(&str, &str, &str, &str); 10] = [
+    let acts: [(&str, &str, &str, &str); 11] = [
         ("Pod/db-2/with", "tool-pod", "outcome", "db-2 returns to node-6"),
+        ("Pod/db-2/with", "tool-move", "outcome", "db-2 starts on node-5: its data stayed on node-6."),
         ("Node/node-1", "tool-cordon", "cluster", "cordoned"),
         ("Node/node-1", "tool-cordon", "events", "is uncordoned"),
         ("Node/node-2", "tool-drain", "outcome", "db-0 stays Pending"),
