@@ -45,10 +45,11 @@ pub fn read(path: &Path) -> Result<Vec<Value>> {
     parse(&yaml).with_context(|| path.display().to_string())
 }
 
-/// Applies objects in order (server-side, with force) and waits until CRDs are served.
+/// Applies objects in order (server-side, with force). CRDs are served before the objects after them are applied: an API
+/// server takes several CRDs that come at once for one change.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut kinds = HashMap::new();
-    let mut applied = Vec::new();
+    let (mut applied, mut unserved) = (Vec::new(), Vec::new());
     let mut objects = objects.to_vec();
     if objects.iter().any(|object| object["kind"] == "CustomResourceDefinition") {
         let version = Version::parse(&client.apiserver_version().await?.git_version)?;
@@ -57,15 +58,20 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObje
     for object in &objects {
         let object: DynamicObject =
             serde_json::from_value(object.clone()).context("not a Kubernetes object")?;
+        let is_definition = kind_of(&object) == "CustomResourceDefinition";
+        if !is_definition {
+            wait_until_served(client, std::mem::take(&mut unserved)).await?;
+        }
         let api = api_for(client, &object, &mut kinds).await?;
         let name = object.metadata.name.clone().context("an object without a name")?;
         let done = api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object)).await;
         let done = done.with_context(|| format!("cannot apply {} {name}", kind_of(&object)))?;
-        if kind_of(&done) == "CustomResourceDefinition" {
-            wait_until_served(client, &done).await?;
+        if is_definition {
+            unserved.push(done.clone());
         }
         applied.push(done);
     }
+    wait_until_served(client, unserved).await?;
     Ok(applied)
 }
 
@@ -144,29 +150,28 @@ async fn api_for(
     })
 }
 
-/// Waits until the objects of a CRD can be listed.
-async fn wait_until_served(client: &Client, crd: &DynamicObject) -> Result<()> {
-    let spec = &crd.data["spec"];
+/// Waits until the objects of these CRDs can be listed.
+async fn wait_until_served(client: &Client, definitions: Vec<DynamicObject>) -> Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let versions = spec["versions"].as_array().into_iter().flatten();
-    for version in versions.filter(|version| version["served"] == json!(true)) {
-        let (group, version) = (text(&spec["group"]), text(&version["name"]));
-        let resource = ApiResource {
-            api_version: format!("{group}/{version}"),
-            group,
-            version,
-            kind: text(&spec["names"]["kind"]),
-            plural: text(&spec["names"]["plural"]),
-        };
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        wait_for(&format!("{} to be served", crd.name_any()), Duration::from_mins(2), async || {
-            api.list(&kube::api::ListParams::default().limit(1)).await?;
-            // Discovery shows the kind a moment later.
-            let kind = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
-            pinned_kind(client, &kind).await?;
-            Ok(Progress::Done(()))
-        })
-        .await?;
+    for crd in &definitions {
+        let spec = &crd.data["spec"];
+        let versions = spec["versions"].as_array().into_iter().flatten();
+        for version in versions.filter(|version| version["served"] == json!(true)) {
+            let kind = GroupVersionKind::gvk(
+                &text(&spec["group"]),
+                &text(&version["name"]),
+                &text(&spec["names"]["kind"]),
+            );
+            let resource = ApiResource::from_gvk_with_plural(&kind, &text(&spec["names"]["plural"]));
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            wait_for(&format!("{} to be served", crd.name_any()), Duration::from_mins(2), async || {
+                api.list(&kube::api::ListParams::default().limit(1)).await?;
+                // Discovery shows the kind a moment later.
+                pinned_kind(client, &kind).await?;
+                Ok(Progress::Done(()))
+            })
+            .await?;
+        }
     }
     Ok(())
 }

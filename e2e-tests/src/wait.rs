@@ -7,6 +7,8 @@ use std::{
 
 use anyhow::{Result, bail};
 
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// The result of one probe.
 #[derive(Debug)]
 pub enum Progress<T> {
@@ -34,6 +36,7 @@ where
     let mut pause = Duration::from_millis(10);
     loop {
         let left = timeout.saturating_sub(started.elapsed());
+        let asked = Instant::now();
         match tokio::time::timeout(left, probe()).await {
             Ok(Ok(Progress::Done(value))) => return Ok(value),
             Ok(Ok(Progress::Waiting(seen))) => last = seen,
@@ -43,7 +46,8 @@ where
         if started.elapsed() >= timeout {
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(100));
+        // Half of the wait is idle: probes may cost much, and others may need the processor.
+        tokio::time::sleep(pause.max(asked.elapsed().min(LONGEST_PAUSE))).await;
+        pause = (pause * 2).min(Duration::from_millis(150));
     }
 }

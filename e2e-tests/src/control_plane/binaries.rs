@@ -4,6 +4,7 @@ use std::{
     env,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -44,14 +45,19 @@ impl Binaries {
         ))
     }
 
-    /// The version that `kube-apiserver --version` prints.
+    /// The version that `kube-apiserver --version` prints, which is asked once.
     pub fn kubernetes_version(&self) -> Result<Version> {
+        static KNOWN: OnceLock<Version> = OnceLock::new();
+        if let Some(version) = KNOWN.get() {
+            return Ok(*version);
+        }
         let program = self.path("kube-apiserver")?;
         let output = Command::new(&program).arg("--version").output();
         let output = output.with_context(|| format!("cannot run {}", program.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        Version::parse(&text)
-            .with_context(|| format!("{} --version says {:?}", program.display(), text.trim()))
+        let version = Version::parse(&text)
+            .with_context(|| format!("{} --version says {:?}", program.display(), text.trim()))?;
+        Ok(*KNOWN.get_or_init(|| version))
     }
 
     /// The folder itself.

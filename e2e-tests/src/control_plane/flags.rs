@@ -15,6 +15,31 @@ pub(super) const ETCD_DATA: &str = "etcd-data";
 pub(super) const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
   "rules": [{"level": "Metadata"}]}"#;
+/// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of the time and accepts a
+/// definition in three quarters: it builds its OpenAPI document of all groups again each time.
+const GROUPS: [&str; 18] = [
+    "api/v1",
+    "admissionregistration.k8s.io/v1",
+    "apiextensions.k8s.io/v1",
+    "apiregistration.k8s.io/v1",
+    "apps/v1",
+    "authentication.k8s.io/v1",
+    "authorization.k8s.io/v1",
+    "batch/v1",
+    "coordination.k8s.io/v1",
+    "discovery.k8s.io/v1beta1",
+    "events.k8s.io/v1",
+    "flowcontrol.apiserver.k8s.io/v1beta1",
+    "networking.k8s.io/v1",
+    "node.k8s.io/v1",
+    "policy/v1beta1",
+    "rbac.authorization.k8s.io/v1",
+    "scheduling.k8s.io/v1",
+    "storage.k8s.io/v1",
+];
+/// The controllers for which no test has a use, and those that need another API group or a cloud.
+const UNUSED_CONTROLLERS: &str = "-attachdetach,-csrapproving,-csrcleaner,-csrsigning,-horizontalpodautoscaling,\
+    -nodelifecycle,-root-ca-cert-publisher,-serviceaccount,-serviceaccount-token";
 
 pub(super) struct Flags<'a> {
     pub(super) folder: &'a Path,
@@ -72,6 +97,10 @@ impl Flags<'_> {
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
             "--profiling=false".to_owned(),
         ];
+        if self.version < Version::minor(21) {
+            let groups = GROUPS.map(|group| format!(",{group}=true")).concat();
+            flags.push(format!("--runtime-config=api/all=false{groups}"));
+        }
         if self.options.audit_log {
             let policy = self.path("audit-policy.json");
             fs::write(&policy, AUDIT_POLICY)?;
@@ -85,7 +114,7 @@ impl Flags<'_> {
     fn controller_manager(&self) -> Vec<String> {
         let mut flags = self.client_flags();
         flags.push(format!("--service-account-private-key-file={}", self.path("sa.key")));
-        flags.push("--controllers=*,-nodelifecycle,-attachdetach".to_owned());
+        flags.push(format!("--controllers=*,{UNUSED_CONTROLLERS}"));
         flags.extend_from_slice(&self.options.controller_manager_flags);
         flags
     }
