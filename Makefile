@@ -78,7 +78,7 @@ playground-picture: playground ## Draw a state of the playground in docs/images/
 .PHONY: terminal-picture
 terminal-picture: setup ## Play a session of kubectl pps on a real control plane, and draw it in docs/images/kubectl-pps.svg
 	@$(BUILD) $(TEST_PROGRAMS) --test e2e
-	UPDATE=1 PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(TEST) --test e2e -- kubectl_pps::picture::
+	UPDATE=1 PPS_E2E_ONLY=picture:: PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(TEST) --test e2e -- kubectl_pps::commands
 
 .PHONY: setup
 setup: control-plane policy.wasm

@@ -24,16 +24,16 @@ fn expected_warnings(world: &World) -> &'static [&'static str] {
 
 #[tokio::test]
 async fn check_names_what_is_wrong_with_an_installation() {
-    let world = World::install().await;
+    let mut world = World::without_the_product().await;
+    before_an_installation_it_says_what_would_not_work(&world).await;
+    world.install().await;
     a_right_installation_has_no_finding(&world).await;
     hooks::have_the_same_rights(&world);
     hooks::stop_a_wrong_installation_and_pass_a_right_one(&world).await;
     hooks::run_as_a_helm_test(&world).await;
     mistakes::of_the_policies(&world).await;
     mistakes::of_the_module(&world).await;
-    mistakes::of_the_policy_server(&world).await;
     mistakes::of_the_account(&world).await;
-    mistakes::of_other_recorders(&world).await;
     mistakes::of_the_sidecar(&world).await;
     mistakes::of_the_definition(&world).await;
     mistakes::of_the_checks_own_rights(&world).await;
@@ -72,63 +72,33 @@ async fn a_right_installation_has_no_finding(world: &World) {
     assert_eq!(report.codes("warning"), expected_warnings(world), "{report:#?}");
 }
 
-#[tokio::test]
-async fn check_says_before_an_installation_what_would_not_work() {
-    let world = World::without_the_product().await;
-    let registry = world.registry.as_ref().unwrap();
-    let module = format!("registry://{}", world.module);
-    let module = format!("--module={module}");
+async fn before_an_installation_it_says_what_would_not_work(world: &World) {
+    let registry = &world.registry;
     let insecure = format!("--insecure-source={}", registry.host());
     let created = ["--phase=before", "--policy-server=persistent-pod-state", "--creates-policy-server"];
-    let with = |more: &[&str]| {
-        [&created[..], &[&insecure], more].concat().iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
+    let with = |module: &str| {
+        let module = format!("--module=registry://{module}");
+        [&created[..], &[&insecure, &module]].concat().iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
     };
 
-    let report = world.check_all(&with(&[&module])).await;
+    let report = world.check_all(&with(&world.module)).await;
     assert_eq!((report.exit_code, report.has("ModuleFound", "ok")), (0, true), "{report:#?}");
 
     // The module has no such tag.
-    let wrong = format!("--module=registry://{}/policies/persistent-pod-state:v9.9.9", registry.host());
-    let report = world.check_all(&with(&[&wrong])).await;
+    let wrong = format!("{}/policies/persistent-pod-state:v9.9.9", registry.host());
+    let report = world.check_all(&with(&wrong)).await;
     assert_eq!((report.exit_code, report.has("ModuleNotFound", "error")), (1, true), "{report:#?}");
-
-    // The registry speaks HTTP, and the PolicyServer is not told to trust it.
-    let report = world.check(&[&created[..], &[&module]].concat()).await;
-    assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
-
-    // A registry that is down.
-    let supervisor = world.cluster.control_plane.supervisor();
-    let options = RegistryOptions { name: "stopped".into(), ..RegistryOptions::default() };
-    let stopped = Registry::start(supervisor, options).await.unwrap();
-    supervisor.kill("stopped").await.unwrap();
-    let wrong = format!("--module=registry://{}/p:v1", stopped.host());
-    let report = world.check_all(&with(&[&wrong, &format!("--insecure-source={}", stopped.host())])).await;
-    assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
-
-    // A registry that wants a login says neither yes nor no.
-    let credentials = Some(("user".to_owned(), "password".to_owned()));
-    let options = RegistryOptions { name: "private".into(), credentials, ..RegistryOptions::default() };
-    let private = Registry::start(supervisor, options).await.unwrap();
-    let args = with(&[
-        &format!("--module=registry://{}/p:v1", private.host()),
-        &format!("--insecure-source={}", private.host()),
-    ]);
-    let report = world.check_all(&args).await;
-    assert_eq!(
-        (report.exit_code, report.has("RegistryNeedsCredentials", "unknown")),
-        (0, true),
-        "{report:#?}"
-    );
 
     // A registry with a certificate of an authority that nobody knows.
     let options = RegistryOptions { name: "own-authority".into(), tls: true, ..RegistryOptions::default() };
-    let own = Registry::start(supervisor, options).await.unwrap();
-    let report = world.check_all(&with(&[&format!("--module=registry://{}/p:v1", own.host())])).await;
+    let own = Registry::start(world.cluster.control_plane.supervisor(), options).await.unwrap();
+    let wrong = with(&format!("{}/p:v1", own.host()));
+    let report = world.check_all(&wrong).await;
     assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
     // The PolicyServer is given the authority: the registry is asked, and does not have the module.
     let authority = fs::read_to_string(own.ca().unwrap()).unwrap();
     world.policy_server(&json!({"sourceAuthorities": {own.host(): [authority]}})).await;
-    let report = world.check_all(&with(&[&format!("--module=registry://{}/p:v1", own.host())])).await;
+    let report = world.check_all(&wrong).await;
     assert!(report.has("ModuleNotFound", "error"), "{report:#?}");
     world.delete_policy_server().await;
 

@@ -35,26 +35,17 @@ fn without_policy() -> ClusterBuilder {
 }
 
 #[tokio::test]
-async fn keeps_every_state_while_objects_move_between_the_forms() {
-    let cluster = without_policy().start().await.unwrap();
-    let network = network::Network::new(cluster).await;
-    support::run_in_turn(scenarios![&network; forms::keeps_every_state_despite_kills_and_lost_answers])
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
 async fn recovers_from_network_faults() {
     let cluster = without_policy().control_plane(|options| {
         options.audit_log = true;
         // The watch cache of the API server would survive a compaction of etcd.
         options.api_server_flags.push("--watch-cache=false".to_owned());
     });
-    let network = network::Network::new(cluster.start().await.unwrap()).await;
+    let cluster = cluster.start().await.unwrap();
+    let network = network::Network::new(&cluster).await;
     let result = support::run_in_turn(scenarios![&network;
         network::relists_after_watches_expire,
         network::tolerates_slow_responses_and_yields_the_lease_when_they_stall,
-        network::notices_silent_connections_and_catches_up,
         permissions::writes_states_once_the_permission_returns,
         permissions::keeps_states_while_pods_cannot_be_watched,
         throttling::honours_retry_after,
@@ -63,23 +54,37 @@ async fn recovers_from_network_faults() {
     result.unwrap();
 }
 
+/// Apart from the other faults of the network: the first takes more than a minute.
 #[tokio::test]
-async fn recovers_from_kills_and_from_api_server_and_webhook_faults() {
-    let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
-    let result = support::run_in_turn(scenarios![&cluster;
-        outage::recovers_from_an_api_server_outage,
-        contention::converges_beside_a_busy_writer,
-        contention::failing_writes_do_not_block_other_objects,
-        crd_deletion::recovers_when_the_crd_is_deleted_and_restored,
-        crd_deletion::records_while_the_crd_is_swapped,
-        kills::records_everything_despite_repeated_leader_kills,
+async fn recovers_from_silence_and_from_kills_while_objects_change_their_form() {
+    let cluster = without_policy().start().await.unwrap();
+    let network = network::Network::new(&cluster).await;
+    let result = support::run_in_turn(scenarios![&network;
+        network::notices_silent_connections_and_catches_up,
+        forms::keeps_every_state_despite_kills_and_lost_answers,
     ])
     .await;
     result.unwrap();
 }
 
 #[tokio::test]
-async fn survives_node_recreation_and_clock_jumps() {
+async fn recovers_from_api_server_definition_and_webhook_faults() {
+    let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
+    let first = support::run_in_turn(scenarios![&cluster; outage::recovers_from_an_api_server_outage]).await;
+    let second = support::run(scenarios![&cluster;
+        contention::converges_beside_a_busy_writer,
+        contention::failing_writes_do_not_block_other_objects,
+    ])
+    .await;
+    let third = support::run_in_turn(scenarios![&cluster;
+        crd_deletion::recovers_when_the_crd_is_deleted_and_replaced,
+    ])
+    .await;
+    [first, second, third].into_iter().for_each(Result::unwrap);
+}
+
+#[tokio::test]
+async fn recovers_from_kills_node_recreation_and_clock_jumps() {
     let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(node_recreation::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -88,6 +93,11 @@ async fn survives_node_recreation_and_clock_jumps() {
     ])
     .await;
     let second = support::run_in_turn(scenarios![&cluster; clock::ignores_jumps_of_the_wall_clock]).await;
-    first.unwrap();
-    second.unwrap();
+    // Without the policy, as in the other tests of faults.
+    cluster.webhook().unwrap().unregister(&cluster.client()).await.unwrap();
+    let third = support::run_in_turn(scenarios![&cluster;
+        kills::records_everything_despite_repeated_leader_kills,
+    ])
+    .await;
+    [first, second, third].into_iter().for_each(Result::unwrap);
 }

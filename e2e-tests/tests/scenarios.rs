@@ -25,18 +25,25 @@ mod validation;
 use pps_e2e::{
     cluster::{Cluster, SIDECAR},
     control_plane::User,
-    kubewarden::stand_in::WebhookOptions,
     repository::repository_file,
-    sidecar::SidecarOptions,
 };
 
 use crate::support;
 
 #[tokio::test]
 async fn pods_return_to_their_nodes() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.start().await.unwrap();
-    let result = support::run(scenarios![&cluster;
+    let cluster = Cluster::builder().control_plane(protection::control_plane).product();
+    let mut cluster = cluster.start().await.unwrap();
+    let mut results = Vec::new();
+    let first = support::run(scenarios![&cluster;
+        generated::deletes_a_generated_object_with_its_workload,
+        generated::generates_an_object_for_an_annotated_workload,
+        generated::deletes_unwanted_objects_and_recreates_missing_ones,
+        generated::leaves_a_foreign_object_of_the_same_name_alone,
+        generated::generates_nothing_beside_a_foreign_object_for_the_workload,
+        generated::keeps_states_across_an_orphaning_delete,
+        generated::reports_a_malformed_annotation,
+        generated::keeps_an_alias_of_an_object_of_another_name,
         rescheduling::returns_a_deleted_pod_to_its_node_and_address,
         rescheduling::keeps_every_pod_on_its_node_during_a_rolling_update,
         rescheduling::leaves_a_cordoned_node_and_stays_on_the_new_one,
@@ -50,31 +57,13 @@ async fn pods_return_to_their_nodes() {
         passthrough::preserves_unknown_fields,
         passthrough::changes_nothing_else_in_a_pod,
         recording::records_first_pods_without_changing_them,
-        homes::goes_home_after_a_drain,
         recording::records_later_changes_of_labels_and_annotations,
         recording::leaves_the_state_of_an_exempt_pod_alone,
         recording::records_a_newly_named_topology_key,
         recording::records_and_injects_in_the_spelling_of_v1beta1,
-    ])
-    .await;
-    permissions::assert_used_as_granted(&cluster);
-    result.unwrap();
-}
-
-#[tokio::test]
-async fn generated_objects_follow_their_workloads() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.start().await.unwrap();
-    let first = support::run(scenarios![&cluster;
-        generated::generates_an_object_for_an_annotated_workload,
-        generated::deletes_a_generated_object_with_its_workload,
-        generated::deletes_unwanted_objects_and_recreates_missing_ones,
-        generated::leaves_a_foreign_object_of_the_same_name_alone,
-        generated::generates_nothing_beside_a_foreign_object_for_the_workload,
-        generated::keeps_states_across_an_orphaning_delete,
-        generated::reports_a_malformed_annotation,
-    ])
-    .await;
+        homes::goes_home_after_a_drain,
+    ]);
+    results.push(first.await);
     // These change settings or permissions of the whole cluster.
     let second = support::run_in_turn(scenarios![&cluster;
         generated::keeps_fields_that_users_set,
@@ -84,41 +73,29 @@ async fn generated_objects_follow_their_workloads() {
         validation::refuses_invalid_objects_and_allows_their_deletion,
         lookup::refuses_pods_when_the_lookup_fails_and_recovers,
         lookup::accepts_pods_when_the_lookup_fails_if_configured,
-    ])
-    .await;
+    ]);
+    results.push(second.await);
     permissions::assert_used_as_granted(&cluster);
-    let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]).await;
-    first.unwrap();
-    second.unwrap();
-    third.unwrap();
-}
+    let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]);
+    results.push(third.await);
 
-#[tokio::test]
-async fn aliases_lead_to_objects_of_other_names() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).deployed_rights();
-    let cluster = cluster.sidecar(SidecarOptions::default()).start().await.unwrap();
-    let result =
-        support::run_in_turn(scenarios![&cluster; generated::keeps_an_alias_of_an_object_of_another_name])
-            .await;
-    permissions::assert_used_as_granted(&cluster);
-    result.unwrap();
-}
-
-#[tokio::test]
-async fn a_label_protects_objects_from_deletion() {
-    let cluster = Cluster::builder().control_plane(protection::control_plane).deployed_rights();
-    let mut cluster = cluster.policy(WebhookOptions::default()).start().await.unwrap();
+    // The sidecar would write the statuses from which the policy decides here.
+    cluster.sidecar().unwrap().terminate(support::TIMEOUT).await.unwrap();
     // The policy decides about every deletion; then the API server asks it only where a label is set.
     for _ in 0..2 {
-        support::run(scenarios![&cluster;
+        let protected = support::run(scenarios![&cluster;
             protection::refuses_to_delete_protected_objects,
             protection::lets_the_garbage_collector_delete_protected_objects,
             protection::lets_a_namespace_with_protected_objects_be_deleted,
-        ])
-        .await
-        .unwrap();
+        ]);
+        results.push(protected.await);
         protection::install_deployed_policy(&mut cluster).await;
     }
+
+    openkruise::install_definition(&cluster).await;
+    let last = support::run_in_turn(scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields]);
+    results.push(last.await);
+    results.into_iter().for_each(Result::unwrap);
 }
 
 #[tokio::test]
@@ -131,7 +108,7 @@ async fn interruptions_lose_no_state() {
         interruptions::preserves_concurrent_writes_of_others,
         object_size::reports_a_full_object_and_records_others,
         interruptions::writes_pending_changes_before_it_terminates,
-        interruptions::readiness_follows_the_api_server,
+        openkruise::leaves_recording_to_openkruises_manager,
     ])
     .await;
     permissions::assert_used_as_granted(&cluster);
@@ -139,7 +116,7 @@ async fn interruptions_lose_no_state() {
 }
 
 #[tokio::test]
-async fn only_the_leader_writes() {
+async fn only_the_leader_writes_of_all_kinds() {
     let roles = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
@@ -147,59 +124,15 @@ async fn only_the_leader_writes() {
         .rbac(roles, leadership::SECOND, &["pps-sidecar", "pps-sidecar-custom-kinds"])
         .product();
     let cluster = cluster.start().await.unwrap();
-    let first = support::run_in_turn(scenarios![&cluster;
+    let leaders = support::run_in_turn(scenarios![&cluster;
         leadership::standby_takes_over_when_the_leader_is_killed,
         leadership::terminating_leader_hands_over_at_once,
         leadership::resumed_leader_writes_nothing_stale,
     ])
     .await;
-    permissions::assert_used_as_granted(&cluster);
-    let second = support::run_in_turn(scenarios![&cluster;
-        leadership::reports_missing_lease_permissions_and_writes_nothing,
-    ])
-    .await;
-    first.unwrap();
-    second.unwrap();
-}
-
-#[tokio::test]
-async fn every_permission_is_needed() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
-    let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
-    support::run_in_turn(scenarios![&cluster; least_privilege::fails_visibly_without_any_one_permission])
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
-async fn works_with_the_openkruise_crd() {
-    let definition = openkruise::definition();
-    let cluster = Cluster::builder().crd(definition.path()).control_plane(|options| options.audit_log = true);
-    let cluster = cluster.product().start().await.unwrap();
-    let result =
-        support::run_in_turn(scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields]).await;
-    permissions::assert_used_as_granted(&cluster);
-    result.unwrap();
-}
-
-#[tokio::test]
-async fn leaves_recording_to_the_openkruise_manager() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.sidecar(openkruise::non_recording()).start().await.unwrap();
-    let result =
-        support::run_in_turn(scenarios![&cluster; openkruise::leaves_recording_to_openkruises_manager]).await;
-    permissions::assert_used_as_granted(&cluster);
-    result.unwrap();
-}
-
-#[tokio::test]
-async fn records_custom_workload_kinds() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.start().await.unwrap();
-    let _operator = custom_kinds::operator(&cluster);
+    let operator = custom_kinds::operator(&cluster);
     // All of them change the whitelist or definitions, which concern the whole cluster.
-    let first = support::run_in_turn(scenarios![&cluster;
+    let kinds = support::run_in_turn(scenarios![&cluster;
         custom_kinds::supports_openkruise_stateful_sets_without_a_whitelist,
         custom_kinds::watches_a_kind_as_soon_as_it_is_defined,
         custom_kinds::keeps_states_of_a_kind_removed_from_the_whitelist,
@@ -208,12 +141,32 @@ async fn records_custom_workload_kinds() {
     ])
     .await;
     permissions::assert_used_as_granted_with(&cluster, custom_kinds::GRANTED);
-    let second = support::run_in_turn(scenarios![&cluster;
+    let forbidden = support::run_in_turn(scenarios![&cluster;
         custom_kinds::keeps_working_while_a_workload_kind_is_forbidden,
     ])
     .await;
-    first.unwrap();
-    second.unwrap();
+    drop(operator);
+    let lease = support::run_in_turn(scenarios![&cluster;
+        leadership::reports_missing_lease_permissions_and_writes_nothing,
+    ])
+    .await;
+    [leaders, kinds, forbidden, lease].into_iter().for_each(Result::unwrap);
+}
+
+#[tokio::test]
+async fn every_permission_is_needed() {
+    let mut cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    for user in least_privilege::users() {
+        cluster = cluster.user(User::new(user));
+    }
+    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
+    let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster;
+        least_privilege::is_not_ready_without_any_one_permission_to_read,
+        least_privilege::fails_visibly_without_any_other_permission,
+    ])
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::scenarios::custom_kinds;
-use crate::support::{HOSTNAME, MARKER, Pool, SOON, TIMEOUT, WHILE, installed::ACCOUNT, required};
+use crate::support::{self, HOSTNAME, MARKER, Pool, SOON, TIMEOUT, WHILE, installed::ACCOUNT, required};
 
 const PODS: &str = "clusterwide-persistent-pod-state";
 const CUSTOM: &str = "clusterwide-persistent-pod-state-custom-workloads";
@@ -41,9 +41,8 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 const BASE: [&str; 2] = ["base/cluster-admission-policy", "base/cluster-admission-policy-validation"];
 const FOR_CUSTOM_KINDS: &str = "components/custom-workloads/cluster-admission-policy-custom-workloads";
 
-/// Serves these policies of `deploy/`.
-async fn cluster(files: &[&str]) -> Cluster {
-    let mut cluster = Cluster::builder().nodes(2, 1).deployed_rights().start().await.unwrap();
+/// Serves these policies of `deploy/` in place of others.
+async fn serve(cluster: &mut Cluster, files: &[&str]) {
     let policies = files.iter().map(|file| {
         let file = repository_file(&format!("deploy/{file}.yaml"));
         Policy::new(manifests::read(&file).unwrap().remove(0))
@@ -52,7 +51,6 @@ async fn cluster(files: &[&str]) -> Cluster {
     let module = PolicyModule::load_file(&policy_path()).unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig_for(POLICY_SERVER).unwrap();
     cluster.start_installed_webhook(&module, policies, &kubeconfig).await.unwrap();
-    cluster
 }
 
 /// Makes a namespace with these labels, in which Pods can be created.
@@ -97,15 +95,31 @@ fn has_match_conditions(cluster: &Cluster) -> bool {
 }
 
 #[tokio::test]
-async fn the_api_server_sends_what_the_table_says() {
-    let files = [BASE[0], BASE[1], FOR_CUSTOM_KINDS];
-    let (cluster, table) = (cluster(&files).await, table().unwrap());
-    let has_conditions = has_match_conditions(&cluster);
+async fn pods_are_sent_and_recorded_as_their_namespaces_say() {
+    let args = vec![format!("--namespace-selector={DEFAULT_NAMESPACE_SELECTOR}")];
+    let sidecar = SidecarOptions { args, ..SidecarOptions::default() };
+    let cluster = Cluster::builder().nodes(2, 1).deployed_rights().sidecar(sidecar);
+    let mut cluster = cluster.start().await.unwrap();
+    serve(&mut cluster, &BASE).await;
+    support::run_in_turn(scenarios![&cluster; one_label_takes_a_namespace_into_scope_and_out_of_it])
+        .await
+        .unwrap();
+    // The webhooks stay registered.
+    drop(cluster.webhook.take());
+    let without = scenarios![&cluster; pods_that_have_no_state_are_created_while_the_policy_server_is_down];
+    support::run_in_turn(without).await.unwrap();
+    serve(&mut cluster, &[BASE[0], BASE[1], FOR_CUSTOM_KINDS]).await;
+    support::run_in_turn(scenarios![&cluster; the_api_server_sends_what_the_table_says]).await.unwrap();
+}
+
+async fn the_api_server_sends_what_the_table_says(cluster: &Cluster) {
+    let table = table().unwrap();
+    let has_conditions = has_match_conditions(cluster);
     for (name, labels) in &table.namespaces {
-        namespace(&cluster, name, labels).await;
+        namespace(cluster, name, labels).await;
     }
-    let mut wrong = check_pods(&cluster, &table, has_conditions).await;
-    wrong.extend(check_objects(&cluster, &table, has_conditions).await);
+    let mut wrong = check_pods(cluster, &table, has_conditions).await;
+    wrong.extend(check_objects(cluster, &table, has_conditions).await);
     assert_eq!(wrong, Vec::<String>::new());
 }
 
@@ -182,15 +196,11 @@ async fn send(admin: Client, case: &ObjectCase, name: &str) -> Result<String, ku
     admin.request_text(request.unwrap()).await
 }
 
-#[tokio::test]
-async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down() {
-    let mut cluster = cluster(&BASE).await;
+async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down(cluster: &Cluster) {
     let label = |value: &str| BTreeMap::from([(LABEL.to_owned(), value.to_owned())]);
-    namespace(&cluster, "paused", &label("disabled")).await;
-    namespace(&cluster, "plain", &BTreeMap::new()).await;
-    namespace(&cluster, "shop", &label("enabled")).await;
-    // The webhooks stay registered.
-    drop(cluster.webhook.take());
+    namespace(cluster, "paused", &label("disabled")).await;
+    namespace(cluster, "plain", &BTreeMap::new()).await;
+    namespace(cluster, "shop", &label("enabled")).await;
 
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": "Always",
         "containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
@@ -217,26 +227,22 @@ async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down() {
         StatefulSetSpec::new("shop", "web", 1).object(),
     ];
     cluster.apply_objects(&objects).await.unwrap();
-    wait_for_pods(&cluster, "shop", &["bare", "deployment-", "daemons-", "job-"]).await;
-    wait_for_pods(&cluster, "paused", &["web-0"]).await;
-    wait_for_pods(&cluster, "plain", &["web-0"]).await;
-    let names = pod_names(&cluster, "shop").await;
+    wait_for_pods(cluster, "shop", &["bare", "deployment-", "daemons-", "job-"]).await;
+    wait_for_pods(cluster, "paused", &["web-0"]).await;
+    wait_for_pods(cluster, "plain", &["web-0"]).await;
+    let names = pod_names(cluster, "shop").await;
     assert!(!names.contains(&"web-0".to_owned()), "its state may be recorded: {names:?}");
 
     // Without the label, the rest starts.
-    namespace(&cluster, "shop", &BTreeMap::new()).await;
-    wait_for_pods(&cluster, "shop", &["web-0"]).await;
+    namespace(cluster, "shop", &BTreeMap::new()).await;
+    wait_for_pods(cluster, "shop", &["web-0"]).await;
 }
 
 /// The label is the whole switch: for what is injected, and for what is recorded.
-#[tokio::test]
-async fn one_label_takes_a_namespace_into_scope_and_out_of_it() {
-    let mut cluster = cluster(&BASE).await;
-    let args = vec![format!("--namespace-selector={DEFAULT_NAMESPACE_SELECTOR}")];
-    cluster.start_sidecar(SidecarOptions { args, ..SidecarOptions::default() }).await.unwrap();
+async fn one_label_takes_a_namespace_into_scope_and_out_of_it(cluster: &Cluster) {
     let enabled = BTreeMap::from([(LABEL.to_owned(), "enabled".to_owned())]);
-    namespace(&cluster, "switch", &BTreeMap::new()).await;
-    let pool = Pool::new(&cluster, "switch", 3, 3).await;
+    namespace(cluster, "switch", &BTreeMap::new()).await;
+    let pool = Pool::new(cluster, "switch", 3, 3).await;
     pool.object("db", &required("db", &[HOSTNAME])).await;
     cluster.run_stateful_set(&pool.stateful_set("db", 1)).await.unwrap();
     let is_out = |pps: &DynamicObject| {
@@ -248,13 +254,13 @@ async fn one_label_takes_a_namespace_into_scope_and_out_of_it() {
     let out = async || pool.wait_for_object("db", "the namespace to be out of scope", SOON, is_out).await;
     assert_eq!(out().await.data["status"]["podStates"], Value::Null, "nothing is recorded");
 
-    namespace(&cluster, "switch", &enabled).await;
+    namespace(cluster, "switch", &enabled).await;
     let home = pool.recorded("db", "db").await["db-0"]["nodeName"].clone();
     pool.load(home.as_str().unwrap()).await;
     let back = &pool.recreate("db", &["db-0"]).await["db-0"];
     assert_eq!((json!(back.node), back.annotations.contains_key(MARKER)), (home.clone(), true));
 
-    namespace(&cluster, "switch", &BTreeMap::new()).await;
+    namespace(cluster, "switch", &BTreeMap::new()).await;
     out().await;
     let away = pool.recreate("db", &["db-0"]).await["db-0"].clone();
     assert_ne!(json!(away.node), home, "nothing brings it back");
@@ -262,7 +268,7 @@ async fn one_label_takes_a_namespace_into_scope_and_out_of_it() {
     tokio::time::sleep(WHILE).await;
     assert_eq!(pool.states("db").await["db-0"]["nodeName"], home, "the state outlives this");
 
-    namespace(&cluster, "switch", &enabled).await;
+    namespace(cluster, "switch", &enabled).await;
     let now = pool.recorded("db", "db").await["db-0"]["nodeName"].clone();
     assert_eq!(now, json!(away.node));
     pool.load(now.as_str().unwrap()).await;

@@ -29,11 +29,11 @@ use world::World;
 
 /// How long a node is missing before its states are dropped. Pods have to be placed again within it.
 const GRACE: Duration = Duration::from_secs(4);
-const WORLDS: usize = 6;
+const WORLDS: usize = 4;
 const ACTIONS: usize = 6;
 
 #[tokio::test]
-async fn random_worlds_go_as_simulated() {
+async fn random_worlds_and_places_are_as_simulated() {
     let grace = format!("{}s", GRACE.as_secs());
     let args = ["--node-grace-period", &grace, "--evict-pending-pods"].map(str::to_owned).into();
     let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
@@ -47,11 +47,7 @@ async fn random_worlds_go_as_simulated() {
         })
         .collect();
     support::run(worlds).await.unwrap();
-}
 
-#[tokio::test]
-async fn the_scheduler_takes_one_of_the_simulated_nodes() {
-    let cluster = Cluster::builder().start().await.unwrap();
     // Nothing but the scheduler decides about these Pods.
     cluster.control_plane.stop(program::CONTROLLER_MANAGER).await.unwrap();
     let places: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", WORLDS))

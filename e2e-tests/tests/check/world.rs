@@ -33,9 +33,9 @@ pub(super) const SERVER: &str = "persistent-pod-state";
 pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) controller: Reconciler,
-    pub(super) installation: Option<Installation>,
-    /// The registry, if nothing is installed from it.
-    pub(super) registry: Option<Registry>,
+    installation: Option<Installation>,
+    /// The registry from which nothing is installed.
+    pub(super) registry: Registry,
     /// The published module.
     pub(super) module: String,
     kubeconfig: PathBuf,
@@ -44,50 +44,31 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A cluster with the product, installed as the README says.
-    pub(super) async fn install() -> Self {
-        let (cluster, controller, kubeconfig) = start().await;
-        let installation = Installation::publish(&cluster).await.unwrap();
-        installation.apply(&cluster, "deploy").await.unwrap();
-        installation.wait_available(&cluster).await.unwrap();
-        let module = installation.published.policy.clone();
-        let world = Self {
-            cluster,
-            controller,
-            installation: Some(installation),
-            registry: None,
-            module,
-            kubeconfig,
-            found: Mutex::default(),
-        };
-        let host = world.module.split('/').next().unwrap().to_owned();
-        world.policy_server(&json!({"insecureSources": [host]})).await;
-        world.controller.run_servers().await.unwrap();
-        world.controller.reconcile_policies().await.unwrap();
-        world
+    /// Installs the product as the README says.
+    pub(super) async fn install(&mut self) {
+        let installation = Installation::publish(&self.cluster).await.unwrap();
+        installation.apply(&self.cluster, "deploy").await.unwrap();
+        installation.wait_available(&self.cluster).await.unwrap();
+        self.module.clone_from(&installation.published.policy);
+        self.installation = Some(installation);
+        let host = self.module.split('/').next().unwrap();
+        self.policy_server(&json!({"insecureSources": [host]})).await;
+        self.controller.run_servers().await.unwrap();
+        self.controller.reconcile_policies().await.unwrap();
+    }
+
+    pub(super) fn installation(&self) -> &Installation {
+        self.installation.as_ref().unwrap()
     }
 
     /// A cluster with Kubewarden, and a registry that has the module.
     pub(super) async fn without_the_product() -> Self {
         let (cluster, controller, kubeconfig) = start().await;
-        let registry =
-            Registry::start(cluster.control_plane.supervisor(), RegistryOptions::default()).await.unwrap();
+        let options = RegistryOptions { name: "before".into(), ..RegistryOptions::default() };
+        let registry = Registry::start(cluster.control_plane.supervisor(), options).await.unwrap();
         let reference = format!("{}/policies/persistent-pod-state:v1", registry.host());
         let module = Publisher::to(&registry).policy(&reference).await.unwrap();
-        Self {
-            cluster,
-            controller,
-            installation: None,
-            registry: Some(registry),
-            module,
-            kubeconfig,
-            found: Mutex::default(),
-        }
-    }
-
-    /// The kubeconfig file of the check's own account.
-    pub(super) fn kubeconfig(&self) -> PathBuf {
-        self.kubeconfig.clone()
+        Self { cluster, controller, installation: None, registry, module, kubeconfig, found: Mutex::default() }
     }
 
     /// Runs the check with its own account.

@@ -32,7 +32,7 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     let jumping = cluster.run_sidecar(options).unwrap();
     jumping.wait_ready(TIMEOUT).await.unwrap();
     jumping.wait_leading(TIMEOUT).await.unwrap();
-    let fleet = Fleet::new(cluster, "clock", 3, 3).await;
+    let fleet = Fleet::new(cluster, "clock", 2, 3).await;
     let mut trio = Trio::new(cluster, "clock-nodes", "Forget").await;
 
     let hours = 2 + random.below(20);
@@ -41,7 +41,7 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
         let (pod, node) = trio.any().await;
         trio.delete_node(&node).await;
         trio.delete_pod(&pod).await;
-        fleet.delete_some(&mut random, 4).await;
+        fleet.delete_some(&mut random, 2).await;
         tokio::time::sleep(Duration::from_millis(random.below(500))).await;
         set(&offset);
         fleet.ready().await;

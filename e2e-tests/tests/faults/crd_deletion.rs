@@ -1,12 +1,11 @@
-//! The CRD of PersistentPodState is deleted with all objects and applied again, or replaced by another one.
+//! The CRD of PersistentPodState is deleted with all objects. OpenKruise's takes its place, and then ours again.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use kube::ResourceExt;
 use pps_e2e::{
     cluster::Cluster,
     manifests::{self, render::definition_file},
-    repository::repository_file,
     wait::{Progress, wait_for},
 };
 
@@ -15,13 +14,19 @@ use super::fleet::Fleet;
 use crate::scenarios::openkruise;
 use crate::support::{HOSTNAME, Random, TIMEOUT, WHILE, required};
 
-pub(crate) async fn recovers_when_the_crd_is_deleted_and_restored(cluster: &Cluster) {
+pub(crate) async fn recovers_when_the_crd_is_deleted_and_replaced(cluster: &Cluster) {
     let mut random = Random::of("definition");
     let sidecar = cluster.sidecar().unwrap();
-    let mut fleet = Fleet::new(cluster, "undefined", 20, 1).await;
+    let mut fleet = Fleet::new(cluster, "undefined", 4, 1).await;
     let pool = fleet.pool;
     let apply_mine = async || {
         pool.object("mine", &required("plain", &[HOSTNAME])).await;
+    };
+    let recorded = async |fleet: &Fleet<'_>| {
+        for set in fleet.sets() {
+            fleet.pool.recorded(&set, &set).await;
+        }
+        pool.recorded("mine", "plain").await;
     };
     apply_mine().await;
     cluster.run_stateful_set(&pool.stateful_set("plain", 2)).await.unwrap();
@@ -39,59 +44,25 @@ pub(crate) async fn recovers_when_the_crd_is_deleted_and_restored(cluster: &Clus
     .unwrap();
     assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "a restart of the sidecar would not help");
     // Pods are replaced meanwhile.
-    fleet.replace_some(&mut random, 3).await;
+    fleet.replace_some(&mut random, 2).await;
     fleet.scale("web-b", 3).await;
     fleet.ready().await;
     tokio::time::sleep(WHILE + Duration::from_millis(random.below(3000))).await;
 
-    manifests::apply_file(&cluster.client(), &repository_file("deploy/base/crd.yaml")).await.unwrap();
+    manifests::apply_file(&cluster.client(), openkruise::definition().path()).await.unwrap();
     fleet.delete_some(&mut random, 2).await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();
     fleet.ready().await;
     // The sidecar generates its objects again. Users have to apply theirs again.
-    fleet.end_state().await;
     apply_mine().await;
-    end_state(cluster, "undefined", fleet.pods() + 2).await;
+    recorded(&fleet).await;
     assert_ne!(pool.pps("web-a").await.unwrap().uid(), uid, "the object must be a new one");
-    let status = sidecar.status().unwrap();
-    assert_eq!((status.running, status.pid), (true, process), "the sidecar must recover without a restart");
-}
 
-/// OpenKruise's definition takes the place of ours, in place and after a deletion, and ours returns.
-pub(crate) async fn records_while_the_crd_is_swapped(cluster: &Cluster) {
-    let mut random = Random::of("swap");
-    let sidecar = cluster.sidecar().unwrap();
-    let fleet = Fleet::new(cluster, "swapped", 4, 2).await;
-    let process = sidecar.status().unwrap().pid;
-    let recorded = async || {
-        for set in fleet.sets() {
-            fleet.pool.recorded(&set, &set).await;
-        }
-    };
-    let client = cluster.client();
     let ours = definition_file(cluster.control_plane.version()).unwrap();
-    let theirs = openkruise::definition();
-    let replace = async |path: &Path| {
-        let path = path.to_str().unwrap();
-        cluster.control_plane.kubectl(&["replace", "-f", path]).await.unwrap();
-    };
-
-    replace(theirs.path()).await;
-    fleet.replace_some(&mut random, 3).await;
-    recorded().await;
-    replace(ours.path()).await;
-    fleet.replace_some(&mut random, 3).await;
-    fleet.end_state().await;
-
-    cluster.control_plane.kubectl(&["delete", "-f", &ours.argument()]).await.unwrap();
-    manifests::apply_file(&client, theirs.path()).await.unwrap();
-    recorded().await;
-    fleet.replace_some(&mut random, 3).await;
-    recorded().await;
-    replace(ours.path()).await;
+    cluster.control_plane.kubectl(&["replace", "-f", &ours.argument()]).await.unwrap();
     fleet.replace_some(&mut random, 2).await;
-    fleet.end_state().await;
+    end_state(cluster, "undefined", fleet.pods() + 2).await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();
     let status = sidecar.status().unwrap();
-    assert_eq!((status.running, status.pid), (true, process), "the sidecar must not have to be restarted");
+    assert_eq!((status.running, status.pid), (true, process), "the sidecar must recover without a restart");
 }

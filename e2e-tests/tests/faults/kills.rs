@@ -17,18 +17,18 @@ use pps_e2e::{
 use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
-const SETS: u8 = 10;
+const SETS: u8 = 4;
 /// The minimum number of kills, however fast the machine is.
-const LEAST: u32 = 5;
+const LEAST: u32 = 4;
 
 /// Kills the leader of two sidecars repeatedly while Pods are replaced.
 pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &Cluster) {
-    let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(200, |count| count.parse().unwrap());
+    let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(60, |count| count.parse().unwrap());
     let mut random = Random::of("kills of the leader");
     let first = cluster.sidecar().unwrap();
     let second = SidecarOptions { name: "pps-sidecar-second".to_owned(), ..SidecarOptions::default() };
     let second = &cluster.run_sidecar(second).unwrap();
-    let fleet = Fleet::new(cluster, "killed", SETS, 5).await;
+    let fleet = Fleet::new(cluster, "killed", SETS, 4).await;
     second.wait_ready(TIMEOUT).await.unwrap();
 
     let (started, done) = (Instant::now(), AtomicBool::new(false));
@@ -69,7 +69,7 @@ pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &C
     // The next leader has seen these changes only as a standby.
     let last = leader(first, second).await;
     last.kill().await.unwrap();
-    fleet.replace_some(&mut random, 12).await;
+    fleet.replace_some(&mut random, 5).await;
     fleet.relabel(&mut random).await;
     leader(first, second).await;
     fleet.end_state().await;

@@ -17,23 +17,26 @@ use serde_json::{Value, json};
 use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT};
 
-/// A cluster whose sidecar reaches the API server through a proxy.
-pub(crate) struct Network {
-    pub(crate) cluster: Cluster,
+/// A sidecar that reaches the API server through a proxy.
+pub(crate) struct Network<'a> {
+    pub(crate) cluster: &'a Cluster,
     pub(crate) proxy: Proxy,
+    sidecar: Sidecar,
 }
 
-impl Network {
+impl<'a> Network<'a> {
     /// Starts the proxy and the sidecar.
-    pub(crate) async fn new(mut cluster: Cluster) -> Self {
+    pub(crate) async fn new(cluster: &'a Cluster) -> Self {
         let proxy = Proxy::start(cluster.control_plane.url()).await.unwrap();
         let kubeconfig = Some(proxy.kubeconfig(&cluster.control_plane, SIDECAR).unwrap());
-        cluster.start_sidecar(SidecarOptions { kubeconfig, ..SidecarOptions::default() }).await.unwrap();
-        Self { cluster, proxy }
+        let options = SidecarOptions { kubeconfig, ..SidecarOptions::default() };
+        let sidecar = cluster.run_sidecar(options).unwrap();
+        sidecar.wait_ready(TIMEOUT).await.unwrap();
+        Self { cluster, proxy, sidecar }
     }
 
     pub(crate) fn sidecar(&self) -> &Sidecar {
-        self.cluster.sidecar().unwrap()
+        &self.sidecar
     }
 
     /// Cuts all connections once, so that watches start again.
@@ -80,28 +83,28 @@ async fn compact(cluster: &Cluster) -> Result<()> {
 }
 
 /// Watches cannot continue after the compaction, so everything has to be listed again.
-pub(crate) async fn relists_after_watches_expire(network: &Network) {
+pub(crate) async fn relists_after_watches_expire(network: &Network<'_>) {
     let mut random = Random::of("expiry");
-    let mut fleet = Fleet::new(&network.cluster, "expired", 5, 3).await;
+    let mut fleet = Fleet::new(network.cluster, "expired", 5, 2).await;
     let kinds = ["pods", "nodes", "statefulsets", "persistentpodstates"];
     let lists = || kinds.map(|kind| network.lists(kind));
     let before = lists();
 
     network.proxy.cut();
     network.wait_until_unready("pods").await;
-    fleet.replace_some(&mut random, 6).await;
+    fleet.replace_some(&mut random, 4).await;
     fleet.relabel(&mut random).await;
     // Pods that are not replaced, and a workload that is replaced by another one of its name, with its
     // object.
     fleet.scale("web-b", 1).await;
-    fleet.scale("web-c", 4).await;
-    fleet.recreate_set("web-d", 2).await;
+    fleet.scale("web-c", 3).await;
+    fleet.recreate_set("web-d", 1).await;
     fleet.ready().await;
     // The status of one object is deleted, and another object is deleted as a whole.
     fleet.pool.wipe("web-a").await;
     let objects = network.cluster.pps_api("expired");
     objects.delete("web-e", &DeleteParams::default()).await.unwrap();
-    compact(&network.cluster).await.unwrap();
+    compact(network.cluster).await.unwrap();
     fleet.delete_some(&mut random, 2).await;
     fleet.ready().await;
 
@@ -120,13 +123,13 @@ pub(crate) async fn relists_after_watches_expire(network: &Network) {
 
 /// Every connection is half-open: nothing arrives any longer, and nothing says so. The watches notice it
 /// within about a minute, the sidecar is not ready then, and it catches up by itself.
-pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network) {
+pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network<'_>) {
     let mut random = Random::of("silence");
-    let mut fleet = Fleet::new(&network.cluster, "silent", 4, 2).await;
+    let mut fleet = Fleet::new(network.cluster, "silent", 2, 2).await;
     let sidecar = network.sidecar();
     let process = sidecar.status().unwrap().pid;
     network.proxy.swallow();
-    fleet.replace_some(&mut random, 3).await;
+    fleet.replace_some(&mut random, 2).await;
     fleet.scale("web-b", 3).await;
     wait_for("the sidecar not to be ready because of a watch", Duration::from_secs(90), async || {
         let (code, body) = sidecar.get("/readyz").await?;
@@ -149,32 +152,30 @@ pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network)
 }
 
 /// First each response takes a second, then responses stall for longer than the Lease lasts.
-pub(crate) async fn tolerates_slow_responses_and_yields_the_lease_when_they_stall(network: &Network) {
+pub(crate) async fn tolerates_slow_responses_and_yields_the_lease_when_they_stall(network: &Network<'_>) {
     let mut random = Random::of("slow");
-    let mut fleet = Fleet::new(&network.cluster, "slow", 4, 3).await;
+    let mut fleet = Fleet::new(network.cluster, "slow", 3, 2).await;
     let sidecar = network.sidecar();
     let lost = || sidecar.log().matches("no longer leading").count();
     let before = lost();
     network.proxy.slow_down(Duration::from_secs(1));
-    for _ in 0..2 {
-        fleet.replace_some(&mut random, 6).await;
-    }
+    fleet.replace_some(&mut random, 4).await;
     fleet.relabel(&mut random).await;
-    fleet.scale("web-b", 2).await;
-    fleet.scale("web-c", 4).await;
+    fleet.scale("web-b", 1).await;
+    fleet.scale("web-c", 3).await;
     fleet.ready().await;
     fleet.end_state().await;
     assert_eq!(lost(), before, "slow responses must not cost the Lease");
     assert!(sidecar.leads().await.unwrap());
 
     network.proxy.slow_down(Duration::from_secs(12));
-    fleet.replace_some(&mut random, 6).await;
+    fleet.replace_some(&mut random, 3).await;
     wait_for("the sidecar to give up its Lease", TIMEOUT, async || {
         Ok(Progress::when(lost() > before && !sidecar.leads().await?, (), "it still leads"))
     })
     .await
     .unwrap();
-    fleet.delete_some(&mut random, 3).await;
+    fleet.delete_some(&mut random, 2).await;
     network.proxy.slow_down(Duration::ZERO);
     fleet.ready().await;
     sidecar.wait_leading(TIMEOUT).await.unwrap();

@@ -125,13 +125,13 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
 }
 
 /// A list and a write are refused and wait. Other requests are not held up.
-pub(crate) async fn honours_retry_after(network: &Network) {
+pub(crate) async fn honours_retry_after(network: &Network<'_>) {
     const LIST: &str = "GET /api/v1/pods";
     const WRITE: &str = "/namespaces/throttled/persistentpodstates/web-a/status";
     let mut random = Random::of("throttled");
-    let fleet = Fleet::new(&network.cluster, "throttled", 2, 3).await;
+    let fleet = Fleet::new(network.cluster, "throttled", 2, 3).await;
     network.sidecar().terminate(TIMEOUT).await.unwrap();
-    let throttle = Throttle::start(&network.cluster).await;
+    let throttle = Throttle::start(network.cluster).await;
     let (once, wait) = (Duration::from_secs(2), Duration::from_secs(4));
     throttle.refuse(LIST, 2, once);
     throttle.refuse(WRITE, 2, wait);

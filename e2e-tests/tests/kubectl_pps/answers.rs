@@ -16,22 +16,14 @@ pub(super) const VIEWER: &str = "viewer";
 pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
     scenarios![cluster;
         status::shows_where_pods_are_and_what_is_wrong,
-        status::a_workload_without_a_persistentpodstate_is_told_how_to_get_one,
         status::a_namespace_that_does_not_exist_is_not_called_empty,
         status::a_namespace_users_rights_are_enough_but_for_nodes,
-        status::a_pod_whose_node_was_deleted_is_not_well,
         explain::says_why_a_running_pod_is_where_it_is,
         explain::a_cordoned_node_is_named_and_uncordoned,
-        explain::a_deleted_node_is_named,
         explain::a_full_node_is_named,
         explain::a_tainted_node_is_named_and_untainted,
-        explain::a_template_that_is_not_the_present_one_is_named,
         explain::a_volume_elsewhere_is_named,
-        explain::a_preference_lets_a_pod_go,
         explain::a_namespace_users_rights_tell_the_pin,
-        explain::a_persistentpodstate_that_may_not_be_read_is_not_denied,
-        explain::a_pod_of_a_node_without_power_is_told_what_ends_it,
-        explain::a_pod_that_does_not_exist_is_explained,
     ]
 }
 

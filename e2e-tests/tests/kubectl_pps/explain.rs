@@ -8,7 +8,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use super::answers::{VIEWER, ask, ask_as, assert_exit, assert_says, let_view, make_pending, plugin, until};
-use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, homes, required, wait_for_review};
+use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, homes, required};
 
 /// A workload of one Pod that is recorded. Returns the Pod's node.
 async fn recorded(pool: &Pool<'_>, keys: [&str; 2], template: &Value) -> String {
@@ -76,24 +76,6 @@ pub(super) async fn a_cordoned_node_is_named_and_uncordoned(cluster: &Cluster) {
     assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
 }
 
-pub(super) async fn a_deleted_node_is_named(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-deleted", 3, 3).await;
-    let node = recorded(&pool, [ZONE, ""], &json!({})).await;
-    let zone = pool.zone(&node).await;
-    cluster.nodes.delete(&node).await.unwrap();
-    let params = kube::api::DeleteParams::default().grace_period(0);
-    cluster.pods_api(pool.namespace).delete("web-0", &params).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("What you can do")).await;
-    assert_says(
-        &answer,
-        &[
-            &format!("requires {ZONE}={zone}, and no node has that: {node} does not exist any more."),
-            &format!("Bring a node with {ZONE}={zone} back, or add one"),
-            "kubectl pps move web-0 --anywhere",
-        ],
-    );
-}
-
 pub(super) async fn a_full_node_is_named(cluster: &Cluster) {
     let pool = Pool::new(cluster, "explain-full", 2, 2).await;
     let large = json!({"spec": {"containers": [{"name": "main", "image": "example.invalid/main:1",
@@ -111,36 +93,6 @@ pub(super) async fn a_full_node_is_named(cluster: &Cluster) {
     let answer = ask(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
     assert_exit(&answer, 0);
     assert_ne!(homes(&pool.ready("web", 1).await)["web-0"], node);
-}
-
-pub(super) async fn a_template_that_is_not_the_present_one_is_named(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-template", 1, 1).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
-    let workloads = cluster.stateful_sets(pool.namespace);
-    let ask_for = async |cpu: &str| {
-        let container = json!({"name": "main", "image": "example.invalid/main:1", "resources": {"requests": {"cpu": cpu}}});
-        let strategy = json!({"type": "OnDelete", "rollingUpdate": null});
-        let spec = json!({"updateStrategy": strategy, "template": {"spec": {"containers": [container]}}});
-        let patch = Patch::Merge(json!({"spec": spec}));
-        workloads.patch("web", &PatchParams::default(), &patch).await.unwrap();
-        // A Pod that is created before has the former template.
-        wait_for("the controller to see the template", TIMEOUT, async || {
-            let now = serde_json::to_value(workloads.get("web").await?)?;
-            let is_seen = now["status"]["observedGeneration"] == now["metadata"]["generation"];
-            Ok(Progress::when(is_seen, (), now["status"].clone()))
-        })
-        .await
-        .unwrap();
-    };
-    ask_for("2000").await;
-    make_pending(&pool, "web", "web-0").await;
-    ask_for("1").await;
-    let answer = ask(&pool, &["explain", "web-0"]).await;
-    assert_exit(&answer, 1);
-    let command = "kubectl delete pod web-0 -n explain-template";
-    assert_says(&answer, &["created again from the present template", command]);
-    carry_out(&pool, command).await;
-    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
 }
 
 pub(super) async fn a_tainted_node_is_named_and_untainted(cluster: &Cluster) {
@@ -193,19 +145,6 @@ pub(super) async fn a_volume_elsewhere_is_named(cluster: &Cluster) {
     assert!(!answer.stdout.contains("kubectl pps move"), "it would not help: {}", answer.stdout);
 }
 
-pub(super) async fn a_preference_lets_a_pod_go(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-preferred", 2, 2).await;
-    let node = recorded(&pool, ["", HOSTNAME], &json!({})).await;
-    cluster.nodes.cordon(&node).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 0, |text| text.contains("would not come back")).await;
-    assert_says(&answer, &[&format!("it would not come back to {node} (cordoned). It would")]);
-    let now = homes(&pool.recreate("web", &["web-0"]).await)["web-0"].clone();
-    assert_ne!(now, node);
-    pool.recorded("web", "web").await;
-    let answer = until(&pool, &["explain", "web-0"], 0, |text| text.contains("where it is recorded")).await;
-    assert_says(&answer, &[&format!("prefers {HOSTNAME}={node} (weight 100)")]);
-}
-
 pub(super) async fn a_namespace_users_rights_tell_the_pin(cluster: &Cluster) {
     let pool = Pool::new(cluster, "explain-viewer", 2, 2).await;
     let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
@@ -234,72 +173,6 @@ pub(super) async fn a_namespace_users_rights_tell_the_pin(cluster: &Cluster) {
             "you have no permission to list nodes, so it is not known which nodes there are",
         ],
     );
-}
-
-pub(super) async fn a_pod_that_does_not_exist_is_explained(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-absent", 1, 1).await;
-    let ordered = json!({"spec": {"podManagementPolicy": "OrderedReady"}});
-    cluster.nodes.cordon("explain-absent-0").await.unwrap();
-    cluster.create_stateful_set(&pool.stateful_set("web", 2).overrides(&ordered)).await.unwrap();
-    let answer = until(&pool, &["explain", "web-1"], 1, |text| text.contains("not created yet")).await;
-    assert_says(&answer, &["web-0 is not Ready", "kubectl pps explain web-0 -n explain-absent"]);
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("uncordon")).await;
-    assert_says(&answer, &["kubectl uncordon explain-absent-0"]);
-    let answer = ask(&pool, &["explain", "wbe-0"]).await;
-    assert_exit(&answer, 2);
-    assert!(answer.stderr.contains("similar names: web-0"), "{}", answer.stderr);
-}
-
-/// A user who may not read PersistentPodStates sees their mark on the Pod.
-pub(super) async fn a_persistentpodstate_that_may_not_be_read_is_not_denied(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-unread", 2, 2).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
-    pool.recreate("web", &["web-0"]).await;
-    let_view(&pool).await;
-    let role =
-        Patch::Json::<()>(serde_json::from_value(json!([{"op": "remove", "path": "/rules/2"}])).unwrap());
-    let roles: kube::Api<k8s_openapi::api::rbac::v1::Role> =
-        kube::Api::namespaced(cluster.client(), pool.namespace);
-    roles.patch(VIEWER, &PatchParams::default(), &role).await.unwrap();
-    let attributes = json!({"resource": "persistentpodstates", "group": "apps.kruise.io", "verb": "list", "namespace": pool.namespace});
-    wait_for_review(cluster, VIEWER, &attributes, false).await;
-    let answer = ask_as(&pool, VIEWER, &["explain", "web-0"]).await;
-    assert_exit(&answer, 2);
-    assert_says(
-        &answer,
-        &[
-            &format!("web-0 runs on {node}."),
-            "Whether a PersistentPodState governs StatefulSet web is not known.",
-            "Injected from PersistentPodState web when the Pod was created",
-            "so it is not known what is recorded",
-        ],
-    );
-    assert!(!answer.stdout.contains("No PersistentPodState"), "{}", answer.stdout);
-}
-
-/// No kubelet confirms that a Pod has ended whose node has no power.
-pub(super) async fn a_pod_of_a_node_without_power_is_told_what_ends_it(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-power", 2, 1).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
-    // A finalizer keeps the Pod as a kubelet that does not answer would.
-    let keep = Patch::Merge(json!({"metadata": {"finalizers": ["example.io/no-power"]}}));
-    let pods = cluster.pods_api(pool.namespace);
-    pods.patch("web-0", &PatchParams::default(), &keep).await.unwrap();
-    cluster.nodes.set_ready(&node, false).await.unwrap();
-    pods.delete("web-0", &kube::api::DeleteParams::default()).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("is being deleted")).await;
-    assert_says(
-        &answer,
-        &[
-            &format!("its node {node} has not been Ready"),
-            &format!("kubectl delete node {node}"),
-            &format!("its recorded state requires {HOSTNAME}={node}"),
-        ],
-    );
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    pods.patch("web-0", &PatchParams::default(), &free).await.unwrap();
-    cluster.nodes.set_ready(&node, true).await.unwrap();
-    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
 }
 
 /// A webhook that nobody answers refuses each Pod of the namespace.

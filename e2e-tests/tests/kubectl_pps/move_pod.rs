@@ -240,7 +240,6 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
 
     for (args, exit_code, expected) in [
         (&["web-0", "--to", "mv-none"][..], 2, "there is no node mv-none"),
-        (&["Web", "--anywhere"], 2, "use the name of a Kubernetes object"),
         (&["nothing", "--anywhere"], 2, "there is no Pod nothing in namespace mv-refuse"),
         (
             &["bare-0", "--anywhere"],
@@ -250,7 +249,6 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
         (&["web-9", "--anywhere"], 1, "StatefulSet web (replicas: 1) does not want Pod web-9"),
         (&["web-0", "--to", &others[0]], 1, "cannot take Pod web-0"),
         (&["web-0", "--to", &others[1]], 1, "a PodDisruptionBudget forbids to evict Pod web-0 now"),
-        (&["web-0", "--to", &others[1], "--anywhere"], 2, "cannot be used with"),
     ] {
         let answer = run(&pool, &[&["move"], args, &["--yes"]].concat()).await;
         assert_eq!(answer.exit_code, exit_code, "{answer:?}");
@@ -342,7 +340,7 @@ async fn a_move_that_is_killed_goes_on(cluster: &Cluster) {
     let (pool, before) = pinned(cluster, "mv-kill", 1).await;
     let to = free(&pool, &before);
     let args = ["move", "web-0", "--to", &to, "--yes", "--namespace", "mv-kill"];
-    for milliseconds in [100, 200, 300, 400, 500, 700, 900, 1200] {
+    for milliseconds in [150, 300, 500, 900] {
         let mut child = plugin(cluster, ADMIN).start(&args).unwrap();
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         child.kill().await.unwrap();

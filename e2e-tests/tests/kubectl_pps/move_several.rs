@@ -215,15 +215,8 @@ async fn what_cannot_be_moved_is_said_before_anything_is_changed(cluster: &Clust
         let pod = format!("{workload}-0");
         assert_eq!(cluster.pods("mv-some", workload).await.unwrap()[&pod].uid, before[&pod].uid);
     }
-    for (args, expected) in [
-        (&["move", "web-0", "db-0"][..], "<--to <NODE>|--anywhere>"),
-        (&["move", "--anywhere"], "required"),
-        (&["move", "web-0", "--node", "mv-some-0", "--anywhere"], "cannot be used with"),
-        (&["move", "web-0", "db-0", "--to", "mv-none"], "there is no node mv-none"),
-    ] {
-        let wrong = run(&pool, args).await;
-        assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{expected}: {wrong:?}");
-    }
+    let wrong = run(&pool, &["move", "web-0", "db-0", "--to", "mv-none"]).await;
+    assert_eq!((wrong.exit_code, wrong.stderr.contains("there is no node mv-none")), (2, true), "{wrong:?}");
 }
 
 async fn a_pod_that_no_node_can_take_holds_up_no_other_of_its_node(cluster: &Cluster) {

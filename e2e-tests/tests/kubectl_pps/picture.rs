@@ -29,12 +29,15 @@ const CUT: &str = "What is known";
 const WAITING: &str = "waiting until Pod ";
 const ZONES: [&str; 4] = ["zone-a", "zone-b", "zone-b", "zone-b"];
 
-#[tokio::test]
-async fn the_readme_has_a_picture_of_the_plugin() -> Result<()> {
-    let cluster = Cluster::builder().product().start().await?;
+pub(super) async fn the_readme_has_a_picture_of_the_plugin(cluster: &Cluster) {
+    play(cluster).await.unwrap();
+    cluster.delete_stateful_set("default", "db", false).await.unwrap();
+}
+
+async fn play(cluster: &Cluster) -> Result<()> {
     let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN)?)
         .run_by(cluster.control_plane.binaries().path("kubectl")?);
-    let pool = Pool { cluster: &cluster, namespace: "default" };
+    let pool = Pool { cluster, namespace: "default" };
     make_pending_pod(&pool).await?;
 
     let mut screen = Screen::default();

@@ -174,7 +174,7 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = writes(cluster, SIDECAR).len();
         while writes(cluster, SIDECAR).len() == before {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::select! {

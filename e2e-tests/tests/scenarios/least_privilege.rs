@@ -57,6 +57,22 @@ enum Feature {
     DetectManager,
 }
 
+/// The number of permissions without which the sidecar does not become ready; each has a user without it.
+const READS: usize = 14;
+
+fn reader(number: usize) -> String {
+    format!("reader-{number}")
+}
+
+pub(crate) fn users() -> impl Iterator<Item = String> {
+    (0..READS).map(reader)
+}
+
+/// Those without which the sidecar does not become ready, and the others.
+fn reads_and_others() -> (Vec<Grant>, Vec<Grant>) {
+    permissions::grants().into_iter().partition(|grant| feature_of(grant) == Feature::BecomeReady)
+}
+
 fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
     match (group.as_str(), resource.as_str(), verb.as_str()) {
         ("apps.kruise.io", "statefulsets", _) => Feature::WatchOpenKruise,
@@ -74,11 +90,79 @@ fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
     }
 }
 
-pub(crate) async fn fails_visibly_without_any_one_permission(cluster: &Cluster) {
+/// Runs a sidecar for each of these permissions, which lacks only it. They are responsible for no namespace.
+pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cluster) {
+    let (reads, _) = reads_and_others();
+    assert_eq!(reads.len(), READS, "{reads:?}");
+    let grant = async |number: usize, missing: Option<&Grant>| {
+        let rules = reads.iter().filter(|grant| Some(*grant) != missing).map(rule);
+        let object = |kind: &str, rest: Value| {
+            let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+                "metadata": {"name": reader(number)}});
+            json_patch::merge(&mut object, &rest);
+            object
+        };
+        let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": reader(number)});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": reader(number)});
+        let objects = [
+            object("ClusterRole", json!({"rules": rules.collect::<Vec<_>>()})),
+            object("ClusterRoleBinding", json!({"roleRef": role, "subjects": [subject]})),
+        ];
+        cluster.apply_objects(&objects).await.unwrap();
+    };
+    let mut sidecars = Vec::new();
+    for (number, missing) in reads.iter().enumerate() {
+        grant(number, Some(missing)).await;
+        wait_for_permission(cluster, &reader(number), &reads[(number + 1) % READS], true).await;
+        let mut options = SidecarOptions { user: reader(number), name: reader(number), ..sidecar() };
+        options.args.push("--namespace-selector=nothing=here".to_owned());
+        sidecars.push(cluster.run_sidecar(options).unwrap());
+    }
+    let is_ready = async |sidecar: &Sidecar| sidecar.get("/readyz").await.is_ok_and(|(code, _)| code == 200);
+    for (number, missing) in reads.iter().enumerate() {
+        let user = reader(number);
+        wait_for(&format!("{user} to be refused without {missing:?}"), TIMEOUT, async || {
+            Ok(Progress::when(refused(cluster, &user, missing) > 0, (), "no request was refused"))
+        })
+        .await
+        .unwrap();
+    }
+    tokio::time::sleep(WHILE).await;
+    for (sidecar, missing) in sidecars.iter().zip(&reads) {
+        assert!(!is_ready(sidecar).await, "the sidecar is ready without {missing:?}");
+    }
+    for number in 0..READS {
+        grant(number, None).await;
+    }
+    for sidecar in &sidecars {
+        sidecar.wait_ready(TIMEOUT).await.unwrap();
+        sidecar.kill().await.unwrap();
+    }
+}
+
+/// A rule that grants exactly this.
+fn rule(((group, resource, verb), names): &Grant) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": names})
+}
+
+/// Waits until the API server applies a change of a role.
+async fn wait_for_permission(
+    cluster: &Cluster,
+    user: &str,
+    ((group, resource, verb), names): &Grant,
+    expected: bool,
+) {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes = json!({"group": group, "resource": resource, "subresource": subresource, "verb": verb,
+        "name": names[0], "namespace": if resource == "leases" { NAMESPACE } else { "" }});
+    wait_for_review(cluster, user, &attributes, expected).await;
+}
+
+pub(crate) async fn fails_visibly_without_any_other_permission(cluster: &Cluster) {
     let stage = Stage::set(cluster).await;
-    let granted = permissions::grants();
-    assert!(granted.len() > 20, "{granted:?}");
-    for grant in &granted {
+    let (_, others) = reads_and_others();
+    assert!(others.len() > 10, "{others:?}");
+    for grant in &others {
         tokio::select! {
             () = stage.without(grant) => {}
             () = openkruise::renew(cluster), if feature_of(grant) == Feature::DetectManager => {}
@@ -123,12 +207,12 @@ impl<'a> Stage<'a> {
         let cluster = self.pool.cluster;
         cluster.sidecar().unwrap().kill().await.unwrap();
         self.grant(|other| other != grant).await;
-        self.wait_for_permission(grant, false).await;
+        wait_for_permission(cluster, SIDECAR, grant, false).await;
         let text = format!("{}-{}-{}", permission.0, permission.1.replace('/', "-"), permission.2);
         if feature == Feature::Lead {
             self.prepare_lease(&permission.2).await;
         }
-        let refused_before = refused(cluster, grant);
+        let refused_before = refused(cluster, SIDECAR, grant);
         if feature == Feature::Lead { &self.elector } else { cluster.sidecar().unwrap() }
             .start_again()
             .unwrap();
@@ -138,7 +222,7 @@ impl<'a> Stage<'a> {
             &format!("a request of {feature:?} to be refused without {permission:?}"),
             TIMEOUT,
             async || {
-                let refused = refused(cluster, grant);
+                let refused = refused(cluster, SIDECAR, grant);
                 Ok(Progress::when(refused > refused_before, (), "no request was refused"))
             },
         )
@@ -152,7 +236,7 @@ impl<'a> Stage<'a> {
         }
 
         self.grant(|_| true).await;
-        self.wait_for_permission(grant, true).await;
+        wait_for_permission(cluster, SIDECAR, grant, true).await;
         if feature == Feature::PublishEvents {
             // Refused Events are not retried, so cause another one.
             self.annotate(&malformed(&format!("again-{text}"))).await;
@@ -167,22 +251,9 @@ impl<'a> Stage<'a> {
         let mut roles = permissions::roles();
         for role in &mut roles {
             let rules = permissions::of_role(role).into_iter().filter(|grant| wanted(grant));
-            let rules: Vec<Value> = rules
-                .map(|((group, resource, verb), names)| {
-                    json!({"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": names})
-                })
-                .collect();
-            role["rules"] = rules.into();
+            role["rules"] = rules.map(|grant| rule(&grant)).collect::<Vec<_>>().into();
         }
         self.pool.cluster.apply_objects(&roles).await.unwrap();
-    }
-
-    /// Waits until the API server applies the change.
-    async fn wait_for_permission(&self, ((group, resource, verb), names): &Grant, expected: bool) {
-        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        let attributes = json!({"group": group, "resource": resource, "subresource": subresource, "verb": verb,
-            "name": names[0], "namespace": if resource == "leases" { NAMESPACE } else { "" }});
-        wait_for_review(self.pool.cluster, SIDECAR, &attributes, expected).await;
     }
 
     /// Makes a Lease without a holder, or none if the sidecar is to create it.
@@ -199,7 +270,8 @@ impl<'a> Stage<'a> {
     async fn trigger(&self, feature: Feature, text: &str) -> String {
         let pool = &self.pool;
         match feature {
-            Feature::BecomeReady | Feature::Lead | Feature::DetectManager => {}
+            Feature::BecomeReady => unreachable!("each has a sidecar of its own"),
+            Feature::Lead | Feature::DetectManager => {}
             Feature::WatchOpenKruise => self.scale_openkruise(pool_replicas(text)).await,
             Feature::Record => pool.annotate_pod("home-0", &json!({KEY: text})).await,
             Feature::Generate => self.annotate(KEY).await,
@@ -228,9 +300,7 @@ impl<'a> Stage<'a> {
     async fn works(&self, feature: Feature, text: &str, old_node: &str) -> bool {
         let pool = &self.pool;
         match feature {
-            Feature::BecomeReady => {
-                pool.cluster.sidecar().unwrap().get("/readyz").await.is_ok_and(|(code, _)| code == 200)
-            }
+            Feature::BecomeReady => unreachable!("each has a sidecar of its own"),
             Feature::Lead => self.elector.leads().await.unwrap_or_default(),
             Feature::DetectManager => {
                 let other =
@@ -326,17 +396,16 @@ fn pool_replicas(text: &str) -> u32 {
     if text.ends_with("list") { 3 } else { 4 }
 }
 
-/// How many requests the API server has refused because this permission was missing.
-fn refused(cluster: &Cluster, ((group, resource, verb), names): &Grant) -> usize {
+/// How many requests of a user the API server has refused because this permission was missing.
+fn refused(cluster: &Cluster, user: &str, ((group, resource, verb), names): &Grant) -> usize {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let is_of = |event: &&Value| {
         let object = &event["objectRef"];
-        event["responseStatus"]["code"] == 403
-            && event["verb"] == verb.as_str()
+        event["verb"] == verb.as_str()
             && object["resource"] == resource
             && object["apiGroup"].as_str().unwrap_or_default() == group
             && object["subresource"].as_str().unwrap_or_default() == subresource
             && (resource != "leases" || names.is_null() || object["name"] == names[0])
     };
-    permissions::requests(cluster).iter().filter(is_of).count()
+    permissions::forbidden(cluster, user).iter().filter(is_of).count()
 }

@@ -25,6 +25,8 @@ pub(crate) fn sidecar() -> SidecarOptions {
         "--node-grace-period".to_owned(),
         format!("{}s", GRACE.as_secs()),
         "--evict-pending-pods".to_owned(),
+        // A killed sidecar would hold the Lease for a while.
+        "--leader-election=false".to_owned(),
     ];
     SidecarOptions { args, ..SidecarOptions::default() }
 }
@@ -279,7 +281,7 @@ pub(crate) async fn keeps_states_when_the_deletion_cannot_be_confirmed(cluster: 
             .metric("persistentpodstate_node_lookups_total{result=\"unknown\"}")
             .await?
             .unwrap_or_default();
-        Ok(Progress::when(lookups >= 3.0, (), format!("{lookups} lookups")))
+        Ok(Progress::when(lookups >= 2.0, (), format!("{lookups} lookups")))
     })
     .await
     .unwrap();

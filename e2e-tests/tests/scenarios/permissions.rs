@@ -79,10 +79,22 @@ pub(crate) fn verbs_of(cluster: &Cluster, user: &str, resource: &str) -> BTreeSe
     requests.map(|event| event["verb"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
+/// Every request of a user that was refused for lack of a permission.
+pub(crate) fn forbidden(cluster: &Cluster, user: &str) -> Vec<Value> {
+    requests_with(cluster, user, "\"code\":403")
+}
+
 /// Every request of a user in the audit log, once.
 pub(crate) fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
+    requests_with(cluster, user, "")
+}
+
+/// Those whose line contains this. Parsing all lines, most of which are other users', takes long.
+fn requests_with(cluster: &Cluster, user: &str, part: &str) -> Vec<Value> {
     let log = cluster.control_plane.audit_log();
-    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let name = format!("\"username\":{}", Value::from(user));
+    let lines = log.lines().filter(|line| line.contains(&name) && line.contains(part));
+    let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut seen = HashSet::new();
     // A watch has one event when its response starts and another when it ends.
     let first = |event: &Value| seen.insert(event["auditID"].as_str().unwrap_or_default().to_owned());

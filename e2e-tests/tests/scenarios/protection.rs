@@ -26,6 +26,7 @@ const COLLECTED: Duration = Duration::from_mins(3);
 /// As most clusters do, this one gives each of the controller manager's controllers an identity of its own.
 pub(crate) fn control_plane(options: &mut Options) {
     options.controller_manager_flags.push("--use-service-account-credentials=true".to_owned());
+    options.audit_log = true;
 }
 
 /// Registers the policies as `deploy/` does, with their match conditions.
@@ -87,7 +88,7 @@ pub(crate) async fn refuses_to_delete_protected_objects(cluster: &Cluster) {
 }
 
 pub(crate) async fn lets_the_garbage_collector_delete_protected_objects(cluster: &Cluster) {
-    let namespace = "collected";
+    let namespace = "owned";
     cluster.namespace(namespace).await.unwrap();
     let owners: Api<ConfigMap> = Api::namespaced(cluster.client(), namespace);
     let owner: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "owner"}})).unwrap();

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::support::{Random, note};
 
-const PODS: usize = 12;
+const PODS: usize = 10;
 
 /// Nodes, and Pods that start on them one after the other. Some belong to a `StatefulSet`.
 ///

@@ -205,10 +205,14 @@ impl<'a> Pool<'a> {
         for term in list(&spec["preferredPersistentTopology"]) {
             keys.extend(list(&term["preference"]["nodeTopologyKeys"]));
         }
-        let mut states = BTreeMap::new();
+        let (mut states, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         for (name, pod) in self.cluster.pods(self.namespace, workload).await? {
             let Some(node) = pod.node.filter(|_| pod.ready) else { continue };
-            let labels = self.cluster.nodes.api().get(&node).await?.metadata.labels.unwrap_or_default();
+            if !nodes.contains_key(&node) {
+                let read = self.cluster.nodes.api().get(&node).await?;
+                nodes.insert(node.clone(), read.metadata.labels.unwrap_or_default());
+            }
+            let labels = &nodes[&node];
             let mut state = json!({"nodeName": node});
             for key in keys.iter().filter_map(|key| key.as_str()) {
                 if let Some(value) = labels.get(key) {
