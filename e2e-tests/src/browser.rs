@@ -8,6 +8,7 @@ mod log;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{env, fs};
@@ -46,6 +47,7 @@ pub struct Browser {
     server: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
     console: Mutex<Vec<LogEntry>>,
+    opened: AtomicU32,
     supervisor: Supervisor,
     _permit: SemaphorePermit<'static>,
 }
@@ -85,12 +87,15 @@ impl Browser {
             Ok(Progress::Done(client))
         });
         let client = started.await.with_context(|| supervisor.log_tail(DRIVER, 20))?;
-        Ok(Self { client, server, requests, console: Mutex::default(), supervisor, _permit: permit })
-    }
-
-    /// The WebDriver client, for what has no function here.
-    pub fn client(&self) -> &Client {
-        &self.client
+        Ok(Self {
+            client,
+            server,
+            requests,
+            console: Mutex::default(),
+            opened: AtomicU32::default(),
+            supervisor,
+            _permit: permit,
+        })
     }
 
     /// The URL of a path on the server.
@@ -98,11 +103,12 @@ impl Browser {
         format!("http://{}/{}", self.server, path.trim_start_matches('/'))
     }
 
-    /// Opens a path of the server and waits until the page is loaded. To open the same page with another
-    /// fragment, the page is left first, so that it loads again.
+    /// Opens a path of the server and waits until the page is loaded. The query differs each time: a page
+    /// of which only the fragment differs would not load again.
     pub async fn open(&self, path: &str) -> Result<()> {
-        self.client.goto("about:blank").await?;
-        Ok(self.client.goto(&self.url(path)).await?)
+        let (page, fragment) = path.split_once('#').unwrap_or((path, ""));
+        let count = self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(self.client.goto(&self.url(&format!("{page}?{count}#{fragment}"))).await?)
     }
 
     /// Sets the size of what the page sees: its width and height in CSS pixels.
@@ -127,11 +133,6 @@ impl Browser {
     pub async fn find(&self, selector: &str) -> Result<Element> {
         let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(selector)).await;
         found.with_context(|| format!("there is no {selector}"))
-    }
-
-    /// All elements of a CSS selector.
-    pub async fn find_all(&self, selector: &str) -> Result<Vec<Element>> {
-        Ok(self.client.find_all(Locator::Css(selector)).await?)
     }
 
     /// Clicks on an element, as soon as there is one that can be clicked.
@@ -163,24 +164,32 @@ impl Browser {
         self.keys(&char::from(key).to_string()).await
     }
 
-    /// The text of an element, as a user sees it.
+    /// The text of an element, as it is laid out.
     pub async fn text(&self, selector: &str) -> Result<String> {
-        Ok(self.find(selector).await?.text().await?)
+        let script = "return document.querySelector(arguments[0]).innerText;";
+        let text = self.script(script, vec![json!(selector)]).await;
+        let text = text.with_context(|| format!("there is no {selector}"))?;
+        Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
     /// Waits until an element's text contains a text.
     pub async fn wait_for_text(&self, selector: &str, text: &str) -> Result<()> {
-        wait_for(&format!("{text:?} in {selector}"), TIMEOUT, || async {
-            let seen = self.client.find(Locator::Css(selector)).await?.text().await?;
-            Ok(Progress::when(seen.contains(text), (), seen))
-        })
-        .await
+        let (selector, text) = (json!(selector), json!(text));
+        self.wait_until(&format!("document.querySelector({selector})?.innerText.includes({text}) ?? false"))
+            .await
     }
 
-    /// Waits until a JavaScript expression is true.
+    /// Waits until a JavaScript expression is true. The page looks, not this process: each command keeps
+    /// driver and browser busy.
     pub async fn wait_until(&self, expression: &str) -> Result<()> {
+        let look = format!(
+            "const until = performance.now() + 2000; let seen;
+             while ((seen = await ({expression})) !== true && performance.now() < until)
+                 await new Promise((done) => setTimeout(done, 10));
+             return seen;"
+        );
         wait_for(expression, TIMEOUT, || async {
-            let seen = self.evaluate(expression).await?;
+            let seen = self.script(&look, Vec::new()).await?;
             Ok(Progress::when(seen == true, (), seen))
         })
         .await
@@ -287,6 +296,8 @@ fn capabilities(chromium: &Path, profile: &Path) -> Map<String, Value> {
         "--disable-sync",
         "--metrics-recording-only",
         "--hide-scrollbars",
+        // What moves is drawn sixty times a second. The test of what moves asks for it.
+        "--force-prefers-reduced-motion",
         "--lang=en-US",
         "--window-size=1280,900",
         // Nothing leaves this machine, whatever the page or the browser tries.

@@ -1,6 +1,6 @@
 //! The page, as a user sees it.
 
-/// Plays stories of the page one after the other, each with the page loaded again: a browser takes seconds to
+/// Plays stories of the page one after the other, each from a link of its own: a browser takes seconds to
 /// start.
 macro_rules! in_one_browser {
     ($($story:path),* $(,)?) => {{
@@ -46,14 +46,29 @@ impl Page {
     /// Opens the page with a fragment, which may be empty.
     async fn open(fragment: &str) -> Result<Self> {
         let page = Self { browser: Browser::start().await? };
-        page.go(fragment).await?;
+        page.load(fragment).await?;
         Ok(page)
     }
 
-    /// Opens the page again, with another fragment.
-    async fn go(&self, fragment: &str) -> Result<()> {
+    /// Loads the page again, with a fragment.
+    async fn load(&self, fragment: &str) -> Result<()> {
         self.browser.open(&format!("#{fragment}")).await?;
         self.settle().await
+    }
+
+    /// Opens a link in the page as it is, as by a click on it: to load the page again takes ten times as long.
+    async fn go(&self, fragment: &str) -> Result<()> {
+        // Once the page shows what the link names, it is idle again.
+        let follow =
+            "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) return false;
+            document.getElementById('cluster').setAttribute('aria-busy', 'true');
+            location.hash = arguments[0];
+            return true;";
+        if self.browser.script(follow, vec![json!(fragment)]).await? == json!(true) {
+            self.settle().await
+        } else {
+            self.load(fragment).await
+        }
     }
 
     async fn settle(&self) -> Result<()> {
@@ -79,13 +94,8 @@ impl Page {
         self.browser.evaluate(SEEN).await
     }
 
-    /// The text of an element, as it is laid out.
     async fn text(&self, id: &str) -> Result<String> {
-        let text = self
-            .browser
-            .script("return document.getElementById(arguments[0]).innerText;", vec![json!(id)])
-            .await?;
-        Ok(text.as_str().unwrap_or_default().to_owned())
+        self.browser.text(&format!("#{id}")).await
     }
 
     async fn is_visible(&self, id: &str) -> Result<bool> {

@@ -44,7 +44,7 @@ async fn a_link_restores_the_state_that_it_was_copied_from(page: &Page) -> Resul
     let fragment = page.fragment().await?;
     ensure!(fragment.starts_with("scenario="), "{fragment}");
     ensure!(fragment.len() < 2000, "the link has {} characters", fragment.len());
-    page.go(&fragment).await?;
+    page.load(&fragment).await?;
     let restored = page.seen().await?;
     ensure!(restored == seen, "copied: {seen:#}\nrestored: {restored:#}");
     ensure!(page.fragment().await? == fragment, "the link changed");
