@@ -15,7 +15,9 @@ pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
         return Err(Finding::of_all("there is no StatefulSet to roll out: add one"));
     }
     let names: Vec<String> = missing(cluster).cloned().collect();
-    names.iter().for_each(|name| create_one(cluster, name));
+    for name in &names {
+        create_one(cluster, name);
+    }
     Ok(())
 }
 
