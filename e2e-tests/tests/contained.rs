@@ -106,12 +106,7 @@ const ROWS: [Row; 9] = [
 ];
 
 /// The Pods of the first four columns never depend on the product.
-const fn row(
-    way: &'static str,
-    without_pps: Outcome,
-    with_state: Outcome,
-    afterwards: &'static str,
-) -> Row {
+const fn row(way: &'static str, without_pps: Outcome, with_state: Outcome, afterwards: &'static str) -> Row {
     Row { way, outcomes: [Created, Created, Created, Created, without_pps, with_state], afterwards }
 }
 
@@ -285,11 +280,7 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     installed.retry(&["registry-itself"]).await;
     installed.cluster.wait_ready("registry-itself", "registry", 1, TIMEOUT).await.unwrap();
     installed.serve(ACCOUNT).await.unwrap();
-    tokio::join!(
-        finish(&installed, &stopped),
-        finish(&installed, &needed),
-        finish(&installed, &unpulled)
-    );
+    tokio::join!(finish(&installed, &stopped), finish(&installed, &needed), finish(&installed, &unpulled));
 
     // The API server can be told which namespaces use states: only those are sent.
     let home = installed.run_recorded("opted-in").await;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::http::{Request, request::Builder};
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -30,7 +30,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::scenarios::custom_kinds;
-use crate::support::{self, HOSTNAME, MARKER, Pool, SOON, TIMEOUT, WHILE, installed::ACCOUNT, required};
+use crate::support::{self, HOSTNAME, MARKER, Pool, SOON, WHILE, installed::ACCOUNT, required};
 
 const PODS: &str = "clusterwide-persistent-pod-state";
 const CUSTOM: &str = "clusterwide-persistent-pod-state-custom-workloads";
@@ -53,7 +53,7 @@ async fn serve(cluster: &mut Cluster, files: &[&str]) {
     cluster.start_installed_webhook(&module, policies, &kubeconfig).await.unwrap();
 }
 
-/// Makes a namespace with these labels, in which Pods can be created.
+/// Makes a namespace with these labels.
 async fn namespace(cluster: &Cluster, name: &str, labels: &BTreeMap<String, String>) {
     cluster.namespace(name).await.unwrap();
     let mut labels = labels.clone();
@@ -65,12 +65,6 @@ async fn namespace(cluster: &Cluster, name: &str, labels: &BTreeMap<String, Stri
     labels.as_object_mut().unwrap().entry(LABEL).or_insert(Value::Null);
     let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
     namespaces.patch(name, &PatchParams::default(), &patch).await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client(), name);
-    wait_for("the namespace's ServiceAccount", TIMEOUT, async || {
-        Ok(Progress::when(accounts.get_opt("default").await?.is_some(), (), "there is none"))
-    })
-    .await
-    .unwrap();
 }
 
 /// The policies that were asked since the last call.

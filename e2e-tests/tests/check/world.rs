@@ -68,7 +68,15 @@ impl World {
         let registry = Registry::start(cluster.control_plane.supervisor(), options).await.unwrap();
         let reference = format!("{}/policies/persistent-pod-state:v1", registry.host());
         let module = Publisher::to(&registry).policy(&reference).await.unwrap();
-        Self { cluster, controller, installation: None, registry, module, kubeconfig, found: Mutex::default() }
+        Self {
+            cluster,
+            controller,
+            installation: None,
+            registry,
+            module,
+            kubeconfig,
+            found: Mutex::default(),
+        }
     }
 
     /// Runs the check with its own account.

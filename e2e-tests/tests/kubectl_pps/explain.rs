@@ -199,7 +199,7 @@ pub(super) async fn a_refused_pod_is_explained(cluster: &Cluster) {
     .await
     .unwrap();
     cluster.create_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("refused")).await;
+    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("is refused")).await;
     assert_says(
         &answer,
         &["web-0 does not exist: its creation is refused.", "kubewarden.admission", "kubectl pps check"],

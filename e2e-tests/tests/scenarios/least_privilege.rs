@@ -90,7 +90,7 @@ fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
     }
 }
 
-/// Runs a sidecar for each of these permissions, which lacks only it. They are responsible for no namespace.
+/// Runs a sidecar for each permission to read, which lacks only this one. None of them may write.
 pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cluster) {
     let (reads, _) = reads_and_others();
     assert_eq!(reads.len(), READS, "{reads:?}");
@@ -102,8 +102,10 @@ pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cl
             json_patch::merge(&mut object, &rest);
             object
         };
-        let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": reader(number)});
-        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": reader(number)});
+        let subject =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": reader(number)});
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": reader(number)});
         let objects = [
             object("ClusterRole", json!({"rules": rules.collect::<Vec<_>>()})),
             object("ClusterRoleBinding", json!({"roleRef": role, "subjects": [subject]})),
@@ -114,8 +116,7 @@ pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cl
     for (number, missing) in reads.iter().enumerate() {
         grant(number, Some(missing)).await;
         wait_for_permission(cluster, &reader(number), &reads[(number + 1) % READS], true).await;
-        let mut options = SidecarOptions { user: reader(number), name: reader(number), ..sidecar() };
-        options.args.push("--namespace-selector=nothing=here".to_owned());
+        let options = SidecarOptions { user: reader(number), name: reader(number), ..sidecar() };
         sidecars.push(cluster.run_sidecar(options).unwrap());
     }
     let is_ready = async |sidecar: &Sidecar| sidecar.get("/readyz").await.is_ok_and(|(code, _)| code == 200);
