@@ -1,5 +1,6 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 
+mod namespaces;
 pub(crate) mod release;
 mod values;
 

@@ -13,6 +13,7 @@ mod least_privilege;
 mod lookup;
 mod node_deletion;
 mod object_size;
+mod one_namespace;
 pub(crate) mod openkruise;
 mod operator;
 mod passthrough;
@@ -33,7 +34,7 @@ use crate::support;
 #[tokio::test]
 async fn pods_return_to_their_nodes() {
     let cluster = Cluster::builder().control_plane(protection::control_plane).product();
-    let mut cluster = cluster.start().await.unwrap();
+    let mut cluster = cluster.user(User::new(one_namespace::ACCOUNT)).start().await.unwrap();
     let mut results = Vec::new();
     let first = support::run(scenarios![&cluster;
         generated::deletes_a_generated_object_with_its_workload,
@@ -79,8 +80,12 @@ async fn pods_return_to_their_nodes() {
     let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]);
     results.push(third.await);
 
-    // The sidecar would write the statuses from which the policy decides here.
+    // The sidecar would say of each object in which scope that is, and write the statuses from which the policy decides.
     cluster.sidecar().unwrap().terminate(support::TIMEOUT).await.unwrap();
+    let apart = support::run_in_turn(scenarios![&cluster;
+        one_namespace::records_with_rights_in_one_namespace_alone,
+    ]);
+    results.push(apart.await);
     // The policy decides about every deletion; then the API server asks it only where a label is set.
     for _ in 0..2 {
         let protected = support::run(scenarios![&cluster;
@@ -93,7 +98,8 @@ async fn pods_return_to_their_nodes() {
     }
 
     openkruise::install_definition(&cluster).await;
-    let last = support::run_in_turn(scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields]);
+    let last =
+        support::run_in_turn(scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields]);
     results.push(last.await);
     results.into_iter().for_each(Result::unwrap);
 }
@@ -161,7 +167,7 @@ async fn every_permission_is_needed() {
     }
     let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
-    support::run_in_turn(scenarios![&cluster;
+    support::run(scenarios![&cluster;
         least_privilege::is_not_ready_without_any_one_permission_to_read,
         least_privilege::fails_visibly_without_any_other_permission,
     ])

@@ -14,18 +14,68 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
+{{/*
+The recorders, as JSON: the namespaces of which each has a sidecar of its own; one empty name for the sidecar that records all.
+A template of one recorder gets the context with its namespace in `recorded`.
+*/}}
+{{- define "pps.recorders" -}}
+{{- $outside := concat (include "pps.excludedNamespaces" . | fromJsonArray) (list (include "pps.namespace" .) .Values.policyServer.namespace) -}}
+{{- range .Values.namespaces -}}
+{{- if has . $outside -}}
+{{- fail (printf "namespaces has %q: remove it, since this namespace never takes part" .) -}}
+{{- end -}}
+{{- if not (include "pps.records" $) -}}
+{{- fail "namespaces: OpenKruise's manager records (sidecar.recorder), and in all namespaces: remove the list" -}}
+{{- end -}}
+{{- end -}}
+{{- default (list "") .Values.namespaces | toJson -}}
+{{- end -}}
+
+{{/*
+The name of an object that each recorder has. Where the whole is too long for a label, its end is a hash, so that no two are
+the same. Arguments: the context, and the name without the namespace.
+*/}}
+{{- define "pps.ofRecorder" -}}
+{{- $name := index . 1 -}}
+{{- with (index . 0).recorded -}}
+{{- $name = printf "%s-%s" $name . -}}
+{{- if gt (len $name) 63 -}}
+{{- $name = printf "%s-%s" (trunc 54 $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* The name of the sidecar's objects; with `recorded`, of those that each recorder has. */}}
 {{- define "pps.sidecar" -}}
-{{ include "pps.fullname" . }}-sidecar
+{{- include "pps.ofRecorder" (list . (printf "%s-sidecar" (include "pps.fullname" .))) -}}
 {{- end -}}
 
 {{- define "pps.serviceAccount" -}}
-{{- default (ternary (include "pps.sidecar" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- if .Values.serviceAccount.name -}}
+{{- include "pps.ofRecorder" (list . .Values.serviceAccount.name) -}}
+{{- else -}}
+{{- ternary (include "pps.sidecar" .) "default" .Values.serviceAccount.create -}}
+{{- end -}}
 {{- end -}}
 
-{{/* The labels that select the sidecar's Pods. They never change. */}}
+{{/* The accounts of the recorders, or of the one in `recorded`, as subjects of a binding. */}}
+{{- define "pps.subjects" -}}
+{{- range ternary (include "pps.recorders" . | fromJsonArray) (list .recorded) (empty .recorded) }}
+{{- $one := merge (dict "recorded" .) $ }}
+- kind: ServiceAccount
+  name: {{ include "pps.serviceAccount" $one }}
+  namespace: {{ include "pps.namespace" $one }}
+{{- end }}
+{{- end -}}
+
+{{/* The labels that select the sidecar's Pods; with `recorded`, those of one recorder. They never change. */}}
 {{- define "pps.selector" -}}
 app.kubernetes.io/name: {{ include "pps.name" . }}
 app.kubernetes.io/component: sidecar
+{{- with .recorded }}
+persistent-pod-state/namespace: {{ . | quote }}
+{{- end }}
 {{- end -}}
 
 {{/*

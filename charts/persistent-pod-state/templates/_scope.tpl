@@ -1,4 +1,4 @@
-{{- /* The namespaces in scope, as the policies for Pods select them: requirements of a label selector. */}}
+{{- /* The namespaces in scope, as the policies for Pods select them: requirements of a label selector. With `recorded`, those of one recorder. */}}
 {{- define "pps.namespaceRequirements" -}}
 - key: persistent-pod-state/injection
   {{- if eq .Values.scope "OptIn" }}
@@ -9,8 +9,13 @@
   values: [disabled]
   {{- end }}
 - key: kubernetes.io/metadata.name
+  {{- if .Values.namespaces }}
+  operator: In
+  values: {{ ternary (list .recorded) .Values.namespaces (not (empty .recorded)) | toJson }}
+  {{- else }}
   operator: NotIn
   values: {{ append (include "pps.excludedNamespaces" . | fromJsonArray) (include "pps.namespace" .) | uniq | toJson }}
+  {{- end }}
 {{- with (.Values.policy.namespaceSelector | default dict).matchExpressions }}
 {{ toYaml . }}
 {{- end }}
@@ -19,7 +24,7 @@
 {{- /* The same as the text of a label selector, for the sidecar; empty if that is the sidecar's default. Kubewarden leaves its
 own namespace out of each policy. */}}
 {{- define "pps.namespaceSelector" -}}
-{{- $further := concat (.Values.policy.excludedNamespaces | default list) ((.Values.policy.namespaceSelector | default dict).matchExpressions | default list) -}}
+{{- $further := concat (.Values.namespaces | default list) (.Values.policy.excludedNamespaces | default list) ((.Values.policy.namespaceSelector | default dict).matchExpressions | default list) -}}
 {{- if or (ne .Values.scope "OptIn") $further -}}
 {{- $terms := list -}}
 {{- range include "pps.namespaceRequirements" . | fromYamlArray -}}

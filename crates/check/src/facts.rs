@@ -1,6 +1,7 @@
 //! What was read from the cluster and the registry.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration,
@@ -12,6 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::Deserialize;
 use serde_json::Value;
+use strum::{IntoStaticStr, VariantNames};
 
 pub(crate) use crate::read::{Problem, Read, Right};
 use crate::settings::{Recorder, Settings, VALIDATION, is_policy_of};
@@ -95,18 +97,18 @@ pub(crate) struct PolicyServerSpec {
     pub(crate) env: Vec<EnvVar>,
 }
 
-/// What the registry says about a module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the registry says about a module. Each name is also that of a finding.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 pub(crate) enum ModuleAnswer {
-    Found,
-    NotFound,
+    ModuleFound,
+    ModuleNotFound,
     /// It requires a login (401 or 403).
-    NeedsCredentials(u16),
+    RegistryNeedsCredentials(u16),
     /// There is no connection that the PolicyServer would trust, or no answer in time.
-    Unreachable(String),
-    Unclear(String),
+    RegistryUnreachable(String),
+    RegistryAnswerUnclear(String),
     /// It was not asked: the flag says so, or the module is in no registry.
-    NotAsked,
+    ModuleNotChecked,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +177,8 @@ pub(crate) struct Objects {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recording {
     pub(crate) recorder: Recorder,
+    /// The only namespace that it records; all if there is none.
+    pub(crate) namespace: Option<String>,
     /// The name of the sidecar's Lease. None without leader election.
     pub(crate) lease: Option<String>,
     /// The namespace of the ConfigMap that lists custom kinds.
@@ -204,6 +208,7 @@ impl Recording {
         let openkruise = settings.openkruise_namespace.clone().or_else(|| found("openkruise-namespace"));
         Self {
             recorder: settings.recorder.unwrap_or(recorder),
+            namespace: found("namespace"),
             lease: elects.then(|| found("lease-name").unwrap_or_else(|| settings.sidecar.clone())),
             openkruise_namespace: openkruise.unwrap_or_else(|| config_namespace.clone()),
             config_namespace,
@@ -254,6 +259,8 @@ pub(crate) struct Facts {
     pub(crate) namespaces: Read<Vec<Namespace>>,
     /// The sidecars' Deployments in all namespaces.
     pub(crate) sidecars: Read<Vec<Deployment>>,
+    /// Of each further sidecar of this installation, if each namespace has one.
+    pub(crate) further: Vec<Self>,
     /// The rights that the sidecar needs and does not have.
     pub(crate) sidecar_lacks: Vec<Right>,
     pub(crate) lease: Read<LeaseReads>,
@@ -271,6 +278,11 @@ impl Facts {
 
     pub(crate) fn policies_for_pods(&self) -> impl Iterator<Item = &Policy> {
         self.own_policies().filter(|policy| !policy.name().ends_with(VALIDATION))
+    }
+
+    /// These, and those of each further sidecar.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Self> {
+        once(self).chain(&self.further)
     }
 
     /// The sidecar's Deployment of the installation that is checked.

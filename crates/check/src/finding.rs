@@ -34,7 +34,10 @@ pub(crate) struct Finding {
 impl Finding {
     /// The name of the diagnosis, by which programs and `docs/reference/check.md` know the finding.
     pub(crate) fn code(&self) -> &'static str {
-        (&self.diagnosis).into()
+        match &self.diagnosis {
+            Diagnosis::Module(pull) => (&pull.answer).into(),
+            other => other.into(),
+        }
     }
 }
 
@@ -77,19 +80,16 @@ pub(crate) enum Diagnosis {
     LookupNotGranted,
     WebhookRegistered,
     WebhookMissing,
-    ModuleFound(Pull),
-    ModuleNotFound(Pull),
-    RegistryNeedsCredentials(Pull),
-    RegistryUnreachable(Pull),
-    RegistryAnswerUnclear(Pull),
-    ModuleNotChecked(Pull),
+    /// Its name is that of the answer.
+    Module(Pull),
     SidecarAvailable(Replicas),
     /// Who renews the Lease all the same.
     SidecarMissing(Option<String>),
     SidecarNotAvailable(Replicas),
     SidecarForbidden(Vec<Right>),
     LeaderActive(String),
-    LeaderMissing(Leaderless),
+    /// Why, and the sidecar.
+    LeaderMissing(Leaderless, String),
     SecondInstallation(Vec<String>),
     ConflictingRecorder(String),
     RecorderMissing,

@@ -82,12 +82,19 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
         read_server(reader, facts).await;
         read_modules(reader, facts).await;
     }
+    let mut further = std::mem::take(&mut facts.further);
+    let read_further = join_all(further.iter_mut().map(async |one| {
+        let first = Leases::read(reader, one).await;
+        read_sidecar_rights(reader, one).await;
+        leases::compare(reader, one, &first, timing).await;
+    }));
     read_sidecar_rights(reader, facts).await;
     let namespace = Some(facts.recording.config_namespace.as_str());
     let config = reader.get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP).await;
     facts.whitelist = config.map(|config| config.data?.remove(whitelist::KEY));
     facts.objects = read_objects(reader, facts).await;
-    leases::compare(reader, facts, &first, timing).await;
+    tokio::join!(leases::compare(reader, facts, &first, timing), read_further);
+    facts.further = further;
 }
 
 async fn read_server(reader: &Reader, facts: &mut Facts) {
@@ -146,10 +153,10 @@ async fn read_modules(reader: &Reader, facts: &mut Facts) {
     // The product has three policies.
     for reference in references.into_iter().take(3) {
         let answer = if settings.skip_registry {
-            ModuleAnswer::NotAsked
+            ModuleAnswer::ModuleNotChecked
         } else {
             let asked = timeout(reader.time_left(), registry::ask(reference, &sources)).await;
-            asked.unwrap_or_else(|_| ModuleAnswer::Unclear("nothing: no time is left".into()))
+            asked.unwrap_or_else(|_| ModuleAnswer::RegistryAnswerUnclear("nothing: no time is left".into()))
         };
         modules.push(Module { reference: reference.clone(), answer });
     }
@@ -160,12 +167,22 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
     let mut found = reader.list_all::<Deployment>(SIDECARS).await;
     if let Read::Known(all) = &mut found {
         all.retain(|one| facts.is_own_sidecar(one) || has_sidecar(one));
-        // The chart names it after the release.
-        let here = |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
-        if let [only] = all.iter().filter(here).collect::<Vec<_>>()[..] {
-            facts.settings.sidecar = only.metadata.name.clone().unwrap_or_default();
-        }
     }
+    let here = |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
+    let here: Vec<_> = found.items().unwrap_or_default().iter().filter(here).collect();
+    // The chart names it after the release, and each of several after the namespace that it records.
+    let is_ours = |one: &Facts| here.len() == 1 || one.recording.namespace.is_some();
+    let facts_of = |one: &Deployment| {
+        let sidecar = one.metadata.name.clone().unwrap_or_default();
+        let settings = Settings { sidecar, ..facts.settings.clone() };
+        let recording = Recording::of(&settings, Some(one));
+        Facts { settings, recording, sidecars: found.clone(), ..Facts::default() }
+    };
+    let mut ours: Vec<Facts> = here.iter().map(|one| facts_of(one)).filter(is_ours).collect();
+    if !ours.is_empty() {
+        facts.settings = ours.remove(0).settings;
+    }
+    facts.further = ours;
     facts.sidecars = found;
 }
 
@@ -183,18 +200,14 @@ async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
     let spec = own.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
     let name = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
     let namespace = facts.settings.namespace.as_str();
-    let watched = [
-        ("", "pods"),
-        ("", "nodes"),
-        ("", "namespaces"),
-        ("apps", "statefulsets"),
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-        (GROUP, "persistentpodstates"),
-    ];
+    let cluster = [("", "nodes"), ("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")];
+    let namespaced = [("", "pods"), ("apps", "statefulsets"), (GROUP, "persistentpodstates")];
     let watch = |(group, plural)| ["list", "watch"].map(|verb| Right::new(verb, group, plural));
-    let mut rights: Vec<Right> = watched.into_iter().flat_map(watch).collect();
-    rights.push(Right::new("create", GROUP, "persistentpodstates"));
-    rights.push(Right::new("patch", GROUP, "persistentpodstates/status"));
+    let writes = [("create", "persistentpodstates"), ("patch", "persistentpodstates/status")];
+    let writes = writes.map(|(verb, resource)| Right::new(verb, GROUP, resource));
+    let within = |right| Right { namespace: facts.recording.namespace.clone(), ..right };
+    let mut rights: Vec<Right> = namespaced.into_iter().flat_map(watch).chain(writes).map(within).collect();
+    rights.extend(cluster.into_iter().flat_map(watch));
     if let Some(lease) = &facts.recording.lease {
         let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
         rights.extend([leases("create"), leases("get").named(lease), leases("update").named(lease)]);

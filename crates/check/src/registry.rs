@@ -94,12 +94,12 @@ pub(crate) async fn ask(module: &str, sources: &Sources<'_>) -> ModuleAnswer {
     if sources.is_insecure(host, ":443") {
         ways.extend([Way::Unverified, Way::PlainHttp]);
     }
-    let mut answer = ModuleAnswer::Unclear("nothing".into());
+    let mut answer = ModuleAnswer::RegistryAnswerUnclear("nothing".into());
     for way in ways {
         answer = match timeout(TIMEOUT, ask_one_way(&reference, &way, sources)).await {
             Ok(Ok(answer)) => return answer,
-            Ok(Err(why)) => ModuleAnswer::Unreachable(why),
-            Err(_) => ModuleAnswer::Unreachable(format!("no answer within {} s", TIMEOUT.as_secs())),
+            Ok(Err(why)) => ModuleAnswer::RegistryUnreachable(why),
+            Err(_) => ModuleAnswer::RegistryUnreachable(format!("no answer within {} s", TIMEOUT.as_secs())),
         };
     }
     answer
@@ -128,12 +128,12 @@ async fn ask_one_way(
         }
     }
     Ok(match answer.status() {
-        status if status.is_success() => ModuleAnswer::Found,
-        StatusCode::NOT_FOUND => ModuleAnswer::NotFound,
+        status if status.is_success() => ModuleAnswer::ModuleFound,
+        StatusCode::NOT_FOUND => ModuleAnswer::ModuleNotFound,
         status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-            ModuleAnswer::NeedsCredentials(status.as_u16())
+            ModuleAnswer::RegistryNeedsCredentials(status.as_u16())
         }
-        other => ModuleAnswer::Unclear(other.to_string()),
+        other => ModuleAnswer::RegistryAnswerUnclear(other.to_string()),
     })
 }
 
@@ -161,15 +161,11 @@ async fn send(client: &Client, request: http::request::Builder) -> Result<Respon
 
 /// An anonymous token. None if the registry gives none, or the PolicyServer may not ask for it.
 async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<String>, String> {
-    let Some((scheme, host, path)) = url
-        .as_ref()
-        .and_then(|url| Some((url.scheme_str()?, url.authority()?.as_str(), url.path_and_query()?)))
-    else {
-        return Ok(None);
-    };
-    let Some(way) = sources.way_to(scheme, host) else { return Ok(None) };
+    let url = url.as_ref().and_then(|url| Some((url.scheme_str()?, url.authority()?, url.path_and_query()?)));
+    let Some((scheme, host, path)) = url else { return Ok(None) };
+    let Some(way) = sources.way_to(scheme, host.as_str()) else { return Ok(None) };
     let failed = |why| format!("its tokens are on {host}: {why}");
-    let client = connect(host, &way).map_err(failed)?;
+    let client = connect(host.as_str(), &way).map_err(failed)?;
     let response = send(&client, Request::get(path.as_str())).await.map_err(failed)?;
     if !response.status().is_success() {
         return Ok(None);
@@ -213,10 +209,10 @@ impl Reference {
     fn parse(module: &str) -> Result<Self, ModuleAnswer> {
         let rest = match module.split_once("://") {
             Some(("registry", rest)) => rest,
-            Some(_) => return Err(ModuleAnswer::NotAsked),
+            Some(_) => return Err(ModuleAnswer::ModuleNotChecked),
             None => module,
         };
-        let invalid = || ModuleAnswer::Unclear("nothing: the reference is not valid".into());
+        let invalid = || ModuleAnswer::RegistryAnswerUnclear("nothing: the reference is not valid".into());
         let (host, path) = match rest.split_once('/').ok_or_else(invalid)? {
             ("docker.io" | "index.docker.io", path) => (DOCKER_HUB, path),
             (host, path) if host.contains(['.', ':']) || host == "localhost" => (host, path),

@@ -5,10 +5,11 @@
 
 mod words;
 
-use std::mem;
+use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::json;
+use textwrap::{Options, WordSeparator, WordSplitter};
 
 pub(crate) use self::words::{Words, words};
 use crate::facts::Facts;
@@ -128,29 +129,9 @@ pub fn printable(text: &str) -> String {
 
 /// Breaks a text into lines at spaces, and words that are longer than a line anywhere.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let (mut line, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        let space = usize::from(used > 0);
-        if used + space + length > width && space > 0 {
-            lines.push(mem::take(&mut line));
-            used = 0;
-        } else if space > 0 {
-            line.push(' ');
-            used += 1;
-        }
-        for c in word.chars() {
-            if used == width {
-                lines.push(mem::take(&mut line));
-                used = 0;
-            }
-            line.push(c);
-            used += 1;
-        }
-    }
-    lines.push(line);
-    lines
+    let options = Options::new(width).word_separator(WordSeparator::AsciiSpace);
+    let options = options.word_splitter(WordSplitter::NoHyphenation);
+    textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
 }
 
 #[cfg(test)]

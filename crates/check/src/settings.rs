@@ -2,7 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Parser, ValueEnum};
 
 use crate::reader::is_name;
 
@@ -38,7 +38,7 @@ pub enum ExitZero {
 }
 
 /// What is checked, and when.
-#[derive(Args, Clone, Debug)]
+#[derive(Parser, Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Settings {
     /// Whether the check runs before an installation, when what it creates may be absent, or after it.
@@ -51,15 +51,8 @@ pub struct Settings {
 
     /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0 if
     /// something could not be read.
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "always",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "WHEN", value_enum, default_missing_value = "always")]
+    #[arg(num_args = 0..=1, require_equals = true, hide_short_help = true)]
     pub exit_zero: Option<ExitZero>,
 
     /// The installation has no policies: check only what records.
@@ -154,12 +147,7 @@ pub(crate) const CUSTOM_WORKLOADS: &str = "-custom-workloads";
 impl Default for Settings {
     /// Those of an empty command line.
     fn default() -> Self {
-        #[derive(Parser)]
-        struct CommandLine {
-            #[command(flatten)]
-            settings: Settings,
-        }
-        CommandLine::parse_from([""]).settings
+        Self::parse_from([""])
     }
 }
 

@@ -183,6 +183,12 @@ pub struct Subject {
     pub uid: String,
 }
 
+impl Subject {
+    pub fn new(api_version: &str, kind: &str, object: NamespacedName, uid: &str) -> Self {
+        Self { api_version: api_version.into(), kind: kind.into(), object, uid: uid.into() }
+    }
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.object)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::demand::{Naming, ReplicasPath};
+use crate::facts::GroupKind;
 use crate::whitelist::{Entry, KEY};
 
 /// The part of a `CustomResourceDefinition` that says how to watch its kind.
@@ -44,8 +45,8 @@ pub struct Resource {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watchable {
-    /// The listed kinds that the cluster serves, by group and kind.
-    pub resources: BTreeMap<(String, String), Resource>,
+    /// The listed kinds that the cluster serves.
+    pub resources: BTreeMap<GroupKind, Resource>,
     pub refusals: Vec<String>,
 }
 
@@ -55,26 +56,22 @@ pub fn watchable<'a>(
     entries: impl IntoIterator<Item = &'a Entry>,
     definitions: impl IntoIterator<Item = &'a Definition>,
 ) -> Watchable {
-    let definitions: BTreeMap<_, _> = definitions
-        .into_iter()
-        .filter(|definition| definition.established)
-        .map(|definition| ((definition.group.as_str(), definition.kind.as_str()), definition))
-        .collect();
+    let served = definitions.into_iter().filter(|one| one.established);
+    let served: BTreeMap<_, _> = served.map(|one| ((one.group.as_str(), one.kind.as_str()), one)).collect();
     let mut watchable = Watchable::default();
     for entry in entries {
-        let Some(definition) = definitions.get(&(entry.group.as_str(), entry.kind.as_str())) else {
-            continue;
-        };
-        if !definition.namespaced {
-            watchable.refusals.push(format!(
-                "{KEY} names {} of {}; remove it: the kind is cluster-scoped, so it cannot own Pods",
-                entry.kind, entry.group
-            ));
-            continue;
-        }
-        let key = (entry.group.clone(), entry.kind.clone());
-        if let Some(resource) = resource(entry, definition) {
-            watchable.resources.entry(key).or_insert(resource);
+        let (group, kind) = (entry.group.as_str(), entry.kind.as_str());
+        match served.get(&(group, kind)) {
+            Some(definition) if definition.namespaced => {
+                let key = GroupKind { group: group.into(), kind: kind.into() };
+                if let Some(resource) = resource(entry, definition) {
+                    watchable.resources.entry(key).or_insert(resource);
+                }
+            }
+            Some(_) => watchable.refusals.push(format!(
+                "{KEY} names {kind} of {group}; remove it: the kind is cluster-scoped, so it cannot own Pods"
+            )),
+            None => {}
         }
     }
     watchable
@@ -164,7 +161,10 @@ mod tests {
             plural: "as".into(),
             naming: Naming::Custom(ReplicasPath::new(".spec.shape.size")),
         };
-        assert_eq!(watchable.resources, BTreeMap::from([(("a.io".into(), "A".into()), resource)]));
+        assert_eq!(
+            watchable.resources,
+            BTreeMap::from([(GroupKind { group: "a.io".into(), kind: "A".into() }, resource)])
+        );
         assert_eq!(watchable.refusals.len(), 1);
         assert!(watchable.refusals[0].contains("Wide"), "{:?}", watchable.refusals);
     }

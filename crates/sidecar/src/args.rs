@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser as NonEmpty;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+pub use pps_check::Recorder;
 use pps_check::args::CheckArgs;
 use pps_core::DEFAULT_NAMESPACE_SELECTOR;
 use pps_core::size::DEFAULT_LIMIT;
@@ -55,6 +56,11 @@ pub struct Args {
     /// Namespace of OpenKruise, where its manager's Lease is. Defaults to that of the ConfigMap.
     #[arg(long, value_name = "NAMESPACE", env = "PPS_OPENKRUISE_NAMESPACE", value_parser = NonEmpty::new())]
     pub openkruise_namespace: Option<String>,
+
+    /// The only namespace to record. No right on objects of other namespaces is needed then. Without it, all
+    /// namespaces in scope are recorded.
+    #[arg(long, value_name = "NAMESPACE", env = "PPS_NAMESPACE", value_parser = NonEmpty::new())]
+    pub namespace: Option<String>,
 
     /// Label selector of the namespaces in scope, as in kubectl; empty for all. In other namespaces nothing
     /// is recorded, dropped, generated or evicted, and recorded states stay unchanged. Select the namespaces
@@ -117,16 +123,6 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     Check(Box<CheckArgs>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Recorder {
-    /// This sidecar.
-    #[value(name = "self")]
-    Own,
-    /// OpenKruise's manager.
-    #[value(name = "openkruise")]
-    OpenKruise,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -195,6 +191,10 @@ mod tests {
         assert_eq!((moved.config_namespace.as_str(), moved.openkruise_namespace()), ("a", "a"));
         let apart = Args::parse_from(["pps-sidecar", "--config-namespace=a", "--openkruise-namespace=b"]);
         assert_eq!((apart.config_namespace.as_str(), apart.openkruise_namespace()), ("a", "b"));
+        assert_eq!(args.namespace, None, "all namespaces in scope");
+        let one = Args::parse_from(["pps-sidecar", "--namespace=shop"]);
+        assert_eq!(one.namespace.as_deref(), Some("shop"));
+        assert!(Args::try_parse_from(["pps-sidecar", "--namespace="]).is_err());
         assert_eq!(args.node_grace_period.as_secs(), 300);
         assert_eq!(args.namespace_selector, "persistent-pod-state/injection=enabled");
         assert_eq!(Args::parse_from(["pps-sidecar", "--namespace-selector="]).namespace_selector, "");

@@ -119,7 +119,7 @@ async fn record(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (sender, mut observations) = mpsc::channel(QUEUE);
-    let watches = Watches::new(client, health, metrics, sender);
+    let watches = Watches::new(client, args.namespace.as_deref(), health, metrics, sender);
     let mut worker = Worker::new(args, watches, leadership.clone());
     worker.watching.start_first(args);
 

@@ -69,10 +69,11 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
     for words in ["is installed in the namespace", "kubectl get pps", "pod-security"] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    let replicas = async || {
+    let replicas_of = async |name: &str| {
         let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
-        deployments.get_opt("pps-sidecar").await.unwrap().map(|one| one.spec.unwrap().replicas.unwrap())
+        deployments.get_opt(name).await.unwrap().map(|one| one.spec.unwrap().replicas.unwrap())
     };
+    let replicas = async || replicas_of("pps-sidecar").await;
     assert_eq!(replicas().await, Some(2));
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
         "metadata": {"name": "web"}, "spec": {
@@ -98,8 +99,10 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
     assert_eq!(replicas().await, Some(2));
     assert!(kept().await.contains("web"));
 
-    // With crds.keep=false the CRD is deleted.
-    let said = release.run("upgrade", json!({"crds": {"keep": false}}));
+    // With crds.keep=false the CRD is deleted. Each namespace may have a sidecar of its own.
+    let said = release.run("upgrade", json!({"crds": {"keep": false}, "namespaces": ["default"]}));
+    assert_eq!((replicas().await, replicas_of("pps-sidecar-default").await), (None, Some(2)));
+    assert!(said.contains("deployment/pps-sidecar-default"), "{said}");
     assert!(said.contains("crds.keep=false"), "{said}");
     release.run("uninstall", json!({}));
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());

@@ -85,16 +85,20 @@ pub struct Silence {
     pub seen: String,
 }
 
-/// Whether the recorder is silent. What may not be read, or is found under no name that is certain, is not
-/// called silent.
-pub async fn silent_recorder(client: &Client) -> Option<Silence> {
-    silent_recorder_within(client, &TIMING).await
+/// Whether the recorder of a namespace, or of all, is silent. What may not be read, or is found under no name
+/// that is certain, is not called silent.
+pub async fn silent_recorder(client: &Client, namespace: Option<&str>) -> Option<Silence> {
+    silent_within(client, namespace, &TIMING).await
 }
 
-pub(super) async fn silent_recorder_within(client: &Client, timing: &Timing) -> Option<Silence> {
+pub(super) async fn silent_within(client: &Client, of: Option<&str>, timing: &Timing) -> Option<Silence> {
     let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
     let mut facts = Facts::default();
     read_sidecars(&reader, &mut facts).await;
+    if let (Read::Known(all), Some(asked)) = (&mut facts.sidecars, of) {
+        let recorded = |one: &_| Recording::of(&facts.settings, Some(one)).namespace;
+        all.retain(|one| recorded(one).is_none_or(|recorded| recorded == asked));
+    }
     // It may be installed under another name.
     if facts.own_sidecar().is_none()
         && let Some([only]) = facts.sidecars.items()

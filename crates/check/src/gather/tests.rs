@@ -38,7 +38,7 @@ async fn api_server(delay: Duration, answer: Answer) -> Client {
             if path.ends_with("/subjectaccessreviews") {
                 let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
                 let review: Value = serde_json::from_slice(&body).unwrap();
-                query = review["spec"]["user"].as_str().unwrap().to_owned();
+                query = review["spec"].to_string();
             }
             let found = answer(&path, &query).or_else(|| empty(&path));
             let (code, body) = found.map_or((404, json!({})), |body| (200, body));
@@ -235,6 +235,14 @@ async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
 
 /// What is said of a sidecar `tools/pps`, whose Lease the API server answers with; and how often it was read.
 async fn silence(deployments: Option<Vec<Value>>, lease: Option<Value>) -> (Option<String>, usize) {
+    silence_of(None, deployments, lease).await
+}
+
+async fn silence_of(
+    namespace: Option<&str>,
+    deployments: Option<Vec<Value>>,
+    lease: Option<Value>,
+) -> (Option<String>, usize) {
     let reads = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&reads);
     let client = api_server(
@@ -251,7 +259,7 @@ async fn silence(deployments: Option<Vec<Value>>, lease: Option<Value>) -> (Opti
             _ => None,
         }),
     );
-    let silent = leases::silent_recorder_within(&client.await, &timing(60_000, 100, 300)).await;
+    let silent = leases::silent_within(&client.await, namespace, &timing(60_000, 100, 300)).await;
     let seen = silent.map(|one| format!("{}: {}", one.subject, one.seen));
     (seen, reads.load(Ordering::Relaxed))
 }
@@ -285,4 +293,69 @@ async fn a_recorder_that_may_have_any_name_is_not_called_silent() {
     let mut alone = deployment("tools", "pps", 1);
     alone["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--leader-election=false"]);
     assert_eq!(silence(Some(vec![alone]), None).await.0, None);
+}
+
+/// A sidecar of this namespace, as the chart installs one for each.
+fn sidecar_of(recorded: &str) -> Value {
+    let mut one = deployment("persistent-pod-state", &format!("pps-sidecar-{recorded}"), 1);
+    let lease = format!("--lease-name=pps-sidecar-{recorded}");
+    let container = &mut one["spec"]["template"]["spec"]["containers"][0];
+    container["args"] = json!([format!("--namespace={recorded}"), lease]);
+    one
+}
+
+#[tokio::test]
+async fn each_sidecar_of_one_namespace_is_checked_with_its_lease_and_its_rights_there() {
+    let reviewed = Arc::new(Mutex::new(Vec::new()));
+    let (seen, renewals) = (Arc::clone(&reviewed), AtomicUsize::new(0));
+    let answer: Answer = Arc::new(move |path, query| match path {
+        path if path.ends_with("/deployments") && query.contains("sidecar") => {
+            let all = [sidecar_of("a"), sidecar_of("b"), deployment("elsewhere", "other", 1)];
+            Some(list(&all))
+        }
+        path if path.ends_with("/leases/pps-sidecar-a") => {
+            let renewals = renewals.fetch_add(1, Ordering::Relaxed);
+            Some(json!({"spec": {"holderIdentity": "a_x", "leaseTransitions": renewals}}))
+        }
+        path if path.ends_with("/subjectaccessreviews") => {
+            seen.lock().unwrap().push(query.to_owned());
+            Some(
+                json!({"status": {"allowed": !query.contains(r#""pods""#) || query.contains(r#""namespace":"a""#)}}),
+            )
+        }
+        _ => None,
+    });
+    let client = api_server(Duration::ZERO, answer).await;
+    let settings = Settings { without_policies: true, ..Settings::default() };
+    let facts = gather(&client, settings, &timing(60_000, 10, 10)).await;
+    let leads = |name: &str| (Severity::Ok, format!("{name} leads"));
+    assert_eq!(found(&facts, "LeaderActive"), [leads("a")]);
+    let missing = |seen: &str| (Severity::Error, seen.to_owned());
+    assert_eq!(found(&facts, "LeaderMissing"), [missing("does not exist, so nothing is recorded")]);
+    let lacks = "its ServiceAccount may not list pods in namespace b, watch pods in namespace b";
+    assert_eq!(found(&facts, "SidecarForbidden"), [missing(lacks)]);
+    assert_eq!(found(&facts, "SidecarMissing"), []);
+    let second = "another sidecar runs, which may record the same objects: elsewhere/other";
+    assert_eq!(found(&facts, "SecondInstallation"), [(Severity::Warning, second.to_owned())]);
+    let reviews = reviewed.lock().unwrap();
+    assert!(
+        reviews
+            .iter()
+            .any(|review| review.contains(r#""resource":"nodes""#) && !review.contains(r#""namespace":"a""#))
+    );
+}
+
+#[tokio::test]
+async fn the_recorder_of_a_namespace_is_the_sidecar_that_records_it() {
+    let mut apart = deployment("tools", "pps", 1);
+    apart["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--namespace", "shop"]);
+    let both = || Some(vec![sidecar_of("b"), apart.clone()]);
+    let (missing, _) = silence_of(Some("shop"), both(), None).await;
+    assert_eq!(missing.as_deref(), Some("Lease tools/pps: does not exist, so nothing is recorded"));
+    let (other, _) = silence_of(Some("b"), both(), None).await;
+    let text = "Lease persistent-pod-state/pps-sidecar-b: does not exist, so nothing is recorded";
+    assert_eq!(other.as_deref(), Some(text));
+    let now = Timestamp::now().to_string();
+    let held = json!({"spec": {"holderIdentity": "pps-1_x", "renewTime": now}});
+    assert_eq!(silence_of(Some("shop"), both(), Some(held)).await, (None, 1));
 }

@@ -32,12 +32,12 @@ async fn ask_insecure(address: SocketAddr) -> ModuleAnswer {
 async fn the_status_says_whether_the_module_exists() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     for (answer, wanted) in [
-        ((|_, _, _| status(200)) as fn(&str, Option<&str>, SocketAddr) -> _, ModuleAnswer::Found),
-        (|_, _, _| status(404), ModuleAnswer::NotFound),
-        (|_, _, _| status(403), ModuleAnswer::NeedsCredentials(403)),
-        (|_, _, _| status(401), ModuleAnswer::NeedsCredentials(401)),
-        (|_, _, _| status(429), ModuleAnswer::Unclear("429 Too Many Requests".into())),
-        (|_, _, _| status(307), ModuleAnswer::Unclear("307 Temporary Redirect".into())),
+        ((|_, _, _| status(200)) as fn(&str, Option<&str>, SocketAddr) -> _, ModuleAnswer::ModuleFound),
+        (|_, _, _| status(404), ModuleAnswer::ModuleNotFound),
+        (|_, _, _| status(403), ModuleAnswer::RegistryNeedsCredentials(403)),
+        (|_, _, _| status(401), ModuleAnswer::RegistryNeedsCredentials(401)),
+        (|_, _, _| status(429), ModuleAnswer::RegistryAnswerUnclear("429 Too Many Requests".into())),
+        (|_, _, _| status(307), ModuleAnswer::RegistryAnswerUnclear("307 Temporary Redirect".into())),
     ] {
         assert_eq!(ask_insecure(registry(answer).await).await, wanted);
     }
@@ -65,7 +65,7 @@ fn with_tokens(path: &str, token: Option<&str>, address: SocketAddr) -> Response
 #[tokio::test]
 async fn fetches_an_anonymous_token_if_the_registry_asks_for_one() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    assert_eq!(ask_insecure(registry(with_tokens).await).await, ModuleAnswer::Found);
+    assert_eq!(ask_insecure(registry(with_tokens).await).await, ModuleAnswer::ModuleFound);
 }
 
 #[tokio::test]
@@ -74,8 +74,8 @@ async fn a_registry_without_https_is_asked_only_if_the_policy_server_would() {
     let address = registry(|_, _, _| status(200)).await;
     let module = format!("registry://{address}/a/b:v1");
     let answer = ask(&module, &Sources { insecure: &[], authorities: None }).await;
-    assert!(matches!(answer, ModuleAnswer::Unreachable(_)), "{answer:?}");
-    assert_eq!(ask_insecure(address).await, ModuleAnswer::Found);
+    assert!(matches!(answer, ModuleAnswer::RegistryUnreachable(_)), "{answer:?}");
+    assert_eq!(ask_insecure(address).await, ModuleAnswer::ModuleFound);
 }
 
 #[tokio::test]
@@ -85,7 +85,10 @@ async fn a_registry_that_does_not_listen_is_unreachable() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let answer = ask_insecure(address).await;
-    assert!(matches!(&answer, ModuleAnswer::Unreachable(why) if why.contains("refused")), "{answer:?}");
+    assert!(
+        matches!(&answer, ModuleAnswer::RegistryUnreachable(why) if why.contains("refused")),
+        "{answer:?}"
+    );
 }
 
 #[test]
@@ -126,15 +129,18 @@ async fn tokens_are_fetched_only_as_the_policy_server_may_connect_to_their_host(
     ELSEWHERE.set(elsewhere).unwrap();
     let http = registry(|_, token, _| challenge("http", token)).await;
     let https = registry(|_, token, _| challenge("https", token)).await;
-    assert_eq!(ask_insecure(http).await, ModuleAnswer::NeedsCredentials(401));
+    assert_eq!(ask_insecure(http).await, ModuleAnswer::RegistryNeedsCredentials(401));
     // With HTTPS the service is not asked in plain HTTP.
     let answer = ask_insecure(https).await;
-    assert!(!matches!(answer, ModuleAnswer::Found), "{answer:?}");
+    assert!(!matches!(answer, ModuleAnswer::ModuleFound), "{answer:?}");
     assert_eq!(ASKED.load(std::sync::atomic::Ordering::SeqCst), 0, "the service was asked");
     // The PolicyServer may use plain HTTP there, too.
     let insecure = [http.to_string(), elsewhere.to_string()];
     let module = format!("registry://{http}/a/b:v1");
-    assert_eq!(ask(&module, &Sources { insecure: &insecure, authorities: None }).await, ModuleAnswer::Found);
+    assert_eq!(
+        ask(&module, &Sources { insecure: &insecure, authorities: None }).await,
+        ModuleAnswer::ModuleFound
+    );
 }
 
 #[test]
@@ -159,9 +165,9 @@ fn reads_references_as_the_policy_server_does() {
         "r.example/a\r\nb",
         "r ex.a/b",
     ] {
-        assert!(matches!(read(text), Err(ModuleAnswer::Unclear(_))), "{text}");
+        assert!(matches!(read(text), Err(ModuleAnswer::RegistryAnswerUnclear(_))), "{text}");
     }
     for text in ["https://r.example/policy.wasm", "file:///policy.wasm"] {
-        assert!(matches!(read(text), Err(ModuleAnswer::NotAsked)), "{text}");
+        assert!(matches!(read(text), Err(ModuleAnswer::ModuleNotChecked)), "{text}");
     }
 }

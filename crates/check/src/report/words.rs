@@ -40,7 +40,7 @@ fn say(seen: impl Into<String>, advice: impl Into<String>) -> Words {
 /// Puts a finding into words.
 pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
     let settings = &facts.settings;
-    let (namespace, sidecar) = (&settings.namespace, &settings.sidecar);
+    let namespace = &settings.namespace;
     let (server, server_namespace) = (&facts.server_name, &facts.server_namespace);
     let account = facts.account_name();
     let version = facts.kubernetes.known().map_or("", |(_, _, version)| version.as_str());
@@ -70,8 +70,9 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "does not exist, and all recorded states are gone with it: Pods start without their states, on any node",
             format!(
                 "delete and drain nothing. Stop the sidecar first, which would record where Pods are now: kubectl scale \
-                 deployment -n {namespace} {sidecar} --replicas=0. Then follow \"The definition was deleted\" in \
-                 docs/break-glass.md"
+                 deployment -n {namespace} {} --replicas=0. Then follow \"The definition was deleted\" in \
+                 docs/break-glass.md",
+                facts.each().map(|one| one.settings.sidecar.as_str()).collect::<Vec<_>>().join(" ")
             ),
         ),
         D::DefinitionOfOpenKruise => say(
@@ -190,12 +191,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "Kubewarden's controller makes it once the policy is active",
         ),
 
-        D::ModuleFound(pull)
-        | D::ModuleNotFound(pull)
-        | D::RegistryNeedsCredentials(pull)
-        | D::RegistryUnreachable(pull)
-        | D::RegistryAnswerUnclear(pull)
-        | D::ModuleNotChecked(pull) => of_pull(facts, pull),
+        D::Module(pull) => of_pull(facts, pull),
 
         D::SidecarAvailable(Replicas { available, wanted }) => {
             say(format!("{available} of {wanted} sidecars are available"), "")
@@ -221,7 +217,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "apply the roles and bindings of this version again (deploy/base/rbac.yaml, chart: rbac.create)",
         ),
         D::LeaderActive(pod) => say(format!("{pod} leads"), ""),
-        D::LeaderMissing(why) => {
+        D::LeaderMissing(why, sidecar) => {
             let seen = match why {
                 Leaderless::NoLease => "does not exist".to_owned(),
                 Leaderless::Free => "nobody holds it".to_owned(),
@@ -281,18 +277,18 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
         ""
     };
     match answer {
-        ModuleAnswer::Found => say(format!("{host} has it"), ""),
-        ModuleAnswer::NotFound => say(
+        ModuleAnswer::ModuleFound => say(format!("{host} has it"), ""),
+        ModuleAnswer::ModuleNotFound => say(
             format!("{host} does not have it.{later}"),
             "correct repository and tag of the module (chart: policy.module), or push it",
         ),
-        ModuleAnswer::NeedsCredentials(code) => say(
+        ModuleAnswer::RegistryNeedsCredentials(code) => say(
             format!("{host} requires a login ({code}); the PolicyServer's Secret is not read here"),
             format!(
                 "see whether PolicyServer {server} has a spec.imagePullSecret, and becomes ready with it"
             ),
         ),
-        ModuleAnswer::Unreachable(why) => {
+        ModuleAnswer::RegistryUnreachable(why) => {
             let context = if *may_differ { " from here; the PolicyServer may reach it" } else { "" };
             say(
                 format!("{host} cannot be reached{context}: {why}.{later}"),
@@ -302,10 +298,10 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
                 ),
             )
         }
-        ModuleAnswer::Unclear(answer) => {
+        ModuleAnswer::RegistryAnswerUnclear(answer) => {
             say(format!("{host} answers {answer}"), "try again; ask who runs the registry")
         }
-        ModuleAnswer::NotAsked => {
+        ModuleAnswer::ModuleNotChecked => {
             say("the registry was not asked (--skip-registry), or the module is not in an OCI registry", "")
         }
     }

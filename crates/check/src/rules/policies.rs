@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::{MatchCondition, RuleWithOperations};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::Resource;
 
 use pps_core::INJECTION_LABEL;
 
 use super::Findings;
-use crate::facts::{ContextAwareResource, Facts, Policy};
+use crate::facts::{ContextAwareResource, Facts, Policy, Read};
 use crate::finding::{Diagnosis, Difference, Severity};
 use crate::settings::{CUSTOM_WORKLOADS, POLICY, VALIDATION, is_policy_of};
 
@@ -53,7 +54,7 @@ fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
         check_one(policy, findings);
     }
     for policy in facts.policies_for_pods() {
-        check_what_is_sent(policy, findings);
+        check_what_is_sent(facts, policy, findings);
     }
     let values = |field: fn(&Policy) -> &String| -> BTreeSet<String> {
         ours.iter().map(|policy| field(policy).clone()).collect()
@@ -99,13 +100,13 @@ fn check_one(policy: &Policy, findings: &mut Findings) {
 }
 
 /// A policy that is never asked looks healthy, and Pods start without their states.
-fn check_what_is_sent(policy: &Policy, findings: &mut Findings) {
+fn check_what_is_sent(facts: &Facts, policy: &Policy, findings: &mut Findings) {
     let (subject, spec) = (subject(policy.name()), &policy.spec);
     let is_custom = policy.name().ends_with(CUSTOM_WORKLOADS);
     let fields = [
         // That for custom kinds depends on their Pods' labels.
         ("objectSelector", !is_custom && is_other_selector(&spec.object_selector)),
-        ("namespaceSelector", expressions(&spec.namespace_selector).any(is_further)),
+        ("namespaceSelector", expressions(&spec.namespace_selector).any(|one| is_further(one, facts))),
         ("matchConditions", has_other_conditions(&spec.match_conditions, is_custom)),
     ];
     let fields: Vec<_> = fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect();
@@ -157,14 +158,15 @@ fn is_other_selector(selector: &LabelSelector) -> bool {
 }
 
 /// Whether the policies are installed without this expression. Kubewarden ignores `matchLabels`.
-fn is_further(one: &LabelSelectorRequirement) -> bool {
+fn is_further(one: &LabelSelectorRequirement, facts: &Facts) -> bool {
     let values: Vec<&str> = one.values.iter().flatten().map(String::as_str).collect();
-    !matches!(
-        (one.key.as_str(), one.operator.as_str(), values.as_slice()),
+    match (one.key.as_str(), one.operator.as_str(), values.as_slice()) {
+        (NAMESPACE_NAME, "In", _) => facts.recording.namespace.is_none(),
         (NAMESPACE_NAME, "NotIn", _)
-            | (INJECTION_LABEL, "NotIn", ["disabled"])
-            | (INJECTION_LABEL, "In", ["enabled"])
-    )
+        | (INJECTION_LABEL, "NotIn", ["disabled"])
+        | (INJECTION_LABEL, "In", ["enabled"]) => false,
+        _ => true,
+    }
 }
 
 fn expressions(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorRequirement> {
@@ -194,27 +196,25 @@ pub fn is_own_webhook(name: &str) -> bool {
     policy.is_some_and(|policy| is_policy_of(POLICY, policy))
 }
 
-/// A configuration without webhooks asks nobody.
 fn check_webhooks(facts: &Facts, findings: &mut Findings) {
-    let name = |metadata: &ObjectMeta, webhooks: usize| metadata.name.clone().filter(|_| webhooks > 0);
-    let mutating = facts.mutating.items().map(|all| {
-        let names = all.iter().map(|one| name(&one.metadata, one.webhooks.as_ref().map_or(0, Vec::len)));
-        names.flatten().collect::<Vec<_>>()
-    });
-    let validating = facts.validating.items().map(|all| {
-        let names = all.iter().map(|one| name(&one.metadata, one.webhooks.as_ref().map_or(0, Vec::len)));
-        names.flatten().collect::<Vec<_>>()
-    });
+    let mutating = registered(&facts.mutating, |one| one.webhooks.iter().flatten().next().is_some());
+    let validating = registered(&facts.validating, |one| one.webhooks.iter().flatten().next().is_some());
     for policy in facts.own_policies() {
         let (kind, names) =
             if policy.spec.mutating { ("Mutating", &mutating) } else { ("Validating", &validating) };
         let Some(names) = names else { continue };
         let name = format!("{WEBHOOK_PREFIX}{}", policy.name());
         let subject = format!("{kind}WebhookConfiguration {name}");
-        if names.contains(&name) {
+        if names.contains(&name.as_str()) {
             findings.ok(subject, Diagnosis::WebhookRegistered);
         } else {
             findings.error(subject, Diagnosis::WebhookMissing);
         }
     }
+}
+
+/// The names of configurations. One without webhooks asks nobody.
+fn registered<K: Resource>(all: &Read<Vec<K>>, has_webhooks: impl Fn(&K) -> bool) -> Option<Vec<&str>> {
+    let asking = all.items()?.iter().filter(|one| has_webhooks(one));
+    Some(asking.filter_map(|one| one.meta().name.as_deref()).collect())
 }

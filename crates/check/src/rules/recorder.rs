@@ -4,14 +4,42 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Findings;
-use crate::facts::{Facts, Read};
+use crate::facts::{Facts, Read, Recording};
 use crate::finding::{Diagnosis, Finding, Leaderless, Replicas, Severity};
 use crate::settings::Recorder;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
-    let settings = &facts.settings;
-    let subject = format!("Deployment {}/{}", settings.namespace, settings.sidecar);
-    if !settings.is_before() && facts.sidecars.items().is_some() {
+    if !facts.settings.is_before() {
+        facts.each().for_each(|one| check_sidecar(one, findings));
+    }
+    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an
+    // installation.
+    let others = facts.sidecars.items().unwrap_or_default().iter();
+    let others = others.filter(|one| replicas(one) > 0 && is_second(facts, one));
+    let full_name = |ObjectMeta { namespace, name, .. }: &ObjectMeta| {
+        format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+    };
+    let others: Vec<String> = others.map(|one| full_name(&one.metadata)).collect();
+    if !others.is_empty() {
+        findings.warning(subject(facts), Diagnosis::SecondInstallation(others));
+    }
+    check_openkruise(facts, findings);
+}
+
+fn subject(facts: &Facts) -> String {
+    format!("Deployment {}/{}", facts.settings.namespace, facts.settings.sidecar)
+}
+
+/// Whether a sidecar is not of this installation, and may record what it records.
+fn is_second(facts: &Facts, sidecar: &Deployment) -> bool {
+    let other = Recording::of(&facts.settings, Some(sidecar)).namespace;
+    let may_record = |own: &Facts| other.is_none() || [&None, &other].contains(&&own.recording.namespace);
+    !facts.each().any(|own| own.is_own_sidecar(sidecar)) && facts.each().any(may_record)
+}
+
+fn check_sidecar(facts: &Facts, findings: &mut Findings) {
+    let subject = subject(facts);
+    if facts.sidecars.items().is_some() {
         if let Some(sidecar) = facts.own_sidecar() {
             check_deployment(sidecar, &subject, findings);
         } else {
@@ -23,26 +51,12 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
             findings.add(severity, subject.as_str(), Diagnosis::SidecarMissing(holder));
         }
     }
-    // Anybody can make a Deployment of the sidecar's image, so that is no error, which would stop an
-    // installation.
-    let others = facts.sidecars.items().unwrap_or_default().iter();
-    let others = others.filter(|one| !facts.is_own_sidecar(one) && replicas(one) > 0);
-    let full_name = |ObjectMeta { namespace, name, .. }: &ObjectMeta| {
-        format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
-    };
-    let others: Vec<String> = others.map(|one| full_name(&one.metadata)).collect();
-    if !others.is_empty() {
-        findings.warning(subject.as_str(), Diagnosis::SecondInstallation(others));
+    if facts.recording.recorder == Recorder::Own {
+        check_lease(facts, findings);
     }
-    if !settings.is_before() {
-        if facts.recording.recorder == Recorder::Own {
-            check_lease(facts, findings);
-        }
-        if !facts.sidecar_lacks.is_empty() {
-            findings.error(subject, Diagnosis::SidecarForbidden(facts.sidecar_lacks.clone()));
-        }
+    if !facts.sidecar_lacks.is_empty() {
+        findings.error(subject, Diagnosis::SidecarForbidden(facts.sidecar_lacks.clone()));
     }
-    check_openkruise(facts, findings);
 }
 
 fn check_deployment(sidecar: &Deployment, subject: &str, findings: &mut Findings) {
@@ -74,9 +88,10 @@ pub(crate) fn silent_recorder(facts: &Facts) -> Option<Finding> {
 fn check_lease(facts: &Facts, findings: &mut Findings) {
     let Some(name) = &facts.recording.lease else { return };
     let subject = format!("Lease {}/{name}", facts.settings.namespace);
+    let missing = |why| Diagnosis::LeaderMissing(why, facts.settings.sidecar.clone());
     let reads = match &facts.lease {
         Read::Unknown => return,
-        Read::Absent => return findings.error(subject, Diagnosis::LeaderMissing(Leaderless::NoLease)),
+        Read::Absent => return findings.error(subject, missing(Leaderless::NoLease)),
         Read::Known(reads) => reads,
     };
     match (reads.living_holder(), reads.holder()) {
@@ -86,9 +101,9 @@ fn check_lease(facts: &Facts, findings: &mut Findings) {
             findings.ok(subject, Diagnosis::LeaderActive(pod.to_owned()));
         }
         (None, Some(holder)) => {
-            findings.error(subject, Diagnosis::LeaderMissing(Leaderless::Silent(holder.to_owned())));
+            findings.error(subject, missing(Leaderless::Silent(holder.to_owned())));
         }
-        (None, None) => findings.error(subject, Diagnosis::LeaderMissing(Leaderless::Free)),
+        (None, None) => findings.error(subject, missing(Leaderless::Free)),
     }
 }
 

@@ -84,17 +84,13 @@ pub(super) fn check_module(facts: &Facts, Module { reference, answer }: &Module,
     let host = host.split('/').next().unwrap_or_default().to_owned();
     let is_given = facts.settings.source_authority.contains(&host);
     let failed = if is_harmless_now { Severity::Warning } else { Severity::Error };
-    let pull = Pull { host, answer: answer.clone(), is_harmless_now, may_differ };
-    let (severity, diagnosis) = match answer {
-        ModuleAnswer::Found => (Severity::Ok, Diagnosis::ModuleFound(pull)),
-        ModuleAnswer::NotFound => (failed, Diagnosis::ModuleNotFound(pull)),
-        ModuleAnswer::NeedsCredentials(_) => (Severity::Unknown, Diagnosis::RegistryNeedsCredentials(pull)),
-        ModuleAnswer::Unreachable(_) => {
-            let severity = if may_differ || is_given { Severity::Unknown } else { failed };
-            (severity, Diagnosis::RegistryUnreachable(pull))
-        }
-        ModuleAnswer::Unclear(_) => (Severity::Unknown, Diagnosis::RegistryAnswerUnclear(pull)),
-        ModuleAnswer::NotAsked => (Severity::Info, Diagnosis::ModuleNotChecked(pull)),
+    let severity = match answer {
+        ModuleAnswer::ModuleFound => Severity::Ok,
+        ModuleAnswer::ModuleNotFound => failed,
+        ModuleAnswer::RegistryUnreachable(_) if !may_differ && !is_given => failed,
+        ModuleAnswer::ModuleNotChecked => Severity::Info,
+        _ => Severity::Unknown,
     };
+    let diagnosis = Diagnosis::Module(Pull { host, answer: answer.clone(), is_harmless_now, may_differ });
     findings.add(severity, format!("module {reference}"), diagnosis);
 }

@@ -101,7 +101,7 @@ fn healthy() -> Facts {
         server_may_look_up: Read::Known(true),
         modules: vec![Module {
             reference: "registry://r.example/p:v0.1.0".into(),
-            answer: ModuleAnswer::Found,
+            answer: ModuleAnswer::ModuleFound,
         }],
         namespaces: known(json!([{"metadata": {"name": "default", "labels": {
             "kubernetes.io/metadata.name": "default", "persistent-pod-state/injection": "enabled"}}}])),
@@ -151,7 +151,7 @@ fn registry(answer: ModuleAnswer) -> Facts {
 /// Each code that a healthy installation does not have, with facts that produce it.
 fn flaws() -> Vec<(&'static str, Severity, Facts)> {
     use Severity::{Error, Info, Unknown, Warning};
-    let refused = || ModuleAnswer::Unreachable("connection refused".into());
+    let refused = || ModuleAnswer::RegistryUnreachable("connection refused".into());
     let each_version = |change: fn(&mut Value)| {
         definition(|one| one["spec"]["versions"].as_array_mut().unwrap().iter_mut().for_each(change))
     };
@@ -224,9 +224,9 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
         ("PoliciesDiffer", Warning, policy(|policy| policy.spec.module = "registry://other/p:v1".into())),
         ("WebhookMissing", Error, changed(|facts| facts.mutating = Read::Known(Vec::new()))),
         ("WebhookMissing", Error, without_webhooks()),
-        ("ModuleNotFound", Error, registry(ModuleAnswer::NotFound)),
-        ("ModuleNotFound", Warning, changed(|facts| facts.modules[0].answer = ModuleAnswer::NotFound)),
-        ("RegistryNeedsCredentials", Unknown, registry(ModuleAnswer::NeedsCredentials(401))),
+        ("ModuleNotFound", Error, registry(ModuleAnswer::ModuleNotFound)),
+        ("ModuleNotFound", Warning, changed(|facts| facts.modules[0].answer = ModuleAnswer::ModuleNotFound)),
+        ("RegistryNeedsCredentials", Unknown, registry(ModuleAnswer::RegistryNeedsCredentials(401))),
         ("RegistryUnreachable", Error, registry(refused())),
         (
             "RegistryUnreachable",
@@ -253,8 +253,8 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
                 facts.settings.source_authority = vec!["r.example".into()];
             }),
         ),
-        ("RegistryAnswerUnclear", Unknown, registry(ModuleAnswer::Unclear("429".into()))),
-        ("ModuleNotChecked", Info, registry(ModuleAnswer::NotAsked)),
+        ("RegistryAnswerUnclear", Unknown, registry(ModuleAnswer::RegistryAnswerUnclear("429".into()))),
+        ("ModuleNotChecked", Info, registry(ModuleAnswer::ModuleNotChecked)),
         (
             "SidecarMissing",
             Error,
@@ -372,7 +372,13 @@ fn each_code_is_produced_by_some_facts_and_documented() {
     let flaws: BTreeSet<&str> = flaws().into_iter().map(|(code, ..)| code).collect();
     let fine: BTreeSet<&str> = judge(&healthy()).iter().map(Finding::code).collect();
     assert_eq!(flaws.intersection(&fine).count(), 0, "a code is either fine or a flaw");
-    let all: BTreeSet<&str> = Diagnosis::VARIANTS.iter().copied().collect();
+    let codes = || {
+        let codes = Diagnosis::VARIANTS.iter();
+        codes.flat_map(
+            move |code| if *code == "Module" { ModuleAnswer::VARIANTS.to_vec() } else { vec![*code] },
+        )
+    };
+    let all: BTreeSet<&str> = codes().collect();
     assert_eq!(all, flaws.union(&fine).copied().collect::<BTreeSet<_>>());
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/check.md");
@@ -380,7 +386,7 @@ fn each_code_is_produced_by_some_facts_and_documented() {
     let rows = document.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` |")?.0));
     let rows =
         rows.filter(|code| code.chars().all(char::is_alphanumeric) && code.starts_with(char::is_uppercase));
-    assert_eq!(rows.collect::<Vec<_>>(), Diagnosis::VARIANTS);
+    assert_eq!(rows.collect::<Vec<_>>(), codes().collect::<Vec<_>>());
 }
 
 #[test]
@@ -398,6 +404,18 @@ fn before_an_installation_what_it_creates_may_be_absent() {
     assert_fine(&facts);
     facts.settings.creates_policy_server = false;
     assert_eq!(severities(&facts, "PolicyServerMissing"), [Severity::Error]);
+}
+
+#[test]
+fn policies_for_the_recorded_namespaces_alone_are_those_that_the_chart_installs() {
+    let mut facts = policy(|policy| {
+        let named = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["default"]});
+        let all = policy.spec.namespace_selector.match_expressions.as_mut().unwrap();
+        all.push(serde_json::from_value(named).unwrap());
+    });
+    assert_eq!(severities(&facts, "PolicyDiffers"), [Severity::Warning]);
+    facts.recording.namespace = Some("default".into());
+    assert_fine(&facts);
 }
 
 #[test]
@@ -497,7 +515,7 @@ fn a_policy_that_is_never_asked_is_not_fine() {
 /// The upgrade may be the repair, and makes nothing worse.
 #[test]
 fn a_module_that_is_installed_already_stops_no_upgrade() {
-    let mut facts = registry(ModuleAnswer::Unreachable("refused".into()));
+    let mut facts = registry(ModuleAnswer::RegistryUnreachable("refused".into()));
     let installed = facts.own_policies().next().unwrap().spec.module.clone();
     facts.modules[0].reference = installed;
     let Read::Known(policies) = &mut facts.policies else { panic!() };

@@ -106,7 +106,7 @@ pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Te
     let explain = |pod: &Pod| commands.pps(&format!("explain {}", pod.name()), pod.namespace());
     let mut answer = status::status(&snapshot, args.workload.as_deref(), explain)?;
     if answer.governed > 0 {
-        answer.silence = silent_recorder(&connected.client).await;
+        answer.silence = silent_recorder(&connected.client, scope.namespace()).await;
     }
     let document = render::status::Document::of(&answer, &scope, &commands);
     if let Some(text) = render::for_programs(args.output, "Status", &document) {

@@ -79,12 +79,7 @@ mod tests {
     }
 
     fn subject_in(namespace: &str, name: &str) -> Subject {
-        Subject {
-            api_version: "apps/v1".into(),
-            kind: "StatefulSet".into(),
-            object: NamespacedName::new(namespace, name),
-            uid: "u".into(),
-        }
+        Subject::new("apps/v1", "StatefulSet", NamespacedName::new(namespace, name), "u")
     }
 
     #[test]

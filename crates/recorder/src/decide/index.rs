@@ -283,12 +283,8 @@ impl Index {
             }
             reported.insert(news);
         }
-        let subject = Subject {
-            api_version: fact.api_version.clone(),
-            kind: workload.kind.kind.to_string(),
-            object: workload.object.clone(),
-            uid: fact.uid.to_string(),
-        };
+        let kind = &workload.kind.kind;
+        let subject = Subject::new(&fact.api_version, kind, workload.object.clone(), &fact.uid);
         self.work.notices.push(Notice { subject, reason, message });
     }
 

@@ -157,11 +157,7 @@ impl Discovery {
         }
         let built_in = Entry::openkruise_stateful_set();
         let entries = self.whitelist.entries.iter().chain([&built_in]);
-        let wanted: BTreeMap<GroupKind, Resource> = watchable(entries, self.definitions.values())
-            .resources
-            .into_iter()
-            .map(|((group, kind), resource)| (GroupKind { group: group.into(), kind: kind.into() }, resource))
-            .collect();
+        let wanted = watchable(entries, self.definitions.values()).resources;
         for (kind, _) in self.watching.extract_if(.., |kind, _| !wanted.contains_key(kind)) {
             self.actions.push(WatchAction::Stop(kind));
         }
@@ -190,12 +186,7 @@ impl Discovery {
             self.published.clear();
             return;
         };
-        let subject = Subject {
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-            object: self.config.clone(),
-            uid: config.uid.clone(),
-        };
+        let subject = Subject::new("v1", "ConfigMap", self.config.clone(), &config.uid);
         let problems = self.problems();
         for (reason, message) in problems.difference(&self.published) {
             let notice = Notice { subject: subject.clone(), reason: *reason, message: message.clone() };

@@ -63,12 +63,8 @@ impl Manager {
     /// The Event for users. It is published on the Lease, the only object of OpenKruise known here.
     pub(crate) fn notice(&self) -> Option<Notice> {
         let lease = &self.last.as_ref()?.metadata;
-        let subject = Subject {
-            api_version: "coordination.k8s.io/v1".into(),
-            kind: "Lease".into(),
-            object: key_of(lease),
-            uid: lease.uid.clone().unwrap_or_default(),
-        };
+        let uid = lease.uid.as_deref().unwrap_or_default();
+        let subject = Subject::new("coordination.k8s.io/v1", "Lease", key_of(lease), uid);
         let message = "OpenKruise's manager also writes PersistentPodState status: remove it or its permission to write them, or start this sidecar with --recorder openkruise";
         Some(Notice { subject, reason: Reason::ConflictingRecorder, message: message.into() })
     }

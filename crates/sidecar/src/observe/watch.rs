@@ -18,8 +18,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::core::DynamicObject;
+use kube::{Client, Resource};
 use pps_recorder::kinds;
 use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
@@ -68,6 +69,8 @@ pub(crate) fn resource_name(resource: &kinds::Resource) -> String {
 #[derive(Clone)]
 pub(crate) struct Watches {
     pub(crate) client: Client,
+    /// The only namespace that is recorded; all if there is none.
+    namespace: Option<Arc<str>>,
     pub(crate) interest: Interest,
     pub(crate) health: Health,
     pub(crate) metrics: Arc<Metrics>,
@@ -79,12 +82,14 @@ pub(crate) struct Watches {
 impl Watches {
     pub(crate) fn new(
         client: Client,
+        namespace: Option<&str>,
         health: Health,
         metrics: Arc<Metrics>,
         observations: mpsc::Sender<Observation>,
     ) -> Self {
-        let (interest, pages) = (Interest::default(), Arc::new(Semaphore::new(PAGES_AT_ONCE)));
-        Self { client, interest, health, metrics, observations, pages }
+        let (namespace, interest) = (namespace.map(Arc::from), Interest::default());
+        let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
+        Self { client, namespace, interest, health, metrics, observations, pages }
     }
 
     /// Sends an observation. The receiver is gone only when the program ends.
@@ -92,13 +97,18 @@ impl Watches {
         drop(self.observations.send(observation).await);
     }
 
-    fn source<O: kube::Resource<DynamicType = ()>>(&self, page_size: u32) -> Source {
-        Source::new::<O>(self.client.clone(), &(), None, page_size)
+    fn cluster<O: Resource<DynamicType = (), Scope = ClusterResourceScope>>(&self, page: u32) -> Source {
+        Source::new::<O>(self.client.clone(), &(), None, page)
+    }
+
+    /// The objects of the namespace that is recorded, or of all.
+    fn namespaced<O: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self, page: u32) -> Source {
+        Source::new::<O>(self.client.clone(), &(), self.namespace.as_deref(), page)
     }
 
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
         let (source, scope) =
-            (self.source::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE), Scope::new(relist, DEFINITION_DELAY));
+            (self.namespaced::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE), Scope::new(relist, DEFINITION_DELAY));
         let observation = Observation::PersistentPodStates;
         self.follow("persistentpodstates", None, source, scope, wire::read_pps, observation).await;
     }
@@ -106,21 +116,22 @@ impl Watches {
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = self.source::<StatefulSet>(WORKLOADS_PAGE_SIZE).prefer_protobuf();
+        let source = self.namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE).prefer_protobuf();
         self.follow("statefulsets", None, source, Scope::fixed(), wire::read_stateful_set, observation).await;
     }
 
     pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) {
         let (name, naming) = (resource_name(&resource), resource.naming.clone());
         let api = api_resource(resource);
-        let source = Source::new::<DynamicObject>(self.client.clone(), &api, None, WORKLOADS_PAGE_SIZE);
+        let namespace = self.namespace.as_deref();
+        let source = Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE);
         let read = |object: wire::Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
         self.follow(&name, Some(&id), source, Scope::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_definitions(self) {
-        let source = self.source::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
+        let source = self.cluster::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
         let (read, observation) = (wire::read_definition, Observation::Definitions);
         self.follow("customresourcedefinitions", None, source, Scope::fixed(), read, observation).await;
     }
@@ -133,20 +144,20 @@ impl Watches {
     }
 
     pub(crate) async fn watch_namespaces(self, selector: String) {
-        let source = self.source::<Namespace>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
+        let source = self.cluster::<Namespace>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
         let (source, read) = (source.selected(&selector), wire::read_namespace);
         self.follow("namespaces", None, source, Scope::fixed(), read, Observation::Namespaces).await;
     }
 
     pub(crate) async fn watch_pods(self, relist: Relist) {
-        let source = self.source::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
+        let source = self.namespaced::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
         let scope = Scope::new(relist, Duration::ZERO);
         self.follow("pods", None, source, scope, read, Observation::Pods).await;
     }
 
     pub(crate) async fn watch_nodes(self, relist: Relist) {
-        let source = self.source::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
+        let source = self.cluster::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);
         let scope = Scope::new(relist, Duration::ZERO);
         self.follow("nodes", None, source, scope, read, Observation::Nodes).await;

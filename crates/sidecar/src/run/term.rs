@@ -26,6 +26,8 @@ const MAX_EVENTS: usize = 256;
 pub(super) struct CurrentTerm {
     /// Writes with the permission to write what is decided now.
     pub(super) writer: Writer,
+    /// The only namespace in which Events are published; all if there is none.
+    pub(super) namespace: Option<String>,
     budget: EventBudget,
     events: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -39,7 +41,7 @@ impl CurrentTerm {
         let writer = Writer::new(client, Permit::new(leadership));
         let events = Arc::new(Semaphore::new(MAX_EVENTS_IN_FLIGHT));
         let (budget, held_back) = (EventBudget::default(), VecDeque::new());
-        Self { writer, budget, events, metrics, held_back }
+        Self { writer, namespace: None, budget, events, metrics, held_back }
     }
 
     pub(super) fn is_leader(&self) -> bool {
@@ -54,6 +56,10 @@ impl CurrentTerm {
             return self.held_back.push_back((Instant::now(), notice));
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
+        // A sidecar of another namespace would publish the same of an object that they share.
+        if self.namespace.as_deref().is_some_and(|own| *notice.subject.object.namespace != *own) {
+            return;
+        }
         // Each Event that is on its way holds the semaphore.
         let has_room = Arc::strong_count(&self.events) <= MAX_EVENTS;
         if has_room && self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
@@ -90,17 +96,15 @@ mod tests {
         let leadership = Leadership::fixed(true);
         let mut term = CurrentTerm::new(leadership, Client::new(service, "n"), Arc::default());
         term.writer.permit.renew();
-        let subject = Subject {
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-            object: NamespacedName::new("n", "c"),
-            uid: "uid-c".into(),
-        };
+        let subject = Subject::new("v1", "ConfigMap", NamespacedName::new("n", "c"), "uid-c");
         let notice = Notice { subject, reason: Reason::WriteRefused, message: String::new() };
         let _waiting = vec![term.events.clone(); MAX_EVENTS - 1];
         for dropped in [0, 1] {
             term.publish(notice.clone());
             assert_eq!(term.metrics.events_dropped.get(), dropped);
         }
+        term.namespace = Some("other".into());
+        term.publish(notice);
+        assert_eq!(term.metrics.events_dropped.get(), 1, "no Event is published in another namespace");
     }
 }

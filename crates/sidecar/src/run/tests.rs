@@ -184,7 +184,7 @@ fn worker_in(
     objects: impl IntoIterator<Item = Observation>,
 ) -> Worker {
     let (sender, _) = mpsc::channel(1);
-    let watches = Watches::new(client, Health::default(), Arc::default(), sender);
+    let watches = Watches::new(client, None, Health::default(), Arc::default(), sender);
     let args = Args::parse_from(["pps-sidecar", "--namespace-selector="]);
     let mut worker = Worker::new(&args, watches, leadership.clone());
     worker.follow_leadership();

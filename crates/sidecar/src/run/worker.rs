@@ -58,6 +58,7 @@ impl Worker {
         index.allow_compact_form(args.compact_states == CompactStates::Auto);
         let mut term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
         term.writer.namespace_selector = args.namespace_selector.as_str().into();
+        term.namespace.clone_from(&args.namespace);
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),

@@ -1,11 +1,15 @@
 //! Lists that fail, in virtual time.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use http::Request;
 use kube::Client;
 use kube::client::Body;
+use pps_recorder::demand::Naming;
+use pps_recorder::facts::GroupKind;
+use pps_recorder::kinds;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -25,7 +29,7 @@ fn watch(
     });
     let (sender, observations) = mpsc::channel(10_000);
     let health = Health::default();
-    let watches = Watches::new(Client::new(service, "n"), health.clone(), Arc::default(), sender);
+    let watches = Watches::new(Client::new(service, "n"), None, health.clone(), Arc::default(), sender);
     tokio::spawn(watches.watch_stateful_sets());
     (health, observations)
 }
@@ -64,4 +68,47 @@ async fn a_list_fails_that_has_more_than_a_thousand_objects_without_a_name() {
         }
         assert_eq!(is_done, is_complete, "{nameless}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_one_namespace_are_read_there_and_others_in_the_cluster() {
+    let paths = Arc::<Mutex<BTreeSet<String>>>::default();
+    let seen = paths.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        seen.lock().unwrap().insert(request.uri().path().to_owned());
+        std::future::pending::<Result<http::Response<Body>, Infallible>>()
+    });
+    let (sender, _observations) = mpsc::channel(1);
+    let client = Client::new(service, "n");
+    let watches = Watches::new(client, Some("shop"), Health::default(), Arc::default(), sender);
+    let relist = || tokio::sync::watch::Sender::new(0).subscribe();
+    let kind = GroupKind { group: "example.io".into(), kind: "Database".into() };
+    let resource = kinds::Resource {
+        group: "example.io".into(),
+        version: "v1".into(),
+        kind: "Database".into(),
+        plural: "databases".into(),
+        naming: Naming::StatefulSet,
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(watches.clone().watch_persistent_pod_states(relist()));
+    tasks.spawn(watches.clone().watch_stateful_sets());
+    tasks.spawn(watches.clone().watch_kind(WatchId { kind, number: 1 }, resource));
+    tasks.spawn(watches.clone().watch_pods(relist()));
+    tasks.spawn(watches.clone().watch_nodes(relist()));
+    tasks.spawn(watches.clone().watch_namespaces("a=b".into()));
+    tasks.spawn(watches.clone().watch_definitions());
+    tasks.spawn(watches.clone().watch_config("kruise-system".into()));
+    sleep(Duration::from_secs(1)).await;
+    let expected = [
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/kruise-system/configmaps",
+        "/api/v1/namespaces/shop/pods",
+        "/api/v1/nodes",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "/apis/apps.kruise.io/v1alpha1/namespaces/shop/persistentpodstates",
+        "/apis/apps/v1/namespaces/shop/statefulsets",
+        "/apis/example.io/v1/namespaces/shop/databases",
+    ];
+    assert_eq!(*paths.lock().unwrap(), expected.map(str::to_owned).into());
 }
