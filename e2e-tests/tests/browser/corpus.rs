@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pps_corpus::{Case, Outcome, diff};
 use pps_e2e::browser::Browser;
 use serde::{Deserialize, Serialize};
@@ -51,24 +51,30 @@ const SCRIPT: &str = r#"
 
 /// The page's calls are answered by the case's host, which runs here: a call that it has not answered yet is
 /// answered in the next round.
-async fn evaluate_all(browser: &Browser, cases: &[Case]) -> Result<Vec<Answer>> {
-    let question = |case: &Case| Question { payload: case.payload().to_string(), ..Question::default() };
+async fn evaluate_all(
+    browser: &Browser,
+    cases: &[Case],
+    payload: impl Fn(&Case) -> String,
+) -> Result<Vec<Answer>> {
+    let question = |case: &Case| Question { payload: payload(case), ..Question::default() };
     let mut questions: Vec<Question> = cases.iter().map(question).collect();
+    let mut complete: BTreeMap<usize, Answer> = BTreeMap::new();
     for _ in 0..6 {
-        let answers = browser.script(SCRIPT, vec![serde_json::to_value(&questions)?]).await?;
-        let answers: Vec<Answer> = serde_json::from_value(answers)?;
-        let mut is_complete = true;
-        for ((case, question), answer) in cases.iter().zip(&mut questions).zip(&answers) {
-            if let Some(call) = &answer.missing {
-                let (namespace, operation, payload) = call;
-                ensure!(namespace == "kubernetes", "{}: a call of {namespace}", case.name);
-                let key = serde_json::to_string(call)?;
-                question.answers.insert(key, case.host().call(operation, payload));
-                is_complete = false;
-            }
+        let open: Vec<usize> = (0..cases.len()).filter(|index| !complete.contains_key(index)).collect();
+        let asked: Vec<&Question> = open.iter().map(|&index| &questions[index]).collect();
+        let answers = browser.script(SCRIPT, vec![json!(asked)]).await?;
+        for (index, answer) in open.into_iter().zip(serde_json::from_value::<Vec<Answer>>(answers)?) {
+            let Some(call) = &answer.missing else {
+                complete.insert(index, answer);
+                continue;
+            };
+            let (namespace, operation, payload) = call;
+            ensure!(namespace == "kubernetes", "{}: a call of {namespace}", cases[index].name);
+            let key = serde_json::to_string(call)?;
+            questions[index].answers.insert(key, cases[index].host().call(operation, payload));
         }
-        if is_complete {
-            return Ok(answers);
+        if complete.len() == cases.len() {
+            return Ok(complete.into_values().collect());
         }
     }
     anyhow::bail!("the policy makes more host calls than it may")
@@ -99,41 +105,26 @@ fn outcome_of(case: &Case, answer: &Answer) -> Result<Outcome> {
     Ok(outcome)
 }
 
-#[tokio::test]
-async fn the_page_gives_the_answers_of_the_corpus() -> Result<()> {
-    let browser = Browser::start().await?;
-    browser.open("").await?;
+pub(super) async fn the_page_gives_the_answers_of_the_corpus(browser: &Browser) -> Result<()> {
     let cases = pps_corpus::cases()?;
-    let answers = evaluate_all(&browser, &cases).await?;
+    let answers = evaluate_all(browser, &cases, |case| case.payload().to_string()).await?;
     let by_name: BTreeMap<&str, &Answer> =
         cases.iter().map(|case| case.name.as_str()).zip(&answers).collect();
     let count = pps_corpus::run(|case| outcome_of(case, by_name[case.name.as_str()]))?;
     ensure!(count >= 150, "only {count} cases");
-    browser.close().await
+    Ok(())
 }
 
 /// Numbers that no floating-point number holds are in the answer as they were.
-#[tokio::test]
-async fn numbers_pass_through_the_page_unchanged() -> Result<()> {
-    let browser = Browser::start().await?;
-    browser.open("").await?;
-    let mut cases = pps_corpus::cases()?;
-    cases.retain(|case| case.expected.accepted && !case.expected.patch.is_empty());
-    let case = cases.first().ok_or_else(|| anyhow::anyhow!("no case is changed"))?;
+pub(super) async fn numbers_pass_through_the_page_unchanged(browser: &Browser) -> Result<()> {
+    let cases = pps_corpus::cases()?;
+    let is_changed = |case: &&Case| case.expected.accepted && !case.expected.patch.is_empty();
+    let case = cases.iter().find(is_changed).context("no case is changed")?;
     let numbers = "[12345678901234567890123,1.10,1e400,-0.0,0.1]";
     let mut changed = case.clone();
     changed.request["object"]["spec"]["numbers"] = json!("NUMBERS");
-    let payload = changed.payload().to_string().replace("\"NUMBERS\"", numbers);
-    let host = case.host();
-    let mut question = Question { payload, ..Question::default() };
-    for _ in 0..6 {
-        let answers = browser.script(SCRIPT, vec![json!([question])]).await?;
-        let answers: Vec<Answer> = serde_json::from_value(answers)?;
-        let Some(call) = &answers[0].missing else {
-            ensure!(answers[0].response.contains(numbers), "{}", answers[0].response);
-            return browser.close().await;
-        };
-        question.answers.insert(serde_json::to_string(call)?, host.call(&call.1, &call.2));
-    }
-    anyhow::bail!("the policy makes more host calls than it may")
+    let payload = |case: &Case| case.payload().to_string().replace("\"NUMBERS\"", numbers);
+    let answers = evaluate_all(browser, &[changed], payload).await?;
+    ensure!(answers[0].response.contains(numbers), "{}", answers[0].response);
+    Ok(())
 }

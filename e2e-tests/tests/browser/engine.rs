@@ -5,6 +5,8 @@ use pps_e2e::browser::{Browser, playground};
 use pps_e2e::report::note;
 use serde_json::json;
 
+use super::corpus;
+
 /// All that a browser loads before the first answer.
 #[test]
 fn the_playground_has_less_than_560_kb() -> Result<()> {
@@ -50,9 +52,19 @@ spec:
 ";
 
 #[tokio::test]
-async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_page_has_loaded() -> Result<()> {
+async fn the_engine_answers_in_a_browser() -> Result<()> {
     let browser = Browser::start().await?;
     browser.open("").await?;
+    a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_page_has_loaded(&browser).await?;
+    garbage_and_very_long_texts_are_refused_in_a_moment(&browser).await?;
+    corpus::the_page_gives_the_answers_of_the_corpus(&browser).await?;
+    corpus::numbers_pass_through_the_page_unchanged(&browser).await?;
+    browser.close().await
+}
+
+async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_page_has_loaded(
+    browser: &Browser,
+) -> Result<()> {
     let times = browser
         .script(
             r#"const start = performance.now();
@@ -85,14 +97,11 @@ async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_pag
         browser.script(script, vec![json!(text)]).await?;
     }
     ensure!(served > 0 && browser.requests().len() == before, "{:?}", browser.requests());
-    browser.close().await
+    Ok(())
 }
 
 /// The page shows a problem, and the next run works as if nothing had happened.
-#[tokio::test]
-async fn garbage_and_very_long_texts_are_refused_in_a_moment() -> Result<()> {
-    let browser = Browser::start().await?;
-    browser.open("").await?;
+async fn garbage_and_very_long_texts_are_refused_in_a_moment(browser: &Browser) -> Result<()> {
     let outcome = browser
         .script(
             r#"const engine = await import("/engine/pps_playground.js");
@@ -105,6 +114,9 @@ async fn garbage_and_very_long_texts_are_refused_in_a_moment() -> Result<()> {
                    quotes: "'".repeat(long), tabs: "\t".repeat(long), anchors: "&a ".repeat(long / 4), stars: "*a ".repeat(long / 4),
                    questions: "? ".repeat(long / 2), emoji: "\u{1f600}".repeat(long / 4), half: "\ud800", nul: "\0".repeat(1000),
                    list: "- a\n".repeat(long / 4), map: Array.from({ length: 60000 }, (_, key) => `key${key}: 1`).join("\n"),
+                   marks: "}{ ][ : - ? ! & * | > ' \" % @ `", directive: "%YAML 9.9\n---\n&a [*a, *b]", twice: "kind: Pod\nkind: Pod\n",
+                   kinds: "kind: [Node]\nmetadata: 7\n---\nnull\n---\n- 1\n", tab: "apiVersion: v1\r\nkind: Node\r\nmetadata: {name: a}\r\n\t- tab",
+                   again: "kind: Node\nmetadata:\n" + "    a: b\n".repeat(500),
                    documents: "--- {a: 1}\n".repeat(90000), "too long": "x".repeat(long + 1), percent: "%".repeat(long), block: "a: |\n" + " x\n".repeat(300000),
                    bomb: "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + [..."bcdefghijk"].map((name, at) => `${name}: &${name} [${Array(10).fill("*" + "abcdefghij"[at])}]\n`).join(""),
                };
@@ -135,5 +147,5 @@ async fn garbage_and_very_long_texts_are_refused_in_a_moment() -> Result<()> {
         );
         ensure!(seen["ms"].as_u64().is_some_and(|ms| ms < 30_000), "{name} took {} ms", seen["ms"]);
     }
-    browser.close().await
+    Ok(())
 }
