@@ -171,7 +171,7 @@ export const EXAMPLES = [
     name: "move",
     title: "A Pod leaves its node when you say so",
     text: [
-      "Each Pod of this message broker returns to its node, with the address that its clients know. If its node is gone, it waits: PPS never decides for you that a Pod may leave.",
+      "Each Pod of this message broker returns to its node, with the address that its clients know. If its node is out of service, it waits: this PPS lets no Pod go elsewhere by itself.",
       "kubectl pps move is your decision. It frees a Pod from its node, and keeps everything else that is recorded, such as the zone.",
     ],
     objects: documents(OWN_NODE, running("broker"), nodes(true)),
