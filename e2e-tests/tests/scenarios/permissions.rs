@@ -89,7 +89,7 @@ pub(crate) fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
     requests_with(cluster, user, "")
 }
 
-/// Those whose line contains this. Parsing all lines, most of which are other users', takes long.
+/// The events whose line contains this text. Most lines are of other users, and to parse all takes long.
 fn requests_with(cluster: &Cluster, user: &str, part: &str) -> Vec<Value> {
     let log = cluster.control_plane.audit_log();
     let name = format!("\"username\":{}", Value::from(user));
