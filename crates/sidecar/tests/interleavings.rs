@@ -62,7 +62,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(400))]
+    #![proptest_config(config(200))]
 
     #[test]
     fn decisions_match_the_model_and_converge_on_the_cluster(
@@ -129,7 +129,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(config(150))]
 
     /// Each race begins with everything recorded, and the ground truth judges each write.
     #[test]

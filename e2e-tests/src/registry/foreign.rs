@@ -29,20 +29,22 @@ fn named(variable: &str) -> Option<PathBuf> {
 
 /// The foreign sidecar, or else a program that does nothing: enough for tests that only push and read it.
 pub fn sidecar_or_stand_in(folder: &Path) -> Result<PathBuf> {
-    if let Some(built) = sidecar_path() {
-        return Ok(built);
-    }
-    let path = folder.join(format!("stand-in-{FOREIGN}"));
-    fs::write(&path, stand_in()).with_context(|| path.display().to_string())?;
+    sidecar_path().map_or_else(|| stand_in(folder, FOREIGN), Ok)
+}
+
+/// A small static program for that processor. It does nothing: to compress the sidecar takes seconds.
+pub fn stand_in(folder: &Path, architecture: &str) -> Result<PathBuf> {
+    let path = folder.join(format!("stand-in-{architecture}"));
+    fs::write(&path, program(architecture)).with_context(|| path.display().to_string())?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
 }
 
 /// A static executable that ends at once, with exit code 0.
-fn stand_in() -> Vec<u8> {
+fn program(architecture: &str) -> Vec<u8> {
     const ADDRESS: u64 = 0x40_0000;
     const HEADERS: u64 = 64 + 56;
-    let (machine, code): (u16, &[u8]) = if FOREIGN == "arm64" {
+    let (machine, code): (u16, &[u8]) = if architecture == "arm64" {
         // mov x0, #0; mov x8, #93; svc #0
         (183, &[0x00, 0x00, 0x80, 0xd2, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4])
     } else {

@@ -25,8 +25,7 @@ use crate::{scenarios::rescheduling, support};
 #[tokio::test]
 async fn an_image_for_two_processors_is_an_index_of_both() {
     let supervisor = Supervisor::start().unwrap();
-    let native = static_sidecar_path().unwrap();
-    let other = foreign::sidecar_or_stand_in(supervisor.folder()).unwrap();
+    let [native, other] = [NATIVE, FOREIGN].map(|of| foreign::stand_in(supervisor.folder(), of).unwrap());
     let files = BTreeMap::from([(NATIVE, native.as_path()), (FOREIGN, other.as_path())]);
     let registry = Registry::start(&supervisor, super::with_password()).await.unwrap();
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
@@ -72,15 +71,16 @@ async fn an_image_for_two_processors_is_an_index_of_both() {
     // A container runtime on this machine takes the image for it.
     assert_eq!(reader.image_for_this_machine(&pushed).await.unwrap(), images[NATIVE]);
     // An executable that is pushed alone becomes the same image, without an index.
-    let alone = publisher.image(&format!("{repository}:alone")).await.unwrap();
+    let alone = publisher.images(&[&native], &format!("{repository}:alone")).await.unwrap();
     assert_eq!(alone, images[NATIVE]);
 }
 
 #[tokio::test]
 async fn refuses_two_executables_for_one_processor_and_tags_that_do_not_exist() {
-    let (_supervisor, registry) = super::start(RegistryOptions::default()).await;
+    let (supervisor, registry) = super::start(RegistryOptions::default()).await;
     let publisher = Publisher::to(&registry);
-    let (native, tag) = (static_sidecar_path().unwrap(), format!("{}/sidecar:v1", registry.host()));
+    let native = foreign::stand_in(supervisor.folder(), NATIVE).unwrap();
+    let tag = format!("{}/sidecar:v1", registry.host());
     let binary = native.to_str().unwrap();
     let output = publisher.run(&["image", "--binary", binary, "--binary", binary, &tag]).await.unwrap();
     assert_refused(&output, &format!("two executables are for {NATIVE}: pass one for each architecture"));

@@ -11,8 +11,13 @@ use pps_e2e::{
         parse,
         render::{render_chart, render_kustomize},
     },
-    registry::{Publisher, Registry, RegistryOptions, publish::executable},
+    registry::{
+        Publisher, Registry, RegistryOptions,
+        foreign::{NATIVE, stand_in},
+        publish::executable,
+    },
     repository::repository_file,
+    supervisor::Supervisor,
 };
 use serde_json::{Value, json};
 
@@ -37,10 +42,12 @@ fn assert_refused(output: &Output, sentence: &str) {
 }
 
 /// Pushes both parts; returns their references.
-async fn push(registry: &Registry) -> (String, String) {
+async fn push(supervisor: &Supervisor, registry: &Registry) -> (String, String) {
     let (publisher, host) = (Publisher::to(registry), registry.host());
+    let program = stand_in(supervisor.folder(), NATIVE).unwrap();
     let policy = publisher.policy(&format!("{host}/a/policies/persistent-pod-state")).await.unwrap();
-    (policy, publisher.image(&format!("{host}/a/persistent-pod-state-sidecar")).await.unwrap())
+    let image = format!("{host}/a/persistent-pod-state-sidecar");
+    (policy, publisher.images(&[&program], &image).await.unwrap())
 }
 
 /// Replaces the module of each policy and the image of each of the sidecar's containers; returns how many.
@@ -62,8 +69,8 @@ fn replace(objects: &mut [Value], policy: &str, image: &str) -> (usize, usize) {
 
 #[tokio::test]
 async fn manifests_name_what_was_pushed_and_are_otherwise_those_of_deploy() {
-    let (_supervisor, registry) = start(RegistryOptions::default()).await;
-    let (policy, image) = push(&registry).await;
+    let (supervisor, registry) = start(RegistryOptions::default()).await;
+    let (policy, image) = push(&supervisor, &registry).await;
     let source = format!("{}/a", registry.host());
     let overlays = fs::read_dir(repository_file("deploy/overlays")).unwrap();
     let mut overlays: BTreeSet<String> =
@@ -90,7 +97,7 @@ async fn manifests_name_what_was_pushed_and_are_otherwise_those_of_deploy() {
 #[tokio::test]
 async fn chart_values_name_what_was_pushed() {
     let (supervisor, registry) = start(super::with_password()).await;
-    let (policy, image) = push(&registry).await;
+    let (policy, image) = push(&supervisor, &registry).await;
     let source = format!("{}/a", registry.host());
     let values = supervisor.folder().join("values.yaml");
     fs::write(&values, printed(&script(&registry, &["--values", &source], ""))).unwrap();

@@ -8,7 +8,8 @@ use std::{
 use pps_e2e::{
     registry::{
         Publisher, Reader, digest,
-        publish::{run, static_sidecar_path},
+        foreign::{NATIVE, stand_in},
+        publish::run,
     },
     repository::policy_path,
 };
@@ -67,7 +68,7 @@ pub(super) fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String>
 async fn sbom_is_attached_complete_and_reproducible() {
     let (supervisor, registry) = super::start(super::with_password()).await;
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
-    let (module, binary) = (policy_path(), static_sidecar_path().unwrap());
+    let (module, binary) = (policy_path(), stand_in(supervisor.folder(), NATIVE).unwrap());
 
     let policy = publisher.policy(&format!("{}/policy:v1", registry.host())).await.unwrap();
     let (policy_list, tags) = find(&reader, &policy).await;
@@ -82,7 +83,7 @@ async fn sbom_is_attached_complete_and_reproducible() {
     let stem = policy.rsplit('@').next().unwrap().replace(':', "-");
     assert_eq!(tags, [stem.clone(), format!("{stem}.sbom"), "v1".to_owned()]);
 
-    let image = publisher.image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
+    let image = publisher.images(&[&binary], &format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let (image_list, _) = find(&reader, &image).await;
     let names = check(&image_list, "pps-sidecar", &std::fs::read(&binary).unwrap());
     for there in ["kube", "tokio", "ring", "rustls", "pps-core"] {
@@ -93,7 +94,7 @@ async fn sbom_is_attached_complete_and_reproducible() {
     }
 
     // After a second push there is still one SBOM.
-    publisher.image(&format!("{}/sidecar:v2", registry.host())).await.unwrap();
+    publisher.images(&[&binary], &format!("{}/sidecar:v2", registry.host())).await.unwrap();
     assert_eq!(find(&reader, &image).await.0, image_list);
 
     // The command `sbom` writes the same file.

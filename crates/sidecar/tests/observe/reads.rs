@@ -5,7 +5,7 @@ use super::*;
 
 /// As many objects as writes run at once, and the Pods of each.
 const SETS: usize = 16;
-const PODS: usize = 8;
+const PODS: usize = 4;
 
 /// The number in a name like `web-3`.
 fn set_of(pod: &str) -> &str {

