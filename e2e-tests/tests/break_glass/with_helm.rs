@@ -37,7 +37,8 @@ async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
     release.run("install", json!({}));
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &policy_kind());
     let policy = policies.get("persistent-pod-state").await.unwrap();
-    let manager = policy.managed_fields()[0].manager.clone().unwrap();
+    let fields = policy.managed_fields()[0].clone();
+    let manager = fields.manager.unwrap();
     let install_again = async |command: String| {
         let delete = ["delete", "clusteradmissionpolicy", "persistent-pod-state"];
         cluster.control_plane.kubectl(&delete).await.unwrap();
@@ -53,7 +54,10 @@ async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
         assert!(module.as_str().unwrap().ends_with(":v0.2.0"), "{policy}: {module}");
     }
 
-    // Why it is not the shorter command.
+    // Why it is not the shorter command. Helm 3 does not apply on the server, and nothing conflicts.
+    if fields.operation.as_deref() != Some("Apply") {
+        return;
+    }
     install_again(format!(
         "{GET_MANIFEST} | kubectl apply -f - --selector=app.kubernetes.io/component=policy"
     ))
