@@ -168,13 +168,16 @@ fn helm_names_the_missing_value_and_the_command_that_shows_it() {
 }
 
 #[tokio::test]
-async fn upgrades_leave_the_policies_in_force() {
+async fn the_policies_stay_in_force() {
+    require_jq();
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     support::run_in_turn(scenarios![&cluster;
         an_upgrade_that_would_move_the_policies_leaves_them_in_force,
         an_upgrade_that_would_change_the_mode_to_monitor_leaves_them_in_force,
         upgrades::policies_keep_their_role_and_their_server_until_they_are_gone,
+        the_documented_sequence_moves_the_policies_with_helm,
+        the_documented_sequence_moves_the_policies_with_kubectl,
     ])
     .await
     .unwrap();
@@ -286,32 +289,25 @@ async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
     controller.abort();
 }
 
-#[tokio::test]
-async fn the_documented_sequence_moves_the_policies_with_helm() {
-    require_jq();
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let _kubewarden = Controller::install(&cluster).await.unwrap();
-    let release = Release::new(&cluster);
+async fn the_documented_sequence_moves_the_policies_with_helm(cluster: &Cluster) {
+    let release = Release::new(cluster);
     release.run("install", shared());
-    follow(&cluster, async || drop(release.run("upgrade", arriving()))).await;
-    assert!(policies(&cluster).await.values().all(|server| server == DEDICATED));
+    follow(cluster, async || drop(release.run("upgrade", arriving()))).await;
+    assert!(policies(cluster).await.values().all(|server| server == DEDICATED));
     // Nothing runs on the former one any more.
     release.run("upgrade", json!({}));
-    assert!(!may_look_up(&cluster, NAMESPACE, "policy-server").await);
+    assert!(!may_look_up(cluster, NAMESPACE, "policy-server").await);
 
-    follow(&cluster, async || drop(release.run("upgrade", leaving()))).await;
-    assert!(policies(&cluster).await.values().all(|server| server == "default"));
+    follow(cluster, async || drop(release.run("upgrade", leaving()))).await;
+    assert!(policies(cluster).await.values().all(|server| server == "default"));
     release.run("upgrade", shared());
-    assert!(!may_look_up(&cluster, NAMESPACE, "policy-server-persistent-pod-state").await);
+    assert!(!may_look_up(cluster, NAMESPACE, "policy-server-persistent-pod-state").await);
     let servers = cluster.control_plane.kubectl(&["get", "policyservers", "--output=name"]).await.unwrap();
     assert_eq!(servers.lines().count(), 1, "{servers}");
+    release.run("uninstall", json!({}));
 }
 
-#[tokio::test]
-async fn the_documented_sequence_moves_the_policies_with_kubectl() {
-    require_jq();
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let _kubewarden = Controller::install(&cluster).await.unwrap();
+async fn the_documented_sequence_moves_the_policies_with_kubectl(cluster: &Cluster) {
     let apply = async |folder: &str| {
         let objects = as_served(render_kustomize(folder).unwrap(), cluster.control_plane.version());
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -326,8 +322,8 @@ async fn the_documented_sequence_moves_the_policies_with_kubectl() {
         // Without the sequence: Kubewarden refuses, and the policies stay in force where they are.
         let error = apply(folder).await.unwrap_err();
         assert!(format!("{error:#}").contains("the field is immutable"), "{error:#}");
-        assert_in_force(&cluster, "after an overlay was applied in passing").await;
-        follow(&cluster, async || drop(apply(folder).await.unwrap())).await;
-        assert!(policies(&cluster).await.values().all(|used| used == server), "{folder}");
+        assert_in_force(cluster, "after an overlay was applied in passing").await;
+        follow(cluster, async || drop(apply(folder).await.unwrap())).await;
+        assert!(policies(cluster).await.values().all(|used| used == server), "{folder}");
     }
 }

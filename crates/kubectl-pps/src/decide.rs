@@ -11,3 +11,4 @@ pub mod names;
 pub mod placement;
 pub mod status;
 pub mod template;
+pub mod way_out;

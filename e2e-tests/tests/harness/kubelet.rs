@@ -53,43 +53,46 @@ async fn remove(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test]
-async fn assigns_the_requested_address_only_if_it_is_free() {
+async fn runs_pods_as_a_kubelet_does() {
     let annotations = BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]);
     let builder = Cluster::builder().without_crd().nodes(2, 1).kubelet(Behaviour { annotations });
     let cluster = builder.start().await.unwrap();
-    let first = run(&cluster, "db", "node-0", &[]).await;
+    assigns_the_requested_address_only_if_it_is_free(&cluster).await;
+    holds_pods_and_fails_nodes(&cluster).await;
+}
+
+async fn assigns_the_requested_address_only_if_it_is_free(cluster: &Cluster) {
+    let first = run(cluster, "db", "node-0", &[]).await;
     let ip = first.ip.clone().unwrap();
     assert_eq!(first.annotations["example.io/where"], format!("db at {ip} on node-0"));
     assert!(in_subnet(&ip, &cluster.kubelet.subnet("node-0")), "{ip}");
     assert_eq!(first.annotations[IP_ANNOTATION], ip);
 
     // The same address if requested on the same node, else another one.
-    remove(&cluster, "db").await;
-    let asked = run(&cluster, "db", "node-0", &[(IP_ANNOTATION, &ip)]).await;
+    remove(cluster, "db").await;
+    let asked = run(cluster, "db", "node-0", &[(IP_ANNOTATION, &ip)]).await;
     assert_eq!(asked.ip.as_ref(), Some(&ip));
-    remove(&cluster, "db").await;
-    let fresh = run(&cluster, "db", "node-0", &[]).await;
+    remove(cluster, "db").await;
+    let fresh = run(cluster, "db", "node-0", &[]).await;
     assert_ne!(fresh.ip.as_ref(), Some(&ip));
 
     // If the address is taken or on another node: a fresh one, which the annotation then names.
     let taken = fresh.ip.unwrap();
-    let second = run(&cluster, "thief", "node-0", &[(IP_ANNOTATION, &taken)]).await;
+    let second = run(cluster, "thief", "node-0", &[(IP_ANNOTATION, &taken)]).await;
     assert_ne!(second.ip.as_ref(), Some(&taken));
     assert_eq!(Some(&second.annotations[IP_ANNOTATION]), second.ip.as_ref());
-    let moved = run(&cluster, "moved", "node-1", &[(IP_ANNOTATION, &ip)]).await;
+    let moved = run(cluster, "moved", "node-1", &[(IP_ANNOTATION, &ip)]).await;
     let moved_ip = moved.ip.unwrap();
     assert!(in_subnet(&moved_ip, &cluster.kubelet.subnet("node-1")), "{moved_ip}");
     assert_eq!(moved.annotations[IP_ANNOTATION], moved_ip);
 
     // A Pod that opts out gets no annotation.
-    let plain = run(&cluster, "plain", "node-0", &[(NO_RESERVATION, ""), (IP_ANNOTATION, &ip)]).await;
+    let plain = run(cluster, "plain", "node-0", &[(NO_RESERVATION, ""), (IP_ANNOTATION, &ip)]).await;
     assert_ne!(plain.ip.as_ref(), Some(&ip));
     assert_eq!(plain.annotations[IP_ANNOTATION], ip);
 }
 
-#[tokio::test]
-async fn holds_pods_and_fails_nodes() {
-    let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
+async fn holds_pods_and_fails_nodes(cluster: &Cluster) {
     cluster.kubelet.hold("default", "web-1");
     cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 2)).await.unwrap();
     let what = "web-0 to be Ready and web-1 to run";
@@ -101,16 +104,17 @@ async fn holds_pods_and_fails_nodes() {
         .unwrap();
     assert!(!pods["web-1"].ready);
     cluster.kubelet.release("default", "web-1");
-    cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
+    let pods = cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
+    let node = pods["web-0"].node.clone().unwrap();
 
     // A Pod on a failed node keeps terminating.
-    cluster.kubelet.stop_node("node-0");
+    cluster.kubelet.stop_node(&node);
     cluster.delete_pods("default", "web", &["web-0"]).await.unwrap();
     let wait = cluster.wait_for_pods("default", "web", "web-0 to be gone", Duration::from_secs(2), |pods| {
         pods.get("web-0").is_none_or(|pod| !pod.terminating)
     });
     let error = wait.await.unwrap_err().to_string();
-    assert!(error.contains("web-0 terminating on node-0"), "{error}");
-    cluster.kubelet.start_node("node-0");
+    assert!(error.contains(&format!("web-0 terminating on {node}")), "{error}");
+    cluster.kubelet.start_node(&node);
     cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
 }

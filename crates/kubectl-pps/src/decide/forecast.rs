@@ -18,7 +18,7 @@ use pps_simulation::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::move_pod::{WayOut, short};
+use super::way_out::{WayOut, short};
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
 use crate::{Failure, Outcome};
 

@@ -8,11 +8,12 @@ use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
 use pps_scheduler::{Exclusion, Selection};
 use serde_json::{Value, json};
 
-pub use self::new_state::{NewState, WayOut, require_keys, short};
+pub use self::new_state::{NewState, require_keys};
 pub use self::select::{Selected, select};
 use crate::decide::explain::{Question, Subject};
 use crate::decide::placement::Landing;
 use crate::decide::template::is_former;
+use crate::decide::way_out::WayOut;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
 
 /// The value of the mark of a Pod that a user has exempted from recording.

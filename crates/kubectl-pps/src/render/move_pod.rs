@@ -13,9 +13,10 @@ use crate::Failure;
 use crate::cluster::write::WriteError;
 use crate::decide::command_line::CommandLine;
 use crate::decide::forget::Drops;
-use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected, WayOut, short};
+use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected};
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
+use crate::decide::way_out::{WayOut, short};
 use crate::snapshot::{Pod, Scope};
 
 const MAX_NODES: usize = 20;

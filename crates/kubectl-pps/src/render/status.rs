@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::CommandLine;
-use crate::decide::move_pod::short;
 use crate::decide::status as decide;
 use crate::decide::status::{Concern, Drift, Phase, ProblemKind, Row, Status};
+use crate::decide::way_out::short;
 use crate::snapshot::{Scope, WorkloadKey};
 
 const SHOWN: usize = 3;

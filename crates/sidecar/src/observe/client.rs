@@ -12,10 +12,11 @@ use kube::{Client, Config};
 use tokio::time::timeout;
 use tower::util::MapResponseLayer;
 
-use super::watch::LONGEST_SILENCE;
 use super::wire::describe as describe_json_error;
 
 pub(super) const LARGEST_REFUSAL: usize = 1 << 20;
+/// The longest time without a byte of a body.
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
 /// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
 /// kubeconfig. Fails if neither exists or the configuration is invalid.

@@ -29,7 +29,7 @@ pub use self::merge::Merge;
 pub(crate) use self::requests::Relist;
 use self::requests::Scope;
 use self::source::PAGES_AT_ONCE;
-pub(crate) use self::source::{LONGEST_SILENCE, Source, WatchError, api_resource};
+pub(crate) use self::source::{Source, WatchError, api_resource};
 use crate::observe::discovery::{WatchId, WatchState};
 use crate::observe::wire;
 use crate::telemetry::Health;

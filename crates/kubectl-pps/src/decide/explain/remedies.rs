@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::Next;
 use super::subject::{Candidate, Subject};
-use crate::decide::move_pod::WayOut;
 use crate::decide::placement::Landing;
+use crate::decide::way_out::WayOut;
 
 const MAX_TRIED: usize = 50;
 const MAX_NAMED: usize = 3;

@@ -17,7 +17,7 @@ use pps_recorder::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::observe::client::LARGEST_REFUSAL;
+use crate::observe::client::{LARGEST_REFUSAL, LONGEST_SILENCE};
 use crate::observe::wire::{Encoding, Events, Malformed, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and
@@ -41,9 +41,6 @@ const LARGEST_VERSION: usize = 16 << 20;
 pub(super) const PAGES_AT_ONCE: usize = 2;
 /// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
 const LARGEST_EVENT: usize = 64 << 20;
-
-/// The longest time without a byte of a body.
-pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
 /// The objects to list, watch or read.
 #[derive(Clone)]
