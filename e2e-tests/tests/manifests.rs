@@ -169,7 +169,9 @@ fn deployment_meets_the_restricted_pod_security_profile() {
 
 #[tokio::test]
 async fn a_cluster_takes_the_manifests_and_keeps_states_without_them() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let fair = "--enable-priority-and-fairness=true".to_owned();
+    let cluster = Cluster::builder().control_plane(|options| options.api_server_flags.push(fair));
+    let cluster = cluster.start().await.unwrap();
     support::run_in_turn(scenarios![&cluster;
         leases_writes_and_lookups_are_kept_apart_from_other_requests,
         removing_the_product_keeps_the_recorded_states,

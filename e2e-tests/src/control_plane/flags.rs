@@ -17,7 +17,7 @@ const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy"
   "rules": [{"level": "Metadata"}]}"#;
 /// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of the time and accepts a
 /// definition in three quarters: it builds its `OpenAPI` document of all groups again each time.
-const GROUPS: [&str; 17] = [
+const GROUPS: [&str; 18] = [
     "api/v1",
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
@@ -29,6 +29,7 @@ const GROUPS: [&str; 17] = [
     "coordination.k8s.io/v1",
     "discovery.k8s.io/v1beta1",
     "events.k8s.io/v1",
+    "flowcontrol.apiserver.k8s.io/v1beta1",
     "networking.k8s.io/v1",
     "node.k8s.io/v1",
     "policy/v1beta1",
