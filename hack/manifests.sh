@@ -4,7 +4,8 @@
 #
 #   hack/manifests.sh registry.example.com/pps                     deploy/
 #   OVERLAY=monitoring hack/manifests.sh registry.example.com/pps  deploy/overlays/monitoring
-#   hack/manifests.sh 127.0.0.1:5000 --plain-http                  a registry without TLS; see pps-publish digest --help
+#   hack/manifests.sh 127.0.0.1:5000 --plain-http                  a registry without TLS, also for the PolicyServer
+#   hack/manifests.sh 127.0.0.1:5000 --ca-file ca.pem              a registry with an authority of its own, likewise
 #   hack/manifests.sh --values registry.example.com/pps            instead the values for the Helm chart
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -12,9 +13,15 @@ cd "$REPO_DIR"
 VALUES=
 if [ "${1:-}" = --values ]; then VALUES=1; shift; fi
 REGISTRY="${1:-}"
-[ -n "$REGISTRY" ] && [ "${REGISTRY#-}" = "$REGISTRY" ] || die "no registry given: run make manifests REGISTRY=registry.example.com/path"
+[ -n "$REGISTRY" ] && [ "${REGISTRY#-}" = "$REGISTRY" ] || die "no registry given: add REGISTRY=registry.example.com/path"
 shift
 REGISTRY="${REGISTRY%/}"
+# The field of the PolicyServer that says how to connect to the registry, and its value as JSON.
+FIELD='' VALUE=''
+case "${1:-}" in
+--plain-http) FIELD=insecureSources VALUE="[\"${REGISTRY%%/*}\"]" ;;
+--ca-file) FIELD=sourceAuthorities VALUE="{\"${REGISTRY%%/*}\": [\"$(awk '{printf "%s\\n", $0}' "${2:-/dev/null}")\"]}" ;;
+esac
 FOLDER="deploy${OVERLAY:+/overlays/$OVERLAY}"
 [ -f "$FOLDER/kustomization.yaml" ] \
     || die "OVERLAY is $OVERLAY: use one of $(cd deploy/overlays && echo *), or none"
@@ -35,6 +42,7 @@ policy:
     repository: ${MODULE%@*}
     digest: ${MODULE#*@}
 EOF
+    [ -z "$FIELD" ] || printf 'policyServer:\n  %s: %s\n' "$FIELD" "$VALUE"
     exit 0
 fi
 
@@ -57,5 +65,10 @@ patches:
     - op: replace
       path: /spec/module
       value: registry://$MODULE
+EOF
+[ -z "$FIELD" ] || cat >>"$WORK/kustomization.yaml" <<EOF
+- target: {kind: PolicyServer}
+  patch: |
+    [{op: add, path: /spec/$FIELD, value: $VALUE}]
 EOF
 "$KUSTOMIZE" build "$WORK"

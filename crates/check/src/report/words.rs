@@ -1,6 +1,6 @@
 //! The words of each finding: what was seen, and what to do about it.
 
-use pps_core::DEFAULT_NAMESPACE_SELECTOR;
+use pps_core::{DEFAULT_NAMESPACE_SELECTOR, INJECTION_LABEL};
 
 use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer, Recorded};
 use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Replicas, Unready};
@@ -246,9 +246,14 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         D::NamespacesNotCovered(namespaces) => {
             let are = if settings.is_before() { "would not be" } else { "are not" };
             let seen = format!("{are} in scope, so Pods start without their states: {}", some_of(namespaces));
-            let first = namespaces[..namespaces.len().min(MAX_NAMES)].join(" ");
-            let label = format!("kubectl label namespace {first} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
-            say(seen, "if that is not meant (chart: scope, policy.excludedNamespaces)").run(label)
+            let advice = "if that is not meant (chart: scope, namespaces, policy.excludedNamespaces)";
+            // The label does not help a namespace that has it.
+            let lacks =
+                |one: &&String| facts.labels_of(one).get(INJECTION_LABEL).is_none_or(|v| v != "enabled");
+            let names: Vec<_> = namespaces.iter().filter(lacks).take(MAX_NAMES).cloned().collect();
+            let names = names.join(" ");
+            let label = format!("kubectl label namespace {names} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
+            if names.is_empty() { say(seen, advice) } else { say(seen, advice).run(label) }
         }
         D::WhitelistMalformed(error) => {
             say(error.as_str(), "correct it; until then the sidecar uses the last list that it could read")
@@ -284,9 +289,7 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
         ),
         ModuleAnswer::RegistryNeedsCredentials(code) => say(
             format!("{host} requires a login ({code}); the PolicyServer's Secret is not read here"),
-            format!(
-                "see whether PolicyServer {server} has a spec.imagePullSecret, and becomes ready with it"
-            ),
+            format!("see whether PolicyServer {server} has a spec.imagePullSecret"),
         ),
         ModuleAnswer::RegistryUnreachable(why) => {
             let context = if *may_differ { " from here; the PolicyServer may reach it" } else { "" };
@@ -294,7 +297,7 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
                 format!("{host} cannot be reached{context}: {why}.{later}"),
                 format!(
                     "correct the registry's name, or let Kubewarden's namespace reach it. PolicyServer {server} has \
-                     spec.sourceAuthorities for the certificate of an own authority, and spec.insecureSources"
+                     spec.sourceAuthorities for the certificate of an own authority, and spec.insecureSources for one without TLS"
                 ),
             )
         }
@@ -309,19 +312,15 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
 
 fn of_objects(failed: &[Recorded], listed: Listed) -> Words {
     let reason = |one: &Recorded| one.recording.as_ref().map(|one| one.reason.clone()).unwrap_or_default();
-    let named = failed.iter().map(|one| format!("{}/{} ({})", one.namespace, one.name, reason(one)));
-    let named: Vec<String> = named.collect();
-    let first =
-        failed.first().map(|first| format!("{} -n {}", first.name, first.namespace)).unwrap_or_default();
+    let named = |one: &Recorded| format!("{}/{} ({})", one.namespace, one.name, reason(one));
+    let named: Vec<String> = failed.iter().map(named).collect();
+    let first = failed.first().map_or_else(String::new, |one| format!("{} -n {}", one.name, one.namespace));
     let seen = format!("{} of {} are not recorded: {}", failed.len(), count(listed), some_of(&named));
     say(seen, "correct what the reason names; for all of it").run(format!("kubectl describe pps {first}"))
 }
 
 fn count(Listed { read, more }: Listed) -> String {
-    match more {
-        0 => read.to_string(),
-        more => format!("{read} (and {more} more that were not read)"),
-    }
+    if more == 0 { read.to_string() } else { format!("{read} (and {more} more that were not read)") }
 }
 
 /// The first names, and how many more there are.

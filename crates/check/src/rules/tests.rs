@@ -568,11 +568,16 @@ fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
     });
     assert_eq!(severities(&facts, "ObjectsNotRecorded"), [], "this is no fault of each object");
     assert_eq!(severities(&facts, "NamespacesNotCovered"), [Severity::Warning]);
-    let found = judge(&facts);
-    let words = report::words(&facts, found.iter().find(|one| one.code() == "NamespacesNotCovered").unwrap());
+    let mut found = judge(&facts);
+    found.retain(|one| one.code() == "NamespacesNotCovered");
+    let words = report::words(&facts, &found[0]);
     assert!(words.seen.ends_with("start without their states: shop"), "{}", words.seen);
     let command = "kubectl label namespace shop persistent-pod-state/injection=enabled --overwrite";
     assert_eq!(words.command, command);
+
+    // It has the label.
+    found[0].diagnosis = Diagnosis::NamespacesNotCovered(vec!["default".into()]);
+    assert_eq!(report::words(&facts, &found[0]).command, "");
 }
 
 #[test]
