@@ -201,11 +201,8 @@ fn schema_and_values_have_the_same_fields() {
         let (Some(values), Some(properties)) = (values.as_object(), schema["properties"].as_object()) else {
             return;
         };
-        let open = [".policy.settings", ".podSecurityContext"];
-        assert!(
-            schema["additionalProperties"] == false || open.contains(&path) || path.starts_with(".global"),
-            "{path} accepts unknown fields"
-        );
+        let is_open = path == ".podSecurityContext" || path.starts_with(".global");
+        assert!(schema["additionalProperties"] == false || is_open, "{path} accepts unknown fields");
         for (name, below) in properties {
             let path = format!("{path}.{name}");
             // `claims` belongs to Kubernetes.
@@ -214,6 +211,7 @@ fn schema_and_values_have_the_same_fields() {
                 value.is_some()
                     || path.ends_with(".resources.claims")
                     || path.starts_with(".strategy")
+                    || path == ".policy.settings.annotations"
                     || path.starts_with(".policyServer.securityContexts"),
                 "{path} is not in values.yaml"
             );
