@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
-# Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubectl, the host-local IPAM plugin, libfaketime, docker-registry and promtool. Creates the folder if it is missing.
+# Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet,
+# kube-proxy, the host-local IPAM plugin, libfaketime, docker-registry and promtool, and in its subfolder `node` what
+# a node needs besides the kubelet. Creates the folder if it is missing, and adds what an older one lacks.
 #
-# KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR (all five) and build nothing.
+# KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR and build nothing. Without kubelet and kube-proxy there,
+#                         the tests on real nodes are skipped.
 #
 # Without it, the script unpacks what Debian packages as binaries; it installs none of them and starts no
 # service. It builds the rest of Kubernetes from Debian's source package, which includes all dependencies.
-# The build takes about 2 minutes on 2 idle cores. The result stays in the user's cache.
+# The build takes about 4 minutes on 2 idle cores. The result stays in the user's cache.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 BINARIES=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl)
+NODE_BINARIES=(kubelet kube-proxy)
 # Not packaged by Debian.
-BUILT=(kube-apiserver kube-controller-manager kube-scheduler)
-# Not part of a Kubernetes release.
-OTHERS=(host-local libfaketime.so.1 docker-registry promtool)
+BUILT=(kube-apiserver kube-controller-manager kube-scheduler "${NODE_BINARIES[@]}")
+# Not part of a Kubernetes release. The image is the last part of `node` to be made.
+OTHERS=(host-local libfaketime.so.1 docker-registry promtool node/image.tar)
+# What a node needs, with the libraries that a small Debian lacks.
+NODE_PACKAGES=(containerd runc libseccomp2 containernetworking-plugins busybox-static
+    conntrack libnetfilter-conntrack3 libnfnetlink0 libmnl0 iptables libxtables12 libip4tc2 libip6tc2 libnftnl11
+    nftables libnftables1 libjansson4 libgmp10 libedit2 libbsd0 libmd0)
 VERSION=v1.20.2
 COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56
 TARGET="$CACHE_DIR/control-plane-$VERSION"
@@ -24,12 +31,55 @@ complete() {
     for name in "$@"; do [ -x "$TARGET/$name" ] || return 1; done
 }
 
+# place FILE...: adds files to $TARGET. Tests that run there see each either whole or not at all.
+place() {
+    local file
+    mkdir -p "$TARGET"
+    for file in "$@"; do
+        install -m 755 "$file" "$TARGET/.new.$$"
+        mv -f "$TARGET/.new.$$" "$TARGET/${file##*/}"
+    done
+}
+
 # unpack PACKAGE FILE...: copies the named files (or patterns) of a Debian package to $TARGET.
 unpack() {
     local package=$1 file; shift
     (cd "$WORK" && apt-get -q download "$package" && mkdir -p "$package" && dpkg-deb -x "$package"_*.deb "$package")
     # shellcheck disable=SC2086 # The shell expands the patterns.
-    for file in "$@"; do install -D -m 755 -t "$TARGET" "$WORK/$package"/$file; done
+    for file in "$@"; do place "$WORK/$package"/$file; done
+}
+
+# unpack_node: makes the folder `node`: a root file system with a container runtime and its tools, and an image.
+unpack_node() {
+    local node="$WORK/node" package
+    mkdir -p "$node/bin" "$WORK/packages"
+    (cd "$WORK/packages" && apt-get -q download "${NODE_PACKAGES[@]}")
+    for package in "$WORK/packages"/*.deb; do dpkg-deb --fsys-tarfile "$package" | tar -x -C "$node" --keep-directory-symlink; done
+    # Debian's alternatives are links that the installation makes.
+    for package in iptables ip6tables; do
+        for suffix in "" -save -restore; do ln -sf "$package-nft$suffix" "$node/usr/sbin/$package$suffix"; done
+    done
+    image "$node"
+    rm -rf "$node/usr/share"
+    rm -rf "$TARGET/node"
+    cp -a "$node" "$TARGET/.node.$$"
+    mv -T "$TARGET/.node.$$" "$TARGET/node"
+}
+
+# image FOLDER: makes the image of the test's own containers, also of those that hold a Pod's namespaces: BusyBox.
+image() {
+    local root="$WORK/image/root" id
+    mkdir -p "$root/bin"
+    cp "$1/bin/busybox" "$root/bin/"
+    "$root/bin/busybox" --install -s "$root/bin"
+    find "$root/bin" -type l -exec ln -sf busybox {} \;
+    tar -C "$root" --owner=0 --group=0 --numeric-owner -cf "$WORK/image/layer.tar" .
+    id="$(sha256sum "$WORK/image/layer.tar" | cut -d' ' -f1)"
+    printf '{"architecture":"%s","os":"linux","config":{"Entrypoint":["/bin/sleep","2147483"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+        "$(dpkg --print-architecture)" "$id" >"$WORK/image/config.json"
+    echo '[{"Config":"config.json","RepoTags":["e2e.local/busybox:1"],"Layers":["layer.tar"]}]' >"$WORK/image/manifest.json"
+    tar -C "$WORK/image" -cf "$1/image.tar" manifest.json config.json layer.tar
+    chmod 755 "$1/image.tar"
 }
 
 # fetch_source: downloads Debian's source package. A private apt configuration leaves the machine's own lists and
@@ -50,6 +100,7 @@ fetch_source() {
         || { ls "$WORK" >&2; echo "this Debian release has no source of Kubernetes 1.20.2; set KUBEBUILDER_ASSETS" >&2; return 1; }
 }
 
+# build PROGRAM...
 build() {
     local source="$WORK/source"
     mkdir -p "$source"
@@ -68,8 +119,8 @@ build() {
     generate_openapi
     # The cloud providers' libraries would be half of the code, and nothing here uses them.
     mkdir "$WORK/built"
-    go build -tags providerless -ldflags "$(version_flags)" -o "$WORK/built/" "${BUILT[@]/#/./cmd/}"
-    install -m 755 -t "$TARGET" "$WORK/built"/*
+    go build -tags providerless -ldflags "$(version_flags)" -o "$WORK/built/" "${@/#/./cmd/}"
+    place "$WORK/built"/*
 }
 
 generate_openapi() {
@@ -94,6 +145,7 @@ version_flags() {
 }
 
 prepare() {
+    local name missing=()
     complete "$@" && return 0
     have apt-get || die "building a control plane needs Debian 12; elsewhere set KUBEBUILDER_ASSETS to a folder with: ${BINARIES[*]}"
     WORK="$(mktemp -d "${TMPDIR:-/tmp}/pps-control-plane.XXXXXX")"
@@ -112,16 +164,20 @@ prepare() {
     if ! complete promtool; then
         step "unpack promtool" unpack prometheus usr/bin/promtool
     fi
+    if ! complete node/image.tar; then
+        step "unpack a container runtime" unpack_node
+    fi
     case " $* " in
     *" kube-apiserver "*)
-        complete "${BINARIES[@]}" && return 0
-        say "preparing Kubernetes $VERSION in $TARGET (once; about 2 minutes on 2 cores)"
+        complete "${BINARIES[@]}" "${BUILT[@]}" && return 0
+        say "preparing Kubernetes $VERSION in $TARGET (once; about 4 minutes on 2 cores)"
         complete etcd || step "unpack etcd" unpack etcd-server usr/bin/etcd
         complete kubectl || step "unpack kubectl" unpack kubernetes-client usr/bin/kubectl
-        complete "${BUILT[@]}" || {
+        for name in "${BUILT[@]}"; do complete "$name" || missing+=("$name"); done
+        [ ${#missing[@]} -eq 0 ] || {
             need_packages golang-go gcc libc6-dev
             step "fetch Kubernetes' source" fetch_source
-            step "build Kubernetes" build
+            step "build Kubernetes" build "${missing[@]}"
         } ;;
     esac
 }
@@ -137,9 +193,10 @@ if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
     DIR="$CACHE_DIR/control-plane-assets-$(printf %s "$ASSETS" | sha256sum | cut -c 1-12)"
     mkdir -p "$DIR"
     for name in "${BINARIES[@]}"; do ln -sfn "$ASSETS/$name" "$DIR/$name"; done
-    for name in "${OTHERS[@]}"; do ln -sfn "$TARGET/$name" "$DIR/$name"; done
+    for name in "${NODE_BINARIES[@]}"; do [ ! -x "$ASSETS/$name" ] || ln -sfn "$ASSETS/$name" "$DIR/$name"; done
+    for name in "${OTHERS[@]%/*}"; do ln -sfn "$TARGET/$name" "$DIR/$name"; done
     echo "$DIR"
 else
-    with_lock control-plane prepare "${BINARIES[@]}" "${OTHERS[@]}" >&2
+    with_lock control-plane prepare "${BINARIES[@]}" "${NODE_BINARIES[@]}" "${OTHERS[@]}" >&2
     echo "$TARGET"
 fi
