@@ -110,6 +110,9 @@ build() {
         && dpkg-deb -x golang-github-modern-go-reflect2-dev_*.deb reflect2)
     rm -rf "$source/vendor/github.com/modern-go/reflect2"
     cp -r "$WORK/reflect2/usr/share/gocode/src/github.com/modern-go/reflect2" "$source/vendor/github.com/modern-go/"
+    # This kubelet removes the object of a Pod up to a minute after its containers have ended. Newer ones do not wait.
+    sed -i 's/^const syncPeriod = 10 \* time.Second/const syncPeriod = time.Second/' "$source/pkg/kubelet/status/status_manager.go"
+    sed -i 's/ContainerGCPeriod = time.Minute/ContainerGCPeriod = time.Second/' "$source/pkg/kubelet/kubelet.go"
     # Kubernetes' own makefile regenerates every generated file, but only the OpenAPI definitions are missing.
     # The generator expects a GOPATH.
     mkdir -p "$WORK/go/src/k8s.io"

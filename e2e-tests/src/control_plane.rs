@@ -65,7 +65,7 @@ impl ControlPlane {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let binaries = Binaries::find()?;
         let version = binaries.kubernetes_version()?;
-        let credentials = Credentials::write(supervisor.folder(), &options.users)?;
+        let credentials = Credentials::write(supervisor.folder(), &options.users, options.address)?;
         let _turn = STARTING.acquire().await?;
         let deadline = Instant::now() + options.timeout;
         let mut attempt = 1;
@@ -77,7 +77,7 @@ impl ControlPlane {
                 api_port: free_port()?,
                 options: &options,
             };
-            let url = format!("https://127.0.0.1:{}", flags.api_port);
+            let url = format!("https://{}:{}", options.address, flags.api_port);
             credentials.write_kubeconfig(&url, ADMIN, credentials.token(ADMIN)?)?;
             let specs = flags.specs(&binaries)?;
             match bring_up(&supervisor, &specs, &flags, &credentials, (&url, deadline)).await {
@@ -268,7 +268,8 @@ async fn bring_up(
         match spec.name.as_str() {
             program::ETCD => {
                 supervisor.spawn(spec.clone())?;
-                wait_for_port(supervisor, program::ETCD, flags.etcd_port, left()).await?;
+                let address = (Ipv4Addr::LOCALHOST, flags.etcd_port).into();
+                wait_for_port(supervisor, program::ETCD, address, left()).await?;
             }
             program::API_SERVER => {
                 supervisor.spawn(spec.clone())?;
@@ -279,7 +280,8 @@ async fn bring_up(
     }
     let admin = client(credentials, url, credentials.token(ADMIN)?)?;
     // The API server listens long before it answers: start the other two meanwhile.
-    wait_for_port(supervisor, program::API_SERVER, flags.api_port, left()).await?;
+    let address = (flags.options.address, flags.api_port).into();
+    wait_for_port(supervisor, program::API_SERVER, address, left()).await?;
     for spec in &rest {
         supervisor.spawn(spec.clone())?;
     }
@@ -317,8 +319,12 @@ fn check_alive(supervisor: &Supervisor, program: &str) -> Result<()> {
     bail!("{program} ended ({status:?}); its last lines:\n{}", supervisor.log_tail(program, 15))
 }
 
-async fn wait_for_port(supervisor: &Supervisor, program: &str, port: u16, timeout: Duration) -> Result<()> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+async fn wait_for_port(
+    supervisor: &Supervisor,
+    program: &str,
+    address: SocketAddr,
+    timeout: Duration,
+) -> Result<()> {
     let started = Instant::now();
     while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
         check_alive(supervisor, program)?;

@@ -188,6 +188,7 @@ impl World {
         self.children.clear();
         let Some(folder) = self.folder.take() else { return };
         if self.keep {
+            clean_up(&folder);
             eprintln!("kept: {}", folder.display());
         } else {
             remove(&folder);
@@ -231,6 +232,16 @@ fn leave(root: &Path) {
     let is_last = fs::read_dir(root).is_ok_and(|entries| entries.count() == 1);
     if is_last && fs::remove_file(root.join("lock")).is_ok() {
         let _ = fs::remove_dir(root);
+    }
+}
+
+fn clean_up(folder: &Path) {
+    let program = folder.join("cleanup");
+    if program.exists()
+        && let Err(error) =
+            Command::new("/bin/sh").arg(&program).stdin(Stdio::null()).stdout(Stdio::null()).status()
+    {
+        eprintln!("{}: {error}", program.display());
     }
 }
 
@@ -283,8 +294,10 @@ fn sweep(root: &Path) {
     }
 }
 
-/// Removes a folder. Retries, because an ending process may create files meanwhile.
+/// Removes a folder, and before that what only its own program `cleanup` can remove. Retries, because an ending
+/// process may create files meanwhile.
 fn remove(folder: &Path) {
+    clean_up(folder);
     for _ in 0..50 {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => thread::sleep(Duration::from_millis(20)),

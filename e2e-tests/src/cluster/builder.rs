@@ -12,6 +12,7 @@ use super::{
     background::Background,
     kubelet::{Behaviour, Ipam, Kubelet},
     nodes::{NodeSpec, Nodes},
+    real_nodes::{Network, RealNodes},
     running::{Cluster, POLICY_SERVER, SIDECAR, pps_resource},
 };
 use crate::{
@@ -29,6 +30,7 @@ pub struct ClusterBuilder {
     control_plane: control_plane::Options,
     crd: Option<PathBuf>,
     nodes: Vec<NodeSpec>,
+    real_nodes: u8,
     behaviour: Behaviour,
     rbac: Vec<(PathBuf, String, Vec<String>)>,
     policy: Option<(PathBuf, WebhookOptions)>,
@@ -41,6 +43,13 @@ impl ClusterBuilder {
     pub fn nodes(mut self, count: usize, zones: usize) -> Self {
         let zone = |index: usize| format!("zone-{}", index % zones.max(1));
         self.nodes.extend((0..count).map(|index| NodeSpec::new(format!("node-{index}")).zone(zone(index))));
+        self
+    }
+
+    /// Real nodes, besides the simulated ones. Only where they are [`available`](super::real_nodes::available).
+    #[must_use]
+    pub fn real_nodes(mut self, count: u8) -> Self {
+        self.real_nodes = count;
         self
     }
 
@@ -150,6 +159,10 @@ impl ClusterBuilder {
                 .transpose()
         });
         let supervisor = Arc::new(Supervisor::start()?);
+        let network = (self.real_nodes > 0).then(|| Network::create(&supervisor)).transpose()?;
+        if let Some(network) = &network {
+            self.control_plane.address = network.address();
+        }
         let control_plane = ControlPlane::start(supervisor, self.control_plane).await?;
         let background = Background::start()?;
         let client = control_plane.client();
@@ -173,8 +186,23 @@ impl ClusterBuilder {
         let ipam = Ipam::new(plugin, control_plane.folder());
         let background_client = background.client_for(&control_plane, control_plane::ADMIN)?;
         let kubelet = Kubelet::start(background.handle(), background_client, ipam, self.behaviour);
-        let mut cluster =
-            Cluster { webhook: None, sidecar: None, kubelet, nodes, client, background, control_plane };
+        let mut real_nodes = None;
+        if let Some(network) = network {
+            let started = RealNodes::start(&control_plane, network, self.real_nodes).await?;
+            // Their Pods are none of its business.
+            started.names().for_each(|name| kubelet.stop_node(name));
+            real_nodes = Some(started);
+        }
+        let mut cluster = Cluster {
+            webhook: None,
+            sidecar: None,
+            kubelet,
+            nodes,
+            real_nodes,
+            client,
+            background,
+            control_plane,
+        };
         if let Some((module, options)) = compile.await.context("compiling the policy")?? {
             cluster.start_webhook(module, options).await?;
         }
@@ -202,6 +230,7 @@ impl Cluster {
             control_plane: control_plane::Options::default(),
             crd: Some(repository_file("deploy/base/crd.yaml")),
             nodes: Vec::new(),
+            real_nodes: 0,
             behaviour: Behaviour::default(),
             rbac: Vec::new(),
             policy: None,

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{background::Background, kubelet::Kubelet, nodes::Nodes};
+use super::{background::Background, kubelet::Kubelet, nodes::Nodes, real_nodes::RealNodes};
 use crate::{
     control_plane::{self, ControlPlane},
     kubewarden::{
@@ -54,6 +54,7 @@ pub struct Cluster {
     pub kubelet: Kubelet,
     /// The Nodes.
     pub nodes: Nodes,
+    pub(super) real_nodes: Option<RealNodes>,
     pub(super) client: Client,
     pub(super) background: Background,
     /// The control plane.
@@ -109,6 +110,11 @@ impl Cluster {
     /// Starts another sidecar, under a unique name. It may not be ready yet.
     pub fn run_sidecar(&self, options: SidecarOptions) -> Result<Sidecar> {
         Sidecar::start(&self.control_plane, options)
+    }
+
+    /// The real nodes.
+    pub fn real_nodes(&self) -> Result<&RealNodes> {
+        self.real_nodes.as_ref().context("the cluster has no real nodes")
     }
 
     /// The webhook.

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +14,8 @@ use serde_json::{Value, json};
 
 use crate::supervisor::unique;
 
+/// The address of the Service `kubernetes`.
+const SERVICE: &str = "10.0.0.1";
 /// The user of the administrator.
 pub const ADMIN: &str = "admin";
 
@@ -32,7 +35,7 @@ impl User {
     }
 }
 
-/// A certificate for 127.0.0.1, localhost and the API server, and the authority that signed it, all as PEM.
+/// A certificate for this machine and the API server, and the authority that signed it, all as PEM.
 pub struct ServerCertificate {
     /// The authority's certificate: a `caBundle`.
     pub authority: String,
@@ -43,8 +46,13 @@ pub struct ServerCertificate {
 }
 
 impl ServerCertificate {
-    /// Makes both.
+    /// Makes both, for 127.0.0.1.
     pub fn generate(name: &str) -> Result<Self> {
+        Self::generate_for(name, Ipv4Addr::LOCALHOST)
+    }
+
+    /// Makes both, also for another address.
+    pub(super) fn generate_for(name: &str, address: Ipv4Addr) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, format!("{name} test authority"));
@@ -55,8 +63,8 @@ impl ServerCertificate {
 
         let key = KeyPair::generate()?;
         // kwctl and others verify the last name when they know only the address of an API server.
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
-        let mut server = CertificateParams::new(names)?;
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", SERVICE, &address.to_string()];
+        let mut server = CertificateParams::new(names.map(str::to_owned))?;
         server.distinguished_name.push(DnType::CommonName, name);
         let certificate = server.signed_by(&key, &issuer)?;
         Ok(Self { authority: authority_pem, certificate: certificate.pem(), key: key.serialize_pem() })
@@ -72,8 +80,8 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// Writes `ca.crt`, `server.crt`, `server.key`, `sa.key`, `sa.pub` and `tokens.csv`.
-    pub(crate) fn write(folder: &Path, users: &[User]) -> Result<Self> {
-        let server = ServerCertificate::generate("kube-apiserver")?;
+    pub(crate) fn write(folder: &Path, users: &[User], address: Ipv4Addr) -> Result<Self> {
+        let server = ServerCertificate::generate_for("kube-apiserver", address)?;
         let service_accounts = KeyPair::generate()?;
         let mut tokens = BTreeMap::new();
         let mut csv = String::new();

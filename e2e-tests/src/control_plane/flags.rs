@@ -38,8 +38,11 @@ const GROUPS: [&str; 18] = [
     "storage.k8s.io/v1",
 ];
 /// The controllers for which no test has a use, and those that need another API group or a cloud.
-const UNUSED_CONTROLLERS: &str = "-attachdetach,-csrapproving,-csrcleaner,-csrsigning,-horizontalpodautoscaling,\
-    -nodelifecycle,-root-ca-cert-publisher,-serviceaccount,-serviceaccount-token";
+const UNUSED_CONTROLLERS: &str =
+    "-attachdetach,-csrapproving,-csrcleaner,-csrsigning,-horizontalpodautoscaling";
+/// And those for which nobody has a use unless kubelets run.
+const KUBELET_CONTROLLERS: &str =
+    ",-nodelifecycle,-root-ca-cert-publisher,-serviceaccount,-serviceaccount-token";
 
 pub(super) struct Flags<'a> {
     pub(super) folder: &'a Path,
@@ -83,7 +86,7 @@ impl Flags<'_> {
         let mut flags = vec![
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
             format!("--secure-port={}", self.api_port),
-            "--bind-address=127.0.0.1".to_owned(),
+            format!("--bind-address={}", self.options.address),
             format!("--cert-dir={}", self.path("apiserver-certs")),
             format!("--tls-cert-file={}", self.path("server.crt")),
             format!("--tls-private-key-file={}", self.path("server.key")),
@@ -94,9 +97,11 @@ impl Flags<'_> {
             "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
             "--profiling=false".to_owned(),
         ];
+        if self.options.address.is_loopback() {
+            flags.push("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned());
+        }
         if self.version < Version::minor(21) {
             let groups = GROUPS.map(|group| format!(",{group}=true")).concat();
             flags.push(format!("--runtime-config=api/all=false{groups}"));
@@ -116,7 +121,14 @@ impl Flags<'_> {
     fn controller_manager(&self) -> Vec<String> {
         let mut flags = self.client_flags();
         flags.push(format!("--service-account-private-key-file={}", self.path("sa.key")));
-        flags.push(format!("--controllers=*,{UNUSED_CONTROLLERS}"));
+        if self.options.address.is_loopback() {
+            flags.push(format!("--controllers=*,{UNUSED_CONTROLLERS}{KUBELET_CONTROLLERS}"));
+        } else {
+            flags.push(format!("--controllers=*,{UNUSED_CONTROLLERS}"));
+            flags.push(format!("--root-ca-file={}", self.path("ca.crt")));
+            // A test does not wait 40 seconds for each node that it stops.
+            flags.extend(["--node-monitor-period=1s", "--node-monitor-grace-period=8s"].map(str::to_owned));
+        }
         flags.extend_from_slice(&self.options.controller_manager_flags);
         flags
     }

@@ -1,6 +1,6 @@
 //! What can be set before a control plane starts.
 
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 
 use super::credentials::User;
 
@@ -27,6 +27,9 @@ pub struct Options {
     pub api_server_flags: Vec<String>,
     /// Further flags of the controller manager.
     pub controller_manager_flags: Vec<String>,
+    /// Where the API server listens. If kubelets can reach that address, Pods have service accounts, and Nodes
+    /// whose kubelet is silent lose their Pods.
+    pub address: Ipv4Addr,
     /// Whether to start the controller manager and the scheduler, too.
     pub controllers: bool,
     /// How long the start may take.
@@ -40,6 +43,7 @@ impl Default for Options {
             audit_log: false,
             api_server_flags: Vec::new(),
             controller_manager_flags: Vec::new(),
+            address: Ipv4Addr::LOCALHOST,
             controllers: true,
             timeout: Duration::from_mins(3),
         }

@@ -42,7 +42,7 @@ pub enum Request {
         /// The program.
         name: String,
     },
-    /// Kill everything and remove the folder.
+    /// Kill everything, run the folder's program `cleanup` if it has one, and remove the folder.
     Close,
 }
 

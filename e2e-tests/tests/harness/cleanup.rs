@@ -11,7 +11,7 @@ use nix::{
     unistd::Pid,
 };
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, real_nodes},
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
 };
@@ -43,6 +43,19 @@ async fn wait_until_nothing_is_left(folder: &Path) {
     .unwrap();
 }
 
+/// The bridge of real nodes, if the cluster has one, and the number of this interface.
+fn bridge(folder: &Path) -> Option<(String, String)> {
+    let cleanup = fs::read_to_string(folder.join("cleanup")).ok()?;
+    let name = cleanup.split_whitespace().last()?.to_owned();
+    let index = interface_index(&name);
+    assert!(!index.is_empty(), "{name}");
+    Some((name, index))
+}
+
+fn interface_index(name: &str) -> String {
+    fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).unwrap_or_default()
+}
+
 /// Not a test: the next test runs this in a child process, which it kills.
 #[tokio::test]
 #[ignore = "the child process of another test"]
@@ -50,7 +63,8 @@ async fn child_process_that_holds_a_cluster() {
     if env::var_os(HOLD).is_none() {
         return;
     }
-    let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
+    let real = u8::from(real_nodes::available("that a killed test leaves no real node"));
+    let cluster = Cluster::builder().without_crd().nodes(1, 1).real_nodes(real).start().await.unwrap();
     println!("\nfolder={}", cluster.control_plane.folder().display());
     std::future::pending::<()>().await;
 }
@@ -78,8 +92,12 @@ async fn killed_test_leaves_no_process_and_no_folder() {
     let before = processes(&folder);
     assert!(before.len() >= 4, "{before:#?}");
 
+    let bridge = bridge(&folder);
     test.kill().await.unwrap();
     wait_until_nothing_is_left(&folder).await;
+    // Another test may have made one of the same name.
+    let (name, index) = bridge.unwrap_or_default();
+    assert!(index.is_empty() || interface_index(&name) != index, "{name} is left");
 }
 
 #[tokio::test]

@@ -1,0 +1,43 @@
+#!/bin/sh
+# An IPAM plugin that honours an address, as kube-ovn does: host-local, which is asked for the address in the Pod's
+# annotation. Where that is taken, or of another node, the Pod gets a free one. The annotation then names the address.
+config="$(cat)"
+
+host_local() {
+    printf %s "$config" | CNI_ARGS="IgnoreUnknown=1${1:+;IP=$1}" "$CNI_PATH/host-local"
+}
+
+# annotation KEY: the value of one of the Pod's annotations, which the container runtime passes.
+annotation() {
+    printf %s "$config" | tr -d '\n' | sed -n "s,.*\"$1\" *: *\"\([^\"]*\)\".*,\1,p"
+}
+
+argument() {
+    printf %s "$CNI_ARGS" | tr ';' '\n' | sed -n "s/^$1=//p"
+}
+
+if [ "$CNI_COMMAND" != ADD ]; then host_local; exit; fi
+case "$config" in
+*"\"$NO_RESERVATION\""*) host_local; exit ;;
+esac
+asked="$(annotation "$IP_ANNOTATION")"
+answer=
+[ -z "$asked" ] || answer="$(host_local "$asked")" || {
+    # A failed attempt may have left an assignment.
+    CNI_COMMAND=DEL host_local >/dev/null
+    answer=
+}
+[ -n "$answer" ] || answer="$(host_local)" || { printf %s "$answer"; exit 1; }
+address="$(printf %s "$answer" | sed -n 's,.*"address" *: *"\([0-9.]*\)/.*,\1,p' | head -n 1)"
+# Else the node would look for it at the former Pod's hardware address, for a quarter of a minute.
+"$PROGRAMS/node/bin/busybox" ip neigh flush to "$address" dev cni0 >/dev/null 2>&1
+if [ "$address" != "$asked" ]; then
+    # The UID makes the patch fail on another Pod of the same name.
+    "$PROGRAMS/kubectl" patch pod --namespace "$(argument K8S_POD_NAMESPACE)" "$(argument K8S_POD_NAME)" --patch \
+        "{\"metadata\":{\"uid\":\"$(argument K8S_POD_UID)\",\"annotations\":{\"$IP_ANNOTATION\":\"$address\"}}}" >/dev/null || {
+        CNI_COMMAND=DEL host_local >/dev/null
+        echo '{"cniVersion":"0.4.0","code":11,"msg":"cannot write the annotation"}'
+        exit 1
+    }
+fi
+printf %s "$answer"
