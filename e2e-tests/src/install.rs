@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Component, Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -17,7 +18,8 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::{
-    cluster::{Cluster, kubelet::Containers},
+    cluster::{Cluster, RealNodes, kubelet::Programs},
+    control_plane::ADMIN,
     kubewarden::{
         self, Policy,
         policy_server::{self, PolicyServer},
@@ -25,7 +27,7 @@ use crate::{
         stand_in::PolicyModule,
     },
     manifests::render::{as_served, render_kustomize},
-    registry::{Content, Publisher, Registry, RegistryOptions},
+    registry::{Content, Publisher, Registry, RegistryOptions, publish::static_sidecar_path},
     repository::repository_file,
     sidecar::NAMESPACE,
     supervisor::Supervisor,
@@ -49,7 +51,8 @@ pub struct Published {
 /// An installation on a cluster.
 pub struct Installation {
     registry: Registry,
-    containers: Arc<Containers>,
+    /// Run the Pods, if the cluster has no real nodes.
+    programs: Option<Arc<Programs>>,
     /// The pushed parts.
     pub published: Published,
     /// Kubewarden's PolicyServer, if it serves the policy.
@@ -58,27 +61,30 @@ pub struct Installation {
 
 impl Installation {
     /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the
-    /// product's namespace run as real processes.
+    /// product's namespace run: on real nodes if there are any, else as processes of this machine.
     pub async fn publish(cluster: &Cluster) -> Result<Self> {
         let control_plane = &cluster.control_plane;
         let supervisor = control_plane.supervisor().clone();
-        let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
+        let nodes = cluster.real_nodes().ok();
+        let address = nodes.map_or(Ipv4Addr::LOCALHOST, RealNodes::address);
+        let options = RegistryOptions { address, ..RegistryOptions::default() };
+        let registry = Registry::start(&supervisor, options).await?;
         let published = pushed().await?.restore(&registry)?;
-        let url = control_plane.url();
-        let host = url.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));
-        let (host, port) = host.with_context(|| format!("{url} is not https://host:port"))?;
-        let containers = Arc::new(Containers {
-            namespaces: vec![NAMESPACE.to_owned()],
+        if let Some(nodes) = nodes {
+            nodes.trust_registry(registry.host())?;
+            return Ok(Self { registry, programs: None, published, policy_server: None });
+        }
+        let kubeconfig = fs::read_to_string(control_plane.kubeconfig_for(ADMIN)?)?;
+        let programs = Arc::new(Programs {
+            namespace: NAMESPACE,
+            program: static_sidecar_path()?,
             supervisor,
             client: cluster.background_client()?,
-            api_server: (host.to_owned(), port.parse()?),
-            authority: control_plane.authority().to_owned(),
-            registry: registry.reader()?,
-            addresses: Mutex::default(),
+            kubeconfig: serde_json::from_str(&kubeconfig)?,
             problems: Mutex::default(),
         });
-        cluster.kubelet.run_containers(containers.clone());
-        Ok(Self { registry, containers, published, policy_server: None })
+        cluster.kubelet.run_programs(programs.clone());
+        Ok(Self { registry, programs: Some(programs), published, policy_server: None })
     }
 
     /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place of the
@@ -109,7 +115,7 @@ impl Installation {
             let deployment = deployments.get(SIDECAR).await?;
             let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
             let status = deployment.status.unwrap_or_default();
-            let seen = format!("{status:?}; {:?}", self.containers.problems());
+            let seen = format!("{status:?}; {:?}", self.problems());
             let current = status.observed_generation == deployment.metadata.generation;
             let all = current && status.available_replicas == wanted && status.replicas == wanted;
             Ok(Progress::when(all, (), seen))
@@ -170,19 +176,9 @@ impl Installation {
         wait_until_called(&policies, &cluster.client(), TIMEOUT).await
     }
 
-    /// The address on which one of the sidecar's Pods listens, and its process id.
-    pub fn process(&self, pod: &Pod) -> Result<(String, u32)> {
-        self.containers.process(pod).with_context(|| format!("{} is not running", pod.name_any()))
-    }
-
-    /// The log of a Pod that ran as a real process.
-    pub fn log(&self, pod: &str) -> String {
-        self.containers.log(pod)
-    }
-
-    /// What went wrong in the sidecar's containers.
+    /// What went wrong with the sidecars that run on simulated nodes.
     pub fn problems(&self) -> Vec<String> {
-        self.containers.problems()
+        self.programs.as_ref().map(|programs| programs.problems()).unwrap_or_default()
     }
 }
 

@@ -30,6 +30,7 @@ fn all_kinds() -> Vec<RegistryOptions> {
             tls,
             credentials,
             name: format!("registry-{index}"),
+            ..RegistryOptions::default()
         })
         .collect()
 }

@@ -1,13 +1,13 @@
-//! One simulated kubelet for all Nodes. It starts bound Pods and removes deleted ones; Pods that
-//! [`Containers`] handles run as real processes.
+//! One simulated kubelet for all simulated Nodes. It marks bound Pods Ready and removes deleted ones. Only the
+//! product's Pods run something, see [`Programs`].
 //!
 //! Addresses come from the real `host-local` plugin. As kube-ovn does with reserved addresses, the kubelet
 //! asks for the address in [`IP_ANNOTATION`] if a Pod is created with one, and writes the assigned address
 //! there.
 
-mod container;
 mod ipam;
 mod pod;
+mod program;
 mod shared;
 
 use std::{
@@ -28,8 +28,8 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-pub use container::Containers;
 pub use ipam::Ipam;
+pub use program::Programs;
 pub use shared::{Behaviour, IP_ANNOTATION, NO_RESERVATION};
 use shared::{Control, Shared};
 
@@ -46,16 +46,16 @@ impl Kubelet {
             client,
             ipam,
             turns: Semaphore::new(16),
-            containers: OnceLock::new(),
+            programs: OnceLock::new(),
             control: watch::Sender::new(Control { behaviour, ..Control::default() }),
         });
         let task = runtime.spawn(follow(shared.clone()));
         Self { shared, task }
     }
 
-    /// From now on, runs the Pods of some namespaces as real processes.
-    pub fn run_containers(&self, containers: Arc<Containers>) {
-        let _ = self.shared.containers.set(containers);
+    /// From now on, runs the Pods of a namespace.
+    pub fn run_programs(&self, programs: Arc<Programs>) {
+        let _ = self.shared.programs.set(programs);
     }
 
     /// Keeps Pods of that name from becoming Ready. A Pod that is Ready already stays Ready.

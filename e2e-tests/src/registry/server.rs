@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -32,11 +33,14 @@ pub struct RegistryOptions {
     pub credentials: Option<(String, String)>,
     /// Its unique name among the processes of the cluster.
     pub name: String,
+    /// Where it listens.
+    pub address: Ipv4Addr,
 }
 
 impl Default for RegistryOptions {
     fn default() -> Self {
-        Self { tls: false, credentials: None, name: "registry".to_owned() }
+        let name = "registry".to_owned();
+        Self { tls: false, credentials: None, name, address: Ipv4Addr::LOCALHOST }
     }
 }
 
@@ -59,7 +63,7 @@ impl Registry {
         let mut registry = Self { host: String::new(), folder, authority, credentials: options.credentials };
         let mut attempt = 1;
         loop {
-            registry.host = format!("127.0.0.1:{}", free_port()?);
+            registry.host = format!("{}:{}", options.address, free_port()?);
             registry.write_docker_config("docker", registry.credentials.as_ref())?;
             let config = registry.folder.join("config.yml");
             write(&config, registry.config()?.to_string())?;
@@ -77,7 +81,7 @@ impl Registry {
         }
     }
 
-    /// Its address `127.0.0.1:PORT`, with which references begin.
+    /// Its address `HOST:PORT`, with which references begin.
     pub fn host(&self) -> &str {
         &self.host
     }

@@ -100,7 +100,7 @@ async fn run_before(world: &World, values: Value) -> (bool, String) {
     let pods = world.cluster.pods_api(NAMESPACE);
     let pod =
         pods.list(&ListParams::default().labels("job-name=pps-check-before")).await.unwrap().items.remove(0);
-    (succeeded, world.installation().log(&pod.name_any()))
+    (succeeded, world.cluster.control_plane.supervisor().log(&pod.name_any()))
 }
 
 async fn wait_until_gone(world: &World, labels: &str) {
@@ -134,7 +134,7 @@ pub(super) async fn run_as_a_helm_test(world: &World) {
         Ok(Progress::when(["Succeeded", "Failed"].contains(&phase.as_str()), phase.clone(), phase))
     });
     let phase = phase.await.unwrap();
-    let log = world.installation().log("pps-check-after");
+    let log = world.cluster.control_plane.supervisor().log("pps-check-after");
     assert_eq!(phase, "Succeeded", "{log}");
     assert!(log.contains("OK        LeaderActive"), "{log}");
     world.kubectl(&["delete", "pod", "-n", NAMESPACE, "pps-check-after"]).await;

@@ -12,9 +12,9 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, ZONE, note, places};
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, ZONE, note, places, serving};
 
-/// Both Pods run the pushed image as the user in the manifest, with none of this machine's environment.
+/// Both Pods run the pushed image as the manifest says.
 pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, installation: &Installation) {
     let pods = installation.sidecars(cluster).await.unwrap();
     assert_eq!(pods.len(), 2, "{:?}", pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
@@ -24,33 +24,23 @@ pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, instal
         let name = pod.name_any();
         let image = pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap();
         assert!(image.ends_with(digest), "{image} is not {digest}");
-        let (address, process) = installation.process(pod).unwrap();
+        let status = pod.status.as_ref().unwrap();
+        assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0, "{name}");
+        let address = format!("{}:8080", status.pod_ip.as_ref().unwrap());
         assert_eq!(http::get(&address, "/healthz").await.unwrap().0, 200, "{name}");
         let (_, metrics) = http::get(&address, "/metrics").await.unwrap();
         leaders += http::metric(&metrics, "persistentpodstate_leader").unwrap();
 
+        let processes = cluster.real_nodes().unwrap().processes(&pod.uid().unwrap()).unwrap();
+        let [process] = processes[..] else { panic!("{name} has the processes {processes:?}") };
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-        if is_root() {
-            assert!(status.contains("Uid:\t65532\t65532\t65532\t65532"), "{status}");
-            assert!(status.contains("Gid:\t65532\t65532\t65532\t65532"), "{status}");
-            assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
-            assert!(status.contains("NoNewPrivs:\t1"), "{status}");
-            let environment = fs::read_to_string(format!("/proc/{process}/environ")).unwrap();
-            let names: BTreeSet<&str> = environment
-                .split('\0')
-                .filter_map(|pair| pair.split_once('='))
-                .map(|(name, _)| name)
-                .collect();
-            let expected =
-                ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "POD_NAME", "POD_NAMESPACE"];
-            assert_eq!(names, BTreeSet::from(expected));
-        }
+        assert!(status.contains("Uid:\t65532\t65532\t65532\t65532"), "{status}");
+        assert!(status.contains("Gid:\t65532\t65532\t65532\t65532"), "{status}");
+        assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+        assert!(status.contains("Seccomp:\t2"), "{status}");
     }
     assert!((leaders - 1.0).abs() < f64::EPSILON, "{leaders} Pods lead");
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
 /// While the Deployment replaces the leader's Pod, the other replica records.
@@ -58,8 +48,8 @@ pub(crate) async fn other_replica_takes_over_when_the_leaders_pod_is_deleted(
     cluster: &Cluster,
     installation: &Installation,
 ) {
-    let pool = Pool::new(cluster, "takeover", 4, 2).await;
-    let web = pool.stateful_set("web", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let pool = Pool::on_real_nodes(cluster, "takeover").await;
+    let web = serving(pool.namespace, "web", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
 
@@ -84,8 +74,8 @@ pub(crate) async fn other_replica_takes_over_when_the_leaders_pod_is_deleted(
 
 /// `kubectl rollout restart` replaces both Pods. Afterwards everything is still recorded.
 pub(crate) async fn keeps_states_during_a_rollout(cluster: &Cluster, installation: &Installation) {
-    let pool = Pool::new(cluster, "restarted", 4, 2).await;
-    let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let pool = Pool::on_real_nodes(cluster, "restarted").await;
+    let web = serving(pool.namespace, "web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     let recorded = pool.recorded("web", "web").await;
     let before = uids(&installation.sidecars(cluster).await.unwrap());
@@ -115,8 +105,11 @@ pub(crate) async fn replicas_run_on_different_nodes_and_zones(
     cluster: &Cluster,
     installation: &Installation,
 ) {
-    let pods = installation.sidecars(cluster).await.unwrap();
-    assert_eq!(pods.len(), 2);
+    let pods = wait_for("the former Pods to be gone", TIMEOUT, async || {
+        let pods = installation.sidecars(cluster).await?;
+        Ok(Progress::when(pods.len() == 2, pods.clone(), pods.len()))
+    });
+    let pods = pods.await.unwrap();
     let (mut nodes, mut zones) = (BTreeSet::new(), BTreeSet::new());
     for pod in pods {
         let node = pod.spec.and_then(|spec| spec.node_name).unwrap();

@@ -22,7 +22,7 @@ use kube::{
     api::{DynamicObject, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo},
+    cluster::{Cluster, PodInfo, StatefulSetSpec, real_nodes},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -120,6 +120,14 @@ pub(crate) fn places(pods: &BTreeMap<String, PodInfo>) -> BTreeMap<String, Place
 /// The node of each Pod.
 pub(crate) fn homes(pods: &BTreeMap<String, PodInfo>) -> BTreeMap<String, String> {
     pods.iter().map(|(name, pod)| (name.clone(), pod.node.clone().unwrap())).collect()
+}
+
+/// A StatefulSet for real nodes, whose Pods answer HTTP requests with their names.
+pub(crate) fn serving(namespace: &str, name: &str, replicas: u32) -> StatefulSetSpec {
+    let serve = "mkdir -p /www; hostname >/www/index.html; exec httpd -f -p 8080 -h /www";
+    StatefulSetSpec::new(namespace, name, replicas).template(&json!({"spec": {"containers": [
+        {"name": "main", "image": real_nodes::IMAGE, "command": ["sh", "-c", serve],
+            "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1}}]}}))
 }
 
 /// A Pod template patch that spreads the Pods with matching labels over nodes.

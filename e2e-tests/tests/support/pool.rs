@@ -53,6 +53,12 @@ impl<'a> Pool<'a> {
         Self { cluster, namespace }
     }
 
+    /// A namespace whose Pods run on the real nodes of the cluster.
+    pub(crate) async fn on_real_nodes(cluster: &'a Cluster, namespace: &'static str) -> Self {
+        cluster.namespace(namespace).await.unwrap();
+        Self { cluster, namespace }
+    }
+
     /// A StatefulSet on these Nodes.
     pub(crate) fn stateful_set(&self, name: &str, replicas: u32) -> StatefulSetSpec {
         StatefulSetSpec::new(self.namespace, name, replicas)

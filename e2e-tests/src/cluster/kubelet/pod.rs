@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{
-    container::Containers,
+    program::Programs,
     shared::{Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist},
 };
 
@@ -98,8 +98,8 @@ async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut wat
     drop(turn);
 
     let started = Timestamp::now();
-    if let Some(containers) = shared.containers.get().filter(|all| all.handles(&identity.namespace)) {
-        run_container(shared, identity, api, pod, containers, &addresses, started).await;
+    if let Some(programs) = shared.programs.get().filter(|all| all.namespace == identity.namespace) {
+        run_program(shared, identity, api, pod, programs, &addresses, started).await;
         return;
     }
     if !identity.may_be_ready(&shared.control.borrow()) {
@@ -113,21 +113,20 @@ async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut wat
     }
 }
 
-/// Runs the Pod's container until the Pod is terminating.
-async fn run_container(
+/// Runs the Pod's program until the Pod is terminating.
+async fn run_program(
     shared: &Shared,
     identity: &Identity,
     api: &Api<Pod>,
     pod: &mut watch::Receiver<Arc<Pod>>,
-    containers: &Containers,
+    programs: &Programs,
     addresses: &[String],
     started: Timestamp,
 ) {
-    let own = addresses.first().cloned().unwrap_or_default();
     let first = pod.borrow().clone();
     let start = || async {
-        let result = containers.start(&first, &own).await;
-        result.inspect_err(|error| containers.complain(format!("{}: {error:#}", identity.name)))
+        let result = programs.start(&first).await;
+        result.inspect_err(|error| programs.complain(format!("{}: {error:#}", identity.name)))
     };
     let Some(running) = persist(pod, start).await else { return };
     let mut shown = None;
@@ -138,25 +137,25 @@ async fn run_container(
             Err(_) => {}
             Ok(_) => break,
         }
-        match containers.exit_code(&running, &first) {
+        match programs.exit_code(&running, &first) {
             Ok(Some(code)) => {
                 set_finished(identity, api, pod, code, started).await;
                 return;
             }
             Ok(None) => {}
-            Err(error) => containers.complain(format!("{}: {error:#}", identity.name)),
+            Err(error) => programs.complain(format!("{}: {error:#}", identity.name)),
         }
-        match containers.is_ready(&running).await {
+        match programs.is_ready(&running).await {
             Ok(ready) if shown != Some(ready) => {
                 shown = Some(ready);
                 set_status(shared, identity, api, pod, addresses, started, ready).await;
             }
             Ok(_) => {}
-            Err(error) => containers.complain(format!("{}: {error:#}", identity.name)),
+            Err(error) => programs.complain(format!("{}: {error:#}", identity.name)),
         }
     }
-    if let Err(error) = containers.stop(&running).await {
-        containers.complain(format!("{}: {error:#}", identity.name));
+    if let Err(error) = programs.stop(&running).await {
+        programs.complain(format!("{}: {error:#}", identity.name));
     }
 }
 

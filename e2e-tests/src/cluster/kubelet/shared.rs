@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::sync::{Semaphore, watch};
 
-use super::{container::Containers, ipam::Ipam};
+use super::{ipam::Ipam, program::Programs};
 
 /// The CNI reads the requested address here and writes the assigned one.
 pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
@@ -31,8 +31,8 @@ pub(super) struct Shared {
     pub(super) ipam: Ipam,
     /// Limits how many Pods are handled at once.
     pub(super) turns: Semaphore,
-    /// Runs Pods as real processes.
-    pub(super) containers: OnceLock<Arc<Containers>>,
+    /// Runs the product's Pods.
+    pub(super) programs: OnceLock<Arc<Programs>>,
     pub(super) control: watch::Sender<Control>,
 }
 
