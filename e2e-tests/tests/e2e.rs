@@ -28,6 +28,7 @@ mod kubectl_pps;
 mod manifests;
 mod newer_versions;
 mod policy_server;
+mod real_nodes;
 mod registry;
 mod release;
 mod scenarios;

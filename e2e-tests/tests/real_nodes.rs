@@ -1,0 +1,148 @@
+//! A rehearsal on real nodes: the product as users install it, and what happens to a cluster in a year. All
+//! scenarios share one cluster and two StatefulSets, and after each the records match the cluster.
+
+mod outages;
+mod replacement;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use pps_e2e::{
+    cluster::{Cluster, PodInfo, RealNodes, real_nodes},
+    http,
+    install::Installation,
+    wait::{Progress, wait_for},
+};
+
+use crate::{
+    install,
+    support::{HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving},
+};
+
+/// How long a cluster may take to see what happened to a node, and to start Pods there again.
+const RECOVERY: Duration = Duration::from_mins(3);
+
+#[tokio::test]
+async fn pods_return_whatever_happens_to_nodes() {
+    if !real_nodes::available("pods_return_whatever_happens_to_nodes") {
+        return;
+    }
+    let mut cluster = install::cluster().await;
+    let installation = install::install(&mut cluster, false).await;
+    let stage = &Stage { cluster: &cluster, installation: &installation };
+    stage.first_start().await;
+    let scenarios: Vec<Scenario<'_>> = scenarios![stage;
+        replacement::all_pods_at_once,
+        replacement::a_rolling_update,
+        replacement::a_drain_with_a_disruption_budget,
+        outages::a_reboot,
+        outages::a_frozen_node,
+        outages::a_cut_network,
+        outages::a_loss_of_power_with_pods_that_terminate,
+        outages::the_loss_of_the_leaders_node,
+        outages::a_deleted_node_that_comes_back,
+    ];
+    run_in_turn(scenarios).await.unwrap();
+    install::assert_used_as_granted(&cluster);
+}
+
+/// The cluster with `db`, whose Pods need their nodes, and `cache`, whose Pods prefer them.
+struct Stage<'a> {
+    cluster: &'a Cluster,
+    installation: &'a Installation,
+}
+
+impl Stage<'_> {
+    fn pool(&self) -> Pool<'_> {
+        Pool { cluster: self.cluster, namespace: "shop" }
+    }
+
+    fn nodes(&self) -> &RealNodes {
+        self.cluster.real_nodes().unwrap()
+    }
+
+    async fn first_start(&self) {
+        let pool = Pool::on_real_nodes(self.cluster, "shop").await;
+        let apart = crate::support::spread_over_nodes(&serde_json::json!({"matchLabels": {"app": "db"}}));
+        let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", IP_ANNOTATION);
+        let cache = serving("shop", "cache", 2).persistent("", HOSTNAME, IP_ANNOTATION);
+        self.cluster.create_stateful_set(&db).await.unwrap();
+        self.cluster.create_stateful_set(&cache).await.unwrap();
+        pool.ready("cache", 2).await;
+        self.answers(&places(&pool.ready("db", 3).await)).await;
+        self.records_match().await;
+    }
+
+    /// The usual end of a scenario: all nodes and all Pods of both StatefulSets are Ready, the recorded states
+    /// are what the cluster shows, and both sidecars are available.
+    async fn records_match(&self) {
+        for node in self.nodes().names() {
+            self.nodes().wait_ready(node, true).await.unwrap();
+        }
+        self.installation.wait_available(self.cluster).await.unwrap();
+        for (name, replicas) in [("db", 3), ("cache", 2)] {
+            self.cluster.wait_ready("shop", name, replicas, RECOVERY).await.unwrap();
+            self.pool().recorded(name, name).await;
+        }
+    }
+
+    async fn pods(&self) -> BTreeMap<String, PodInfo> {
+        self.cluster.pods("shop", "db").await.unwrap()
+    }
+
+    async fn places(&self) -> BTreeMap<String, Place> {
+        places(&self.pool().ready("db", 3).await)
+    }
+
+    /// Each Pod is back where it was and answers at its address.
+    async fn are_back(&self, before: &BTreeMap<String, Place>) {
+        let now = self.cluster.wait_ready("shop", "db", 3, RECOVERY).await.unwrap();
+        assert_eq!(places(&now), *before);
+        self.answers(before).await;
+        self.records_match().await;
+    }
+
+    /// A client that knows only addresses finds the same Pods there.
+    async fn answers(&self, places: &BTreeMap<String, Place>) {
+        for (pod, (_, address)) in places {
+            wait_for(&format!("{pod} to answer at {address}"), TIMEOUT, async || {
+                let (_, body) = http::get(&format!("{address}:8080"), "/").await?;
+                Ok(Progress::when(body.trim() == pod, (), body))
+            })
+            .await
+            .unwrap();
+        }
+    }
+
+    /// A Pod of `db` and its node, on which the leader does not run.
+    async fn node_without_the_leader(&self) -> (String, String) {
+        self.node_without(&self.leaders_node().await).await
+    }
+
+    /// A Pod of `db` and its node, which is not that one.
+    async fn node_without(&self, node: &str) -> (String, String) {
+        let pod = self.pods().await.into_values().find(|pod| pod.node.as_deref() != Some(node)).unwrap();
+        (pod.name, pod.node.unwrap())
+    }
+
+    async fn leaders_node(&self) -> String {
+        let leader = self.installation.leader(self.cluster).await.unwrap().expect("a sidecar leads");
+        let pods = self.installation.sidecars(self.cluster).await.unwrap();
+        let pod = pods.into_iter().find(|pod| pod.metadata.name.as_ref() == Some(&leader)).unwrap();
+        pod.spec.unwrap().node_name.unwrap()
+    }
+
+    /// Waits until another Pod of that name exists. Returns it.
+    async fn replaced(&self, old: &PodInfo) -> PodInfo {
+        let started = Instant::now();
+        let what = format!("another {}", old.name);
+        let pods = self.cluster.wait_for_pods("shop", "db", &what, RECOVERY, |pods| {
+            pods.get(&old.name).is_some_and(|now| now.uid != old.uid)
+        });
+        let new = pods.await.unwrap().remove(&old.name).unwrap();
+        note(&format!("{} was replaced after {:.1?}", old.name, started.elapsed()));
+        new
+    }
+}

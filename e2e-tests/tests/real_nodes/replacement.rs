@@ -1,0 +1,75 @@
+//! Pods that are replaced while all nodes work.
+
+use std::time::Instant;
+
+use pps_e2e::{control_plane::Version, http};
+use serde_json::json;
+
+use super::Stage;
+use crate::support::{note, places};
+
+pub(super) async fn all_pods_at_once(stage: &Stage<'_>) {
+    let before = stage.places().await;
+    let names: Vec<&str> = before.keys().map(String::as_str).collect();
+    let after = stage.pool().recreate("db", &names).await;
+    assert_eq!(places(&after), before);
+    stage.are_back(&before).await;
+}
+
+/// One Pod at a time is replaced, and clients that know only addresses reach the others meanwhile.
+pub(super) async fn a_rolling_update(stage: &Stage<'_>) {
+    let before = stage.places().await;
+    let pool = stage.pool();
+    pool.start_rollout("db", "2").await;
+    let mut rounds = 0;
+    let watch = async {
+        loop {
+            let mut reached = 0;
+            for (pod, (_, address)) in &before {
+                if let Ok((200, body)) = http::get(&format!("{address}:8080"), "/").await {
+                    assert_eq!(body.trim(), pod, "another Pod answers at {address}");
+                    reached += 1;
+                }
+            }
+            assert!(reached >= 2, "only {reached} of 3 Pods answer");
+            rounds += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        () = watch => {}
+        _ = pool.rolled_out("db", "2") => {}
+    }
+    assert!(rounds > 0);
+    stage.are_back(&before).await;
+}
+
+/// The Pod waits while its node is cordoned, and nothing takes its address.
+pub(super) async fn a_drain_with_a_disruption_budget(stage: &Stage<'_>) {
+    let before = stage.places().await;
+    let old_policy = stage.cluster.control_plane.version() < Version::minor(21);
+    let api_version = if old_policy { "policy/v1beta1" } else { "policy/v1" };
+    let budget = json!({"apiVersion": api_version, "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": "db"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}}}});
+    stage.cluster.apply_objects(&[budget]).await.unwrap();
+    let drained = stage.pods().await.into_values().next().unwrap();
+    let node = drained.node.clone().unwrap();
+
+    let started = Instant::now();
+    let kubectl = async |args: &[&str]| stage.cluster.control_plane.kubectl(args).await;
+    kubectl(&["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=50s"])
+        .await
+        .unwrap();
+    note(&format!("{node} was drained in {:.1?}", started.elapsed()));
+    let waiting = stage.replaced(&drained).await;
+    assert_eq!((waiting.node, waiting.ready), (None, false));
+    // Meanwhile, the budget allows no second Pod to be evicted.
+    let other =
+        stage.pods().await.into_values().filter_map(|pod| pod.node).find(|other| *other != node).unwrap();
+    let refusal = kubectl(&["drain", &other, "--pod-selector=app=db", "--timeout=3s"]).await.unwrap_err();
+    assert!(format!("{refusal:#}").contains("disruption budget"), "{refusal:#}");
+    kubectl(&["uncordon", &other]).await.unwrap();
+    kubectl(&["uncordon", &node]).await.unwrap();
+    stage.are_back(&before).await;
+}
