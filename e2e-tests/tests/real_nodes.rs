@@ -16,9 +16,14 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
+use serde_json::json;
+
 use crate::{
     install,
-    support::{HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving},
+    support::{
+        HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving,
+        spread_over_nodes,
+    },
 };
 
 /// How long a cluster may take to see what happened to a node, and to start Pods there again.
@@ -37,6 +42,7 @@ async fn pods_return_whatever_happens_to_nodes() {
         replacement::all_pods_at_once,
         replacement::a_rolling_update,
         replacement::a_drain_with_a_disruption_budget,
+        replacement::a_local_volume,
         outages::a_reboot,
         outages::a_frozen_node,
         outages::a_cut_network,
@@ -65,12 +71,14 @@ impl Stage<'_> {
 
     async fn first_start(&self) {
         let pool = Pool::on_real_nodes(self.cluster, "shop").await;
-        let apart = crate::support::spread_over_nodes(&serde_json::json!({"matchLabels": {"app": "db"}}));
+        let apart = spread_over_nodes(&json!({"matchLabels": {"app": "db"}}));
         let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", IP_ANNOTATION);
-        let cache = serving("shop", "cache", 2).persistent("", HOSTNAME, IP_ANNOTATION);
+        let spread = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOSTNAME,
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "cache"}}}]}});
+        let cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, IP_ANNOTATION);
         self.cluster.create_stateful_set(&db).await.unwrap();
         self.cluster.create_stateful_set(&cache).await.unwrap();
-        pool.ready("cache", 2).await;
+        pool.ready("cache", 3).await;
         self.answers(&places(&pool.ready("db", 3).await)).await;
         self.records_match().await;
     }
@@ -82,8 +90,8 @@ impl Stage<'_> {
             self.nodes().wait_ready(node, true).await.unwrap();
         }
         self.installation.wait_available(self.cluster).await.unwrap();
-        for (name, replicas) in [("db", 3), ("cache", 2)] {
-            self.cluster.wait_ready("shop", name, replicas, RECOVERY).await.unwrap();
+        for name in ["db", "cache"] {
+            self.cluster.wait_ready("shop", name, 3, RECOVERY).await.unwrap();
             self.pool().recorded(name, name).await;
         }
     }

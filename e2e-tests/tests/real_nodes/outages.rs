@@ -83,8 +83,8 @@ pub(super) async fn the_loss_of_the_leaders_node(stage: &Stage<'_>) {
     stage.are_back(&before).await;
 }
 
-/// Somebody deletes the Node of a machine without power. Its Pod waits, since nothing else is its node, until a
-/// node of that name comes.
+/// Somebody deletes the Node of a machine without power. The Pod that needs this node waits until one of that name
+/// comes. The Pod that prefers it moves, and stays where it then is.
 pub(super) async fn a_deleted_node_that_comes_back(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pod, node) = stage.node_without_the_leader().await;
@@ -92,7 +92,13 @@ pub(super) async fn a_deleted_node_that_comes_back(stage: &Stage<'_>) {
     stage.nodes().wait_ready(&node, false).await.unwrap();
     stage.cluster.nodes.delete(&node).await.unwrap();
     let old = stage.pods().await.remove(&pod).unwrap();
-    stage.cluster.control_plane.kubectl(&["delete", "pod", "-n", "shop", &pod, "--force"]).await.unwrap();
+    let caches = stage.cluster.pods("shop", "cache").await.unwrap();
+    let cache = caches.into_values().find(|cache| cache.node.as_ref() == Some(&node)).unwrap();
+    let force = ["delete", "pod", "-n", "shop", &pod, &cache.name, "--force"];
+    stage.cluster.control_plane.kubectl(&force).await.unwrap();
+    let moved = stage.cluster.wait_ready("shop", "cache", 3, RECOVERY).await.unwrap();
+    assert_ne!(moved[&cache.name].node.as_ref(), Some(&node));
+    stage.pool().recorded("cache", "cache").await;
     let waiting = stage.replaced(&old).await;
     assert_eq!((waiting.node, waiting.ready), (None, false));
     let recorded = stage.pool().states("db").await;
@@ -100,4 +106,5 @@ pub(super) async fn a_deleted_node_that_comes_back(stage: &Stage<'_>) {
     stage.nodes().power_on(&node).unwrap();
     stage.nodes().wait_ready(&node, true).await.unwrap();
     stage.are_back(&before).await;
+    assert_eq!(places(&stage.pool().ready("cache", 3).await), places(&moved));
 }

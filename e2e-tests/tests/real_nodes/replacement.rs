@@ -6,7 +6,7 @@ use pps_e2e::{control_plane::Version, http};
 use serde_json::json;
 
 use super::Stage;
-use crate::support::{note, places};
+use crate::support::{HOSTNAME, IP_ANNOTATION, note, places, serving};
 
 pub(super) async fn all_pods_at_once(stage: &Stage<'_>) {
     let before = stage.places().await;
@@ -72,4 +72,40 @@ pub(super) async fn a_drain_with_a_disruption_budget(stage: &Stage<'_>) {
     kubectl(&["uncordon", &other]).await.unwrap();
     kubectl(&["uncordon", &node]).await.unwrap();
     stage.are_back(&before).await;
+}
+
+/// The first Pod decides where its volume is bound. The next one finds the data there.
+pub(super) async fn a_local_volume(stage: &Stage<'_>) {
+    let pool = stage.pool();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"});
+    let volumes = stage.nodes().names().map(|node| {
+        // A node's own folder on its disk.
+        let folder = stage.cluster.control_plane.folder().join(node).join("lib/volume");
+        std::fs::create_dir(folder).unwrap();
+        let here = json!({"key": HOSTNAME, "operator": "In", "values": [node]});
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": node}, "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "local": {"path": "/var/lib/volume"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}}})
+    });
+    stage.cluster.apply_objects(&std::iter::once(class).chain(volumes).collect::<Vec<_>>()).await.unwrap();
+    let serve = "[ -e /data/index.html ] || cat /proc/sys/kernel/random/uuid >/data/index.html; \
+        exec httpd -f -p 8080 -h /data";
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}});
+    let mut disk = serving("shop", "disk", 1)
+        .overrides(&json!({"spec": {"volumeClaimTemplates": [claim]}}))
+        .persistent("", HOSTNAME, IP_ANNOTATION);
+    let container = &mut disk.template["spec"]["containers"][0];
+    container["command"] = json!(["sh", "-c", serve]);
+    container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    let before = stage.cluster.run_stateful_set(&disk).await.unwrap();
+    pool.recorded("disk", "disk").await;
+    let address = format!("{}:8080", before["disk-0"].ip.as_ref().unwrap());
+    let (_, data) = http::get(&address, "/").await.unwrap();
+    let after = pool.recreate("disk", &["disk-0"]).await;
+    assert_eq!(places(&after), places(&before));
+    assert_eq!(http::get(&address, "/").await.unwrap().1, data);
+    stage.records_match().await;
 }
