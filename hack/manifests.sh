@@ -69,6 +69,8 @@ EOF
 [ -z "$FIELD" ] || cat >>"$WORK/kustomization.yaml" <<EOF
 - target: {kind: PolicyServer}
   patch: |
-    [{op: add, path: /spec/$FIELD, value: $VALUE}]
+    - op: add
+      path: /spec/$FIELD
+      value: $VALUE
 EOF
 "$KUSTOMIZE" build "$WORK"
