@@ -34,8 +34,8 @@ use crate::{
 pub const IMAGE: &str = "e2e.local/busybox:1";
 /// How many clusters can have real nodes at the same time.
 const NETWORKS: u8 = 32;
-/// How long a node may take to become Ready, or to be missed.
-const TIMEOUT: Duration = Duration::from_mins(2);
+/// How long a node may take. A kubelet that is too early for its new Node tries again after up to two minutes.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// Whether real nodes can run here. If not, reports the test as skipped.
 pub fn available(test: &str) -> bool {
