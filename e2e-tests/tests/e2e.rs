@@ -7,6 +7,8 @@
 #[macro_use]
 mod support;
 
+// Its test takes longest, and tests start in the order of their names.
+mod a_year_on_real_nodes;
 mod alerts;
 mod break_glass;
 mod browser;
@@ -28,7 +30,6 @@ mod kubectl_pps;
 mod manifests;
 mod newer_versions;
 mod policy_server;
-mod real_nodes;
 mod registry;
 mod release;
 mod scenarios;

@@ -55,16 +55,19 @@ async fn serve(cluster: &mut Cluster, files: &[&str]) {
 
 /// Makes a namespace with these labels.
 async fn namespace(cluster: &Cluster, name: &str, labels: &BTreeMap<String, String>) {
-    cluster.namespace(name).await.unwrap();
     let mut labels = labels.clone();
     // From Kubernetes 1.21 on, the API server itself sets it.
     labels.insert("kubernetes.io/metadata.name".into(), name.into());
     let namespaces: Api<Namespace> = Api::all(cluster.client());
-    let mut labels = json!(labels);
-    // The harness has enabled it.
-    labels.as_object_mut().unwrap().entry(LABEL).or_insert(Value::Null);
-    let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
-    namespaces.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    let object = json!({"metadata": {"name": name, "labels": labels}});
+    let object: Namespace = serde_json::from_value(object).unwrap();
+    // Labels that come later may reach the API server's cache after the first Pod.
+    if namespaces.create(&PostParams::default(), &object).await.is_err() {
+        let mut labels = json!(labels);
+        labels.as_object_mut().unwrap().entry(LABEL).or_insert(Value::Null);
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        namespaces.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
 }
 
 /// The policies that were asked since the last call.
