@@ -54,9 +54,8 @@ fn missing() -> Option<String> {
     if !namespaces.is_ok_and(|status| status.success()) {
         return Some("run it where `unshare --net --mount --pid --fork` works".to_owned());
     }
-    let kubelet =
-        ["kubelet", "kube-proxy"].into_iter().try_for_each(|name| Binaries::find_one(name).map(drop));
-    kubelet.is_err().then(|| "add kubelet and kube-proxy to KUBEBUILDER_ASSETS to run it".to_owned())
+    let found = ["kubelet", "kube-proxy"].iter().try_for_each(|name| Binaries::find_one(name).map(drop));
+    found.is_err().then(|| "add kubelet and kube-proxy to KUBEBUILDER_ASSETS to run it".to_owned())
 }
 
 /// The bridge of a cluster. `node.sh` makes it and says what the variables mean.
