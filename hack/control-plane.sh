@@ -100,6 +100,69 @@ fetch_source() {
         || { ls "$WORK" >&2; echo "this Debian release has no source of Kubernetes 1.20.2; set KUBEBUILDER_ASSETS" >&2; return 1; }
 }
 
+# marshal_when_asked SOURCE: lets the API server write its OpenAPI document when somebody reads it, as newer ones do. This one
+# writes it in three formats, at each start and at each change of a definition.
+marshal_when_asked() {
+    local handler="$1/vendor/k8s.io/kube-openapi/pkg/handler"
+    sed -i -e 's/^func (o \*OpenAPIService) UpdateSpec(/func (o *OpenAPIService) marshal(/' \
+        -e 's/^func (o \*OpenAPIService) getSwaggerBytes() .*/&\n\to.marshalLatest()/' \
+        -e '/^\tvar json map/,/^\tspecPbGz := /d' -e '/\bspecPb\(Gz\)\?\(ETag\)\?$/d' -e '/\bspecPb\(Gz\)\?ETag := /d' \
+        -e 's/o\.getSwaggerPbBytes}/o.protobuf}/' "$handler/handler.go"
+    cat >"$handler/lazy.go" <<'EOF'
+package handler
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-openapi/spec"
+	jsoniter "github.com/json-iterator/go"
+)
+
+var (
+	latest, protobufs sync.Map
+	marshalling       sync.Mutex
+)
+
+type encoded struct {
+	data         []byte
+	etag, source string
+}
+
+func (o *OpenAPIService) UpdateSpec(document *spec.Swagger) error {
+	latest.Store(o, document)
+	return nil
+}
+
+func (o *OpenAPIService) marshalLatest() {
+	marshalling.Lock()
+	defer marshalling.Unlock()
+	if document, changed := latest.LoadAndDelete(o); changed {
+		if err := o.marshal(document.(*spec.Swagger)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (o *OpenAPIService) protobuf() ([]byte, string, time.Time) {
+	text, source, modified := o.getSwaggerBytes()
+	if known, ok := protobufs.Load(o); ok && known.(encoded).source == source {
+		return known.(encoded).data, known.(encoded).etag, modified
+	}
+	var document map[string]interface{}
+	if err := jsoniter.ConfigCompatibleWithStandardLibrary.Unmarshal(text, &document); err != nil {
+		panic(err)
+	}
+	data, err := ToProtoBinary(document)
+	if err != nil {
+		panic(err)
+	}
+	protobufs.Store(o, encoded{data, computeETag(data), source})
+	return data, computeETag(data), modified
+}
+EOF
+}
+
 # build PROGRAM...
 build() {
     local source="$WORK/source"
@@ -113,6 +176,9 @@ build() {
     # This kubelet removes the object of a Pod up to a minute after its containers have ended. Newer ones do not wait.
     sed -i 's/^const syncPeriod = 10 \* time.Second/const syncPeriod = time.Second/' "$source/pkg/kubelet/status/status_manager.go"
     sed -i 's/ContainerGCPeriod = time.Minute/ContainerGCPeriod = time.Second/' "$source/pkg/kubelet/kubelet.go"
+    # A certificate for the API server's calls to itself, made at each start.
+    sed -i 's/GenerateKey(cryptorand.Reader, 2048)/GenerateKey(cryptorand.Reader, 1024)/' "$source/staging/src/k8s.io/client-go/util/cert/cert.go"
+    marshal_when_asked "$source"
     # Kubernetes' own makefile regenerates every generated file, but only the OpenAPI definitions are missing.
     # The generator expects a GOPATH.
     mkdir -p "$WORK/go/src/k8s.io"
