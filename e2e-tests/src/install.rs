@@ -113,7 +113,7 @@ impl Installation {
         let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
         let available = wait_for("the sidecar's Deployment to be available", TIMEOUT, async || {
             let deployment = deployments.get(SIDECAR).await?;
-            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+            let wanted = deployment.spec.replicas;
             let status = deployment.status.unwrap_or_default();
             let seen = format!("{status:?}; {:?}", self.problems());
             let current = status.observed_generation == deployment.metadata.generation;

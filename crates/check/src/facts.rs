@@ -218,7 +218,7 @@ impl Recording {
 
 /// The first container of a Deployment's Pods.
 pub(crate) fn container(deployment: &Deployment) -> Option<&Container> {
-    deployment.spec.as_ref()?.template.spec.as_ref()?.containers.first()
+    deployment.spec.template.spec.as_ref()?.containers.first()
 }
 
 /// A setting of a container, from its arguments (`--flag=value`, `--flag value`) or else its environment

@@ -197,7 +197,7 @@ fn has_sidecar(deployment: &Deployment) -> bool {
 async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
     const GROUP: &str = "apps.kruise.io";
     let Some(own) = facts.own_sidecar().filter(|_| facts.recording.recorder == Recorder::Own) else { return };
-    let spec = own.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let spec = own.spec.template.spec.as_ref();
     let name = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
     let namespace = facts.settings.namespace.as_str();
     let cluster = [("", "nodes"), ("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")];

@@ -146,7 +146,7 @@ impl Reconciler {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
         wait_for(&format!("{name} to be available"), TIMEOUT, async || {
             let deployment = deployments.get(name).await?;
-            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+            let wanted = deployment.spec.replicas.unwrap_or(1);
             let status = deployment.status.unwrap_or_default();
             let current = status.observed_generation == deployment.metadata.generation;
             let all = current

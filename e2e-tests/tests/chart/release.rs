@@ -71,7 +71,7 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
     }
     let replicas_of = async |name: &str| {
         let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
-        deployments.get_opt(name).await.unwrap().map(|one| one.spec.unwrap().replicas.unwrap())
+        deployments.get_opt(name).await.unwrap().map(|one| one.spec.replicas.unwrap())
     };
     let replicas = async || replicas_of("pps-sidecar").await;
     assert_eq!(replicas().await, Some(2));

@@ -93,7 +93,7 @@ impl World {
             let expected = json!({
                 "states": expected,
                 "recorded": expected.len(),
-                "desired": set.spec.as_ref().and_then(|spec| spec.replicas),
+                "desired": set.spec.replicas,
                 "targetUID": set.metadata.uid,
                 "observedGeneration": object.metadata.generation,
                 "Recording": "True",
@@ -122,7 +122,7 @@ impl World {
         problems: &mut Vec<String>,
     ) -> BTreeMap<String, Value> {
         let name = set.name_any();
-        let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let replicas = set.spec.replicas.unwrap_or(1);
         let mut missing: BTreeSet<String> =
             (0..replicas).map(|ordinal| format!("{name}-{ordinal}")).collect();
         let mut entries: BTreeMap<String, Value> =

@@ -288,7 +288,7 @@ impl<'a> Pool<'a> {
 
     pub(crate) async fn rolled_out(&self, workload: &str, revision: &str) -> BTreeMap<String, PodInfo> {
         let replicas = self.cluster.stateful_sets(self.namespace).get(workload).await.unwrap();
-        let replicas = usize::try_from(replicas.spec.unwrap().replicas.unwrap()).unwrap();
+        let replicas = usize::try_from(replicas.spec.replicas.unwrap()).unwrap();
         let what = format!("all {replicas} Pods of {workload} to be of revision {revision}");
         let current =
             |pod: &PodInfo| pod.ready && pod.annotations.get("revision").is_some_and(|now| now == revision);

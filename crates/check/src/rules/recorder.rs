@@ -72,7 +72,7 @@ fn check_deployment(sidecar: &Deployment, subject: &str, findings: &mut Findings
 }
 
 fn replicas(deployment: &Deployment) -> i32 {
-    deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+    deployment.spec.replicas.unwrap_or(1)
 }
 
 /// Why nothing is recorded, if that is because nobody renews the recorder's Lease.

@@ -32,6 +32,8 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));
+    // Time without a request is no silence.
+    config.reset_reader_on_write = true;
     // Each caller waits and tries again by itself, as long as the API server asks for. Another layer below
     // would hide from it that the API server is overloaded, and hold the request for minutes.
     config.default_retry = false;
