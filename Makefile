@@ -162,10 +162,11 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: lint
-lint: ## Check format, lints and dependencies
+lint: ## Check format, lints, dependencies, workflows and the types of the playground's JavaScript
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	hack/deny.sh
+	hack/lint.sh
 
 .PHONY: clean
 clean: ## Remove all build results; the control plane stays in the user's cache

@@ -40,3 +40,5 @@ replace() {
 }
 replace "$OLD_REPOSITORY" "$(owner_repository)"
 replace "$OLD_REGISTRY" "$(owner_registry)"
+# The owner is the first part of the repository's path.
+sed -i -E "s|@[^/]+/|@$(owner_repository | cut -d/ -f4)/|" .github/CODEOWNERS

@@ -25,6 +25,8 @@ struct Package<'a> {
     display_name: &'a str,
     created_at: String,
     description: &'a str,
+    #[serde(rename = "logoURL")]
+    logo_url: Value,
     license: &'a str,
     #[serde(rename = "homeURL")]
     home_url: &'a str,
@@ -35,6 +37,8 @@ struct Package<'a> {
     maintainers: Value,
     provider: Value,
     recommendations: Value,
+    changes: Vec<chart::Change>,
+    screenshots: Value,
     annotations: BTreeMap<&'a str, String>,
 }
 
@@ -44,7 +48,7 @@ const HEADER: &str = "\
 #
 # Nothing is published yet: see docs/publishing.md.
 #
-# Generated from policy-metadata.yml, Cargo.toml and questions-ui.yml: do not edit.
+# Generated from metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml and questions-ui.yml: do not edit.
 # To regenerate: UPDATE=1 cargo test --test metadata
 ";
 
@@ -70,23 +74,24 @@ fn metadata() -> Value {
 
 fn package(metadata: &Value, questions: &str, created_at: String) -> String {
     let of = |key: &str| metadata["annotations"][key].as_str().unwrap_or_else(|| panic!("{key} is missing"));
-    let version = of("io.kubewarden.policy.version");
-    let image = format!("{}:v{version}", of("io.kubewarden.policy.ociUrl"));
+    let image = format!("{}:v{VERSION}", of("io.kubewarden.policy.ociUrl"));
     let source = of("io.kubewarden.policy.source");
+    let (logo_url, screenshots) = chart::pictures();
     let (maintainer, email) =
         of("io.kubewarden.policy.author").trim_end_matches('>').split_once(" <").unwrap();
     let package = Package {
-        version,
+        version: VERSION,
         name: of("io.kubewarden.policy.title"),
         display_name: of("io.artifacthub.displayName"),
         created_at,
         description: of("io.kubewarden.policy.description"),
+        logo_url,
         license: of("io.kubewarden.policy.license"),
         home_url: of("io.kubewarden.policy.url"),
         containers_images: json!([{"name": "policy", "image": image}]),
         keywords: of("io.artifacthub.keywords").split(',').map(str::trim).collect(),
         links: json!([
-            {"name": "policy", "url": format!("{source}/releases/download/v{version}/policy.wasm")},
+            {"name": "policy", "url": format!("{source}/releases/download/v{VERSION}/policy.wasm")},
             {"name": "source", "url": source},
         ]),
         install: format!(
@@ -98,6 +103,8 @@ fn package(metadata: &Value, questions: &str, created_at: String) -> String {
         maintainers: json!([{"name": maintainer, "email": email}]),
         provider: json!({"name": "kubewarden"}),
         recommendations: json!([{"url": "https://artifacthub.io/packages/helm/kubewarden/kubewarden-controller"}]),
+        changes: chart::changes(),
+        screenshots,
         annotations: BTreeMap::from([
             ("kubewarden/mutation", metadata["mutating"].to_string()),
             ("kubewarden/contextAwareResources", yaml_of(&metadata["contextAwareResources"])),
@@ -113,14 +120,13 @@ fn yaml_of(value: &impl Serialize) -> String {
     yaml_serde::to_string(value).unwrap()
 }
 
-#[test]
-fn artifacthub_package_is_up_to_date() {
+fn check_package() {
     let name = "artifacthub-pkg.yml";
     let committed = fs::read_to_string(path(name)).unwrap_or_default();
     let before = yaml(&committed);
     let update = is_update();
     let mut created_at = before["createdAt"].as_str().unwrap_or_default().to_owned();
-    if update && before["version"] != metadata()["annotations"]["io.kubewarden.policy.version"] {
+    if update && before["version"] != VERSION {
         let now = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().unwrap();
         String::from_utf8(now.stdout).unwrap().trim().clone_into(&mut created_at);
     }
@@ -131,13 +137,14 @@ fn artifacthub_package_is_up_to_date() {
     }
     assert!(
         committed == generated,
-        "{name} is out of date with policy-metadata.yml, Cargo.toml or questions-ui.yml.\n\
+        "{name} is out of date with metadata.yml, Chart.yaml, CHANGELOG.md, Cargo.toml or questions-ui.yml.\n\
          To regenerate: UPDATE=1 cargo test --test metadata"
     );
 }
 
 /// The texts before each mention of this product's version.
-const BEFORE_VERSION: [&str; 4] = [
+const BEFORE_VERSION: [&str; 5] = [
+    "io.kubewarden.policy.version: ",
     "/persistent-pod-state-sidecar:v",
     "/policies/persistent-pod-state:v",
     "/charts/persistent-pod-state --version ",
@@ -166,17 +173,19 @@ fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
     (changed, count)
 }
 
-/// One test, since with UPDATE=1 both parts write the same files.
+/// One test, since with UPDATE=1 its parts read and write the same files.
 #[test]
-fn all_files_name_one_version_and_the_chart_copies_the_manifests() {
+fn all_files_name_one_version_and_generated_ones_are_up_to_date() {
     check_versions();
     check_chart_files();
+    chart::check_changes();
+    check_package();
 }
 
 /// To change the version, edit Cargo.toml and run this with UPDATE=1.
 fn check_versions() {
     let mut named = BTreeSet::new();
-    let mut files = vec!["README.md".to_owned()];
+    let mut files = ["README.md", "metadata.yml"].map(str::to_owned).to_vec();
     for folder in ["deploy", "charts", "docs"] {
         files.extend(files_below(&path(folder)));
     }
@@ -198,6 +207,7 @@ fn check_versions() {
         );
     }
     for file in [
+        "metadata.yml",
         "docs/publishing.md",
         "charts/persistent-pod-state/Chart.yaml",
         "charts/persistent-pod-state/README.md",
@@ -268,6 +278,10 @@ fn kwctl_generates_the_same_package() {
     let normalize = |text: &str| {
         let mut package = yaml(text);
         package["createdAt"] = Value::Null;
+        // kwctl knows none of these.
+        for field in ["logoURL", "changes", "screenshots"] {
+            package.as_object_mut().unwrap().remove(field);
+        }
         // These hold YAML, in which kwctl has its own order of fields.
         for key in ["kubewarden/rules", "kubewarden/contextAwareResources"] {
             let inner = &mut package["annotations"][key];
@@ -279,6 +293,21 @@ fn kwctl_generates_the_same_package() {
         normalize(&read("artifacthub-pkg.yml")),
         normalize(&String::from_utf8(output.stdout).unwrap())
     );
+}
+
+/// Kubewarden's Make targets, reusable workflows and programs look for these names.
+#[test]
+fn kubewardens_tools_find_what_they_look_for() {
+    for file in ["metadata.yml", "questions-ui.yml", "artifacthub-repo.yml", "e2e.bats", "README.md"] {
+        assert!(path(file).is_file(), "there is no {file}");
+    }
+    let makefile = read("Makefile");
+    for target in ["policy.wasm", "annotated-policy.wasm", "fmt", "lint", "test", "e2e-tests", "clean"] {
+        assert!(makefile.contains(&format!("\n{target}:")), "the Makefile has no {target}");
+    }
+    let cargo = read("Cargo.toml");
+    let versions: Vec<&str> = cargo.lines().filter(|line| line.starts_with("version = \"")).collect();
+    assert_eq!(versions, [format!("version = \"{VERSION}\"")]);
 }
 
 #[test]

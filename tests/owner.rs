@@ -37,9 +37,9 @@ fn repository() -> &'static str {
 }
 
 fn registry() -> String {
-    let metadata: Value = serde_json::from_slice(METADATA).unwrap();
-    let image = metadata["annotations"]["io.kubewarden.policy.ociUrl"].as_str().unwrap();
-    image.strip_suffix(NAMES[1]).unwrap().to_owned()
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let value = manifest.lines().find_map(|line| line.strip_prefix("registry = \"")?.strip_suffix('"'));
+    value.unwrap().to_owned()
 }
 
 /// The text files of a checkout, by their path in it.
@@ -137,6 +137,7 @@ fn every_file_names_the_owner_of_registry_and_repository_that_cargo_toml_names()
         strangers.join("\n")
     );
     for (file, registries_named) in [
+        ("metadata.yml", true),
         ("artifacthub-pkg.yml", true),
         ("charts/persistent-pod-state/Chart.yaml", true),
         ("charts/persistent-pod-state/templates/_helpers.tpl", true),
@@ -180,6 +181,7 @@ fn one_command_changes_the_owner_in_every_file_and_back() {
         assert!(kept || !text.contains(old), "{file} still names {old}");
         assert!(kept || !text.contains(&format!("{old_registry}/p")), "{file} still names {old_registry}");
     }
+    assert!(after[".github/CODEOWNERS"].ends_with("\n* @New-Owner/maintainers\n"));
     let cargo = &after["Cargo.toml"];
     assert!(cargo.contains(&format!("\nregistry = \"{new_registry}\"\n")), "{cargo}");
     assert!(cargo.contains(&format!("\nrepository = \"{new}\"\n")), "{cargo}");

@@ -1,7 +1,7 @@
 //! The golden corpus as kwctl sessions: each lists the host calls that a case expects, with their answers.
 //!
 //! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only those that
-//! `policy.bats` and `docs/publishing.md` use. All of them are replayed here, and also by the kwctl that `KWCTL`
+//! `e2e.bats` and `docs/publishing.md` use. All of them are replayed here, and also by the kwctl that `KWCTL`
 //! names or that is on the PATH.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
@@ -48,10 +48,10 @@ fn cases_for_kwctl() -> Vec<Case> {
     pps_corpus::cases().unwrap().into_iter().filter(is_for_kwctl).collect()
 }
 
-/// The cases whose sessions `policy.bats` and `docs/publishing.md` use.
+/// The cases whose sessions `e2e.bats` and `docs/publishing.md` use.
 fn shown() -> BTreeSet<String> {
     let read = |path: &str| fs::read_to_string(repository_file(path)).unwrap();
-    let (bats, document) = (read("e2e-tests/policy.bats"), read("docs/publishing.md"));
+    let (bats, document) = (read("e2e.bats"), read("docs/publishing.md"));
     let played = bats.lines().filter_map(|line| line.trim_start().strip_prefix("play "));
     let played = played.filter_map(|arguments| arguments.split(' ').next());
     let named = document.split("e2e-tests/sessions/").skip(1).filter_map(|rest| rest.split_once(".yml"));

@@ -49,7 +49,8 @@ function row(kind, cells) {
   return h("div", { role: "row", class: `row ${kind}` }, cells);
 }
 
-/** The row with the buttons of the selected thing. @param {Shown} shown @param {string} selected */
+/** The row with the buttons of the selected thing.
+ * @param {Shown} shown @param {string} selected */
 function toolbar(shown, selected) {
   const cell = h("div", { role: "cell", "aria-colspan": 3, class: "tools" }, actionsFor(selected, shown));
   return row("toolbar", [cell]);
@@ -133,7 +134,8 @@ function podName(selected) {
   return selected.split("/")[1] ?? "";
 }
 
-/** Pods without a node. @param {Shown} shown */
+/** Pods without a node.
+ * @param {Shown} shown */
 function homeless(shown) {
   const lists = SIDES.map((side) => (shown.steps[side].at(-1)?.world.pods ?? []).filter((pod) => pod.node === null));
   if (lists.every((pods) => pods.length === 0)) return null;
@@ -165,7 +167,8 @@ function chip(shown, side, pod) {
   );
 }
 
-/** A sign, a text, and how the Pod looks. @param {Pod} pod @param {import("./story.js").Origin|null} was @param {import("./story.js").Kept} has @returns {[string, string, string]} */
+/** A sign, a text, and how the Pod looks.
+ * @param {Pod} pod @param {import("./story.js").Origin|null} was @param {import("./story.js").Kept} has @returns {[string, string, string]} */
 function place(pod, was, has) {
   if (was === null) return ["", "", "first"];
   if (was.place === "nowhere") return ["", pod.injected && has.data !== "none" ? `waits: its data is on ${has.node}` : `was on ${was.node}`, "nowhere"];
@@ -179,7 +182,8 @@ function place(pod, was, has) {
   return [{ zone: "≈", elsewhere: "✗", unknown: "" }[was.place], from, was.place];
 }
 
-/** Where the scheduler may put a Pod as well. @param {Shown} shown @param {Side} side @param {string} node */
+/** Where the scheduler may put a Pod as well.
+ * @param {Shown} shown @param {Side} side @param {string} node */
 function ghosts(shown, side, node) {
   const steps = shown.steps[side];
   const selected = shown.selected?.endsWith(`/${side}`) ? podName(shown.selected) : null;

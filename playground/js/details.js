@@ -125,7 +125,8 @@ function diff(pod, side) {
   return h("div", {}, code(shown, "What the policy added to the Pod"), whole);
 }
 
-/** A block that scrolls, so the keyboard must reach it. @param {HTMLElement[]} lines @param {string} label */
+/** A block that scrolls, so the keyboard must reach it.
+ * @param {HTMLElement[]} lines @param {string} label */
 function code(lines, label) {
   return h("pre", { tabindex: 0, role: "region", "aria-label": label }, lines);
 }

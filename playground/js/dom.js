@@ -16,7 +16,7 @@ export function h(tag, props = {}, ...children) {
     if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (name === "key") element.dataset.key = value;
     else if (name === "value") /** @type {HTMLInputElement} */ (element).value = value;
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : String(value));
   }
   for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) element.append(child);
   return element;

@@ -73,7 +73,8 @@ export class Editor {
     return h("li", { class: `problem ${problem.severity}` }, h("strong", {}, kind), " ", where, where && " ", problem.message);
   }
 
-  /** Puts the cursor there. @param {number} line @param {number} column */
+  /** Puts the cursor there.
+   * @param {number} line @param {number} column */
   goTo(line, column) {
     const text = this.#text.value;
     let at = 0;

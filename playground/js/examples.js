@@ -250,12 +250,14 @@ export function selectionAfter(selected, action) {
   return selected?.startsWith("Pod/") && !SAME_POD.has(action.do) ? null : selected;
 }
 
-/** Whether objects, settings or the sidecar’s flag are not the example’s any more. @param {Example} example @param {State} state */
+/** Whether objects, settings or the sidecar’s flag are not the example’s any more.
+ * @param {Example} example @param {State} state */
 export function isChanged(example, state) {
   return state.objects !== example.objects || state.settings !== "" || state.evictPendingPods !== (example.evictPendingPods ?? false);
 }
 
-/** What the example says about the steps that are done, if they are still the example's. @param {State} state */
+/** What the example says about the steps that are done, if they are still the example's.
+ * @param {State} state */
 export function caption(state) {
   const example = findExample(state.example);
   if (example === undefined || state.done === 0) return null;

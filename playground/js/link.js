@@ -133,12 +133,15 @@ function shorten(text) {
 
 /** @param {Uint8Array} bytes */
 async function deflate(bytes) {
+  // @ts-ignore: Debian's TypeScript (4.8) does not know this class.
   const stream = new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Stops at the limit: a short link can unpack to gigabytes. @param {Uint8Array} bytes */
+/** Stops at the limit: a short link can unpack to gigabytes.
+ * @param {Uint8Array} bytes */
 async function inflate(bytes) {
+  // @ts-ignore: Debian's TypeScript (4.8) does not know this class.
   const stream = new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const reader = stream.getReader();

@@ -38,7 +38,8 @@ let slow = 0;
 const undone = new Set();
 /** Whether the objects were typed since the last answer. */
 let isTyped = false;
-/** The state before an object was applied that may turn out to be wrong. @type {{before: State, index: number, action: Action}|null} */
+/** The state before an object was applied that may turn out to be wrong.
+ * @type {{before: State, index: number, action: Action}|null} */
 let applied = null;
 /** Whether the notice is about a link, which the answer to that link does not settle. */
 let isNoticeOfLink = false;
@@ -101,7 +102,8 @@ async function run() {
   if (asked.objects === state.objects && asked.settings === state.settings && asked.evictPendingPods === state.evictPendingPods && asked.actions === state.actions && asked.done === state.done) busy(false);
 }
 
-/** An object that cannot be applied is no step: its text stays where it can be corrected. @param {Problem[]} problems */
+/** An object that cannot be applied is no step: its text stays where it can be corrected.
+ * @param {Problem[]} problems */
 function takeBack(problems) {
   const last = applied;
   applied = null;
@@ -113,7 +115,8 @@ function takeBack(problems) {
   return true;
 }
 
-/** Steps for a workload of the user’s own that does not run yet: those of the example cannot be about it. @param {Both} both */
+/** Steps for a workload of the user’s own that does not run yet: those of the example cannot be about it.
+ * @param {Both} both */
 function plan(both) {
   const workloads = both.with.steps[0]?.world.workloads ?? [];
   if (workloads.length === 0 || workloads.some(({ exists }) => exists) || state.actions.some((action) => action.do === "rollOut")) return false;
@@ -286,7 +289,8 @@ async function writeLink(shown) {
   history.replaceState(null, "", latestFragment === "" ? location.pathname : latestFragment);
 }
 
-/** An example that nobody changed has a link that people can read. @param {State} shown */
+/** An example that nobody changed has a link that people can read.
+ * @param {State} shown */
 function shortLink(shown) {
   const example = findExample(shown.example);
   if (example === undefined || JSON.stringify(exampleState(example, shown.done)) !== JSON.stringify(shown)) return null;

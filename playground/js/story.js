@@ -32,7 +32,8 @@ const LABELS = {
   endGracePeriod: () => "Let the grace period end",
 };
 
-/** Kind and name of an object, as far as its lines tell. @param {any} yaml */
+/** Kind and name of an object, as far as its lines tell.
+ * @param {any} yaml */
 export function objectName(yaml) {
   const kind = /^kind:\s*(\w{1,40})/m.exec(String(yaml))?.[1];
   const name = nameOf(String(yaml));
@@ -78,13 +79,15 @@ export function origin(world, pod) {
 /** Directories of a node that have no data of a Pod. */
 const SYSTEM = /^\/(boot|dev|etc|lib|lib64|proc|run|sys|usr|var\/(lib\/(docker|kubelet)|log|run))(\/|$)|^\/$/;
 
-/** Whether the Pod keeps data in a directory of its node. @param {Pod} pod */
+/** Whether the Pod keeps data in a directory of its node.
+ * @param {Pod} pod */
 function keepsData(pod) {
   const directories = [...(pod.manifest?.after ?? "").matchAll(/\bhostPath:\s+path: "?([^\s"]+)/g)];
   return directories.some(([, directory]) => !SYSTEM.test(directory));
 }
 
-/** Whether PPS records addresses, which somebody must have asked for. @param {Record<Side, Step[]>} steps */
+/** Whether PPS records addresses, which somebody must have asked for.
+ * @param {Record<Side, Step[]>} steps */
 function recordsAddresses(steps) {
   const states = (steps.with.at(-1)?.world.pps ?? []).flatMap((pps) => Object.values(pps.states));
   return states.some((state) => Object.keys(state.annotations ?? {}).some((key) => /\/(ip|pod-?ips?)/i.test(key)));
@@ -109,7 +112,8 @@ export function kept(steps, side, pod) {
   };
 }
 
-/** How many Pods that run have lost something, in words. @param {Record<Side, Step[]>} steps @param {Side} side @param {string} workload */
+/** How many Pods that run have lost something, in words.
+ * @param {Record<Side, Step[]>} steps @param {Side} side @param {string} workload */
 export function losses(steps, side, workload) {
   const pods = (steps[side].at(-1)?.world.pods ?? []).filter((pod) => pod.workload === workload && pod.phase === "Running");
   const count = (/** @type {"data"|"ip"} */ what) => pods.filter((pod) => kept(steps, side, pod)[what] === "lost").length;
@@ -117,7 +121,8 @@ export function losses(steps, side, workload) {
   return [...(data > 0 ? [`${data} without ${data === 1 ? "its" : "their"} data`] : []), ...(ip > 0 ? [`${ip} with another IP address`] : [])];
 }
 
-/** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume. @param {Pod} pod */
+/** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume.
+ * @param {Pod} pod */
 export function isUncertain(pod) {
   return pod.caveats.length > 0;
 }
@@ -134,7 +139,8 @@ export function alternatives(pod) {
   return { same: others.filter(isSame), versions: others.filter((node) => !isSame(node)) };
 }
 
-/** The Pods that were placed, refused or left Pending by the last step. @param {Step[]} steps @returns {string[]} */
+/** The Pods that were placed, refused or left Pending by the last step.
+ * @param {Step[]} steps @returns {string[]} */
 export function changedPods(steps) {
   const step = steps.at(-1);
   const before = steps.at(-2)?.world;
@@ -148,14 +154,16 @@ export function changedPods(steps) {
     .map((pod) => pod.name);
 }
 
-/** The Pod about which users ask first after the last step. @param {Step[]} steps @returns {Pod|undefined} */
+/** The Pod about which users ask first after the last step.
+ * @param {Step[]} steps @returns {Pod|undefined} */
 function mostInteresting(steps) {
   const world = steps.at(-1)?.world;
   const changed = changedPods(steps).flatMap((name) => findPod(world, name) ?? []);
   return changed.find((pod) => pod.phase === "Pending" || pod.phase === "Refused") ?? changed.find((pod) => pod.injected) ?? changed[0];
 }
 
-/** The Pod about which users ask first after the last step that changed one. @param {Step[]} steps @returns {Pod|undefined} */
+/** The Pod about which users ask first after the last step that changed one.
+ * @param {Step[]} steps @returns {Pod|undefined} */
 export function latestChanged(steps) {
   const world = steps.at(-1)?.world;
   for (let length = steps.length; length > 0; length -= 1) {
@@ -209,13 +217,15 @@ export function shortList(items, most) {
   return rest > 0 ? [...items.slice(0, most), { text: `And ${rest} more.`, kind: "other" }] : items;
 }
 
-/** Who excludes a node. @param {import("./types.js").Exclusion} exclusion */
+/** Who excludes a node.
+ * @param {import("./types.js").Exclusion} exclusion */
 export function exclusionSource(exclusion) {
   if (exclusion.fromPps) return "PPS";
   return ["taint", "cordon", "resources"].includes(exclusion.what) ? "Node" : "Manifest";
 }
 
-/** Which text has errors. @param {import("./types.js").Problem[]} problems */
+/** Which text has errors.
+ * @param {import("./types.js").Problem[]} problems */
 export function unreadable(problems) {
   const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
   if (step !== null) return `Step ${Number(step[1]) + 1} has an error: remove it.`;

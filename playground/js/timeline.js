@@ -57,7 +57,8 @@ export function drawOutcome(container, steps, problems) {
   redraw(container, h("p", { class: "action" }, actionLabel(action), ":"), ...reasons, h("div", { class: "columns" }, column("With PPS", "with"), column("Without PPS", "without")));
 }
 
-/** An object does not record itself. @type {Record<string, string>} */
+/** An object does not record itself.
+ * @type {Record<string, string>} */
 const ACTORS = { recorded: "the sidecar ", forgotten: "the sidecar " };
 
 /** @param {HTMLElement} container @param {Step|undefined} step */

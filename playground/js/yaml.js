@@ -1,7 +1,8 @@
 // @ts-check
 /** Objects for the examples and for links from documents, as YAML. */
 
-/** Two Nodes in each of three zones. @param {boolean} [sized] say how large they are: the first Node of a zone is larger, so the scheduler prefers it */
+/** Two Nodes in each of three zones.
+ * @param {boolean} [sized] say how large they are: the first Node of a zone is larger, so the scheduler prefers it */
 export function nodes(sized = false) {
   return [1, 2, 3, 4, 5, 6].map((number) => node(`node-${number}`, "aabbcc"[number - 1]) + (sized ? size(number % 2 === 1) : "")).join("---\n");
 }
@@ -25,7 +26,8 @@ metadata:
 `;
 }
 
-/** A StatefulSet that runs: its Pods are on node-2, node-4 and node-6. @param {string} name @param {string} [directory] of the node, with the Pod’s data */
+/** A StatefulSet that runs: its Pods are on node-2, node-4 and node-6.
+ * @param {string} name @param {string} [directory] of the node, with the Pod’s data */
 export function running(name, directory) {
   const volumes = directory === undefined ? "" : `\n      volumes: [{name: data, hostPath: {path: ${directory}}}]`;
   const sized = statefulSet(name, { pod: volumes, requests: '\n        resources: {requests: {cpu: "2", memory: 8Gi}}' });
@@ -49,7 +51,7 @@ status:
 
 /**
  * @param {string} name
- * @param {{apiVersion?: string, namespace?: string, pod?: string, requests?: string}} [options] `pod`: lines for the Pod's spec; `requests`: for its container
+ * @param {{apiVersion?: string, namespace?: string, pod?: string, requests?: string}} options `pod`: lines for the Pod's spec; `requests`: for its container
  */
 export function statefulSet(name, { apiVersion = "apps/v1", namespace = "", pod = "", requests = "" } = {}) {
   return `apiVersion: ${apiVersion}
@@ -76,7 +78,8 @@ export function documents(...objects) {
   return objects.join("---\n");
 }
 
-/** The first object of a kind in a text. @param {string} objects @param {string} kind @returns {string} "" if there is none */
+/** The first object of a kind in a text.
+ * @param {string} objects @param {string} kind @returns {string} "" if there is none */
 export function findDocument(objects, kind) {
   const found = objects.split(/^---.*$/m).find((part) => part.split("\n").some((line) => line.trimEnd() === `kind: ${kind}`));
   return found === undefined ? "" : found.replace(/^\n/, "");
@@ -99,14 +102,16 @@ export function complete(objects) {
   return documents(...start, ...added);
 }
 
-/** The workload whose Pods a reader of the document looks at first. @param {string} objects @returns {string|undefined} */
+/** The workload whose Pods a reader of the document looks at first.
+ * @param {string} objects @returns {string|undefined} */
 export function firstWorkload(objects) {
   const parts = objects.split(/^---.*$/m);
   const targets = parts.filter((part) => /^kind: PersistentPodState\b/m.test(part)).flatMap(target);
   return targets[0]?.name ?? parts.filter((part) => /^kind: StatefulSet\b/m.test(part)).map(nameOf)[0];
 }
 
-/** The name of an object. @param {string} part @returns {string|undefined} */
+/** The name of an object.
+ * @param {string} part @returns {string|undefined} */
 export function nameOf(part) {
   const lines = part.split("\n");
   const start = lines.findIndex((line) => line.startsWith("metadata:"));

@@ -1,8 +1,64 @@
 //! What Artifact Hub shows of the chart.
 
+use std::fs;
+
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::{read, yaml};
+use crate::{VERSION, is_update, path, read, yaml, yaml_of};
+
+const CHART: &str = "charts/persistent-pod-state/Chart.yaml";
+
+/// A change, as <https://artifacthub.io> lists it.
+#[derive(Serialize)]
+pub(crate) struct Change {
+    kind: String,
+    description: String,
+}
+
+/// The changes of this version in CHANGELOG.md, or of the next one.
+pub(crate) fn changes() -> Vec<Change> {
+    let changelog = read("CHANGELOG.md");
+    let sections = || changelog.split("\n## ").skip(1);
+    let of = |name: &str| sections().find(|section| section.trim_start_matches('[').starts_with(name));
+    let section = of(VERSION).or_else(|| of("Unreleased")).unwrap();
+    let mut found: Vec<Change> = Vec::new();
+    let mut kind = None;
+    for line in section.lines() {
+        if let Some(heading) = line.strip_prefix("### ") {
+            kind = Some(heading.to_lowercase());
+        } else if let Some(text) = line.strip_prefix("- ") {
+            let kind = kind.clone().unwrap_or_else(|| panic!("CHANGELOG.md: no heading above {line:?}"));
+            found.push(Change { kind, description: text.to_owned() });
+        } else if let (Some(text), Some(last)) = (line.strip_prefix("  "), found.last_mut()) {
+            last.description += &format!(" {text}");
+        }
+    }
+    found
+}
+
+/// Compares the list in Chart.yaml, which is between its annotation and the next one.
+pub(crate) fn check_changes() {
+    let text = read(CHART);
+    let (before, rest) = text.split_once("  artifacthub.io/changes: |\n").unwrap();
+    let after = &rest[rest.find("  artifacthub.io/").unwrap()..];
+    let list = yaml_of(&changes()).lines().map(|line| format!("    {line}\n")).collect::<String>();
+    let expected = format!("{before}  artifacthub.io/changes: |\n{list}{after}");
+    if is_update() {
+        fs::write(path(CHART), expected).unwrap();
+        return;
+    }
+    assert!(
+        expected == text,
+        "{CHART} has other changes than CHANGELOG.md. To update it: UPDATE=1 cargo test --test metadata"
+    );
+}
+
+/// The URLs of the logo and of the screenshots, which are the same for the policy.
+pub(crate) fn pictures() -> (Value, Value) {
+    let chart = yaml(&read(CHART));
+    (chart["icon"].clone(), annotation(&chart, "screenshots"))
+}
 
 /// An annotation of Chart.yaml, which holds YAML.
 fn annotation(chart: &Value, name: &str) -> Value {
@@ -13,7 +69,7 @@ fn annotation(chart: &Value, name: &str) -> Value {
 /// See <https://artifacthub.io/docs/topics/annotations/helm/>.
 #[test]
 fn artifact_hub_reads_the_annotations_of_the_chart() {
-    let chart = yaml(&read("charts/persistent-pod-state/Chart.yaml"));
+    let chart = yaml(&read(CHART));
     let categories = [
         "ai-machine-learning",
         "database",
@@ -35,6 +91,15 @@ fn artifact_hub_reads_the_annotations_of_the_chart() {
         assert!(change["description"].as_str().is_some_and(|text| !text.is_empty()), "{change}");
     }
     assert!(!changes.as_array().unwrap().is_empty());
+    let is_security = changes.as_array().unwrap().iter().any(|change| change["kind"] == "security");
+    assert_eq!(annotation(&chart, "containsSecurityUpdates"), is_security);
+    let (icon, screenshots) = pictures();
+    let screenshots = screenshots.as_array().unwrap().iter().map(|one| &one["url"]);
+    for url in screenshots.chain([&icon]) {
+        let file = url.as_str().and_then(|url| url.strip_prefix(env!("CARGO_PKG_REPOSITORY")));
+        let file = file.and_then(|file| file.strip_prefix("/raw/main/")).unwrap_or_else(|| panic!("{url}"));
+        assert!(path(file).is_file(), "the repository has no {file}");
+    }
 
     let deployed = read("deploy/base/deployment.yaml");
     let deployed = deployed.lines().filter_map(|line| line.trim().strip_prefix("image: "));

@@ -27,6 +27,7 @@ async function start(url) {
   const [first, second] = new Uint8Array(bytes, 0, 2);
   // Some web servers tell the browser to decompress it.
   if (first === 0x1f && second === 0x8b) {
+    // @ts-ignore: Debian's TypeScript (4.8) does not know this class.
     bytes = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
   }
   await init({ module_or_path: await WebAssembly.compile(bytes) });

@@ -41,7 +41,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         push: Push,
     },
-    /// Push the Helm chart like `helm push`.
+    /// Push the Helm chart like `helm push`, and the checkout's `artifacthub-repo.yml`.
     Chart {
         /// The packed chart; `make release` packs it.
         #[arg(long, value_name = "FILE")]

@@ -22,11 +22,8 @@ impl Architecture {
     }
 
     /// The name of the platform, as container tools write it.
-    pub(crate) const fn platform(self) -> &'static str {
-        match self {
-            Self::Amd64 => "linux/amd64",
-            Self::Arm64 => "linux/arm64",
-        }
+    pub(crate) fn platform(self) -> String {
+        format!("linux/{}", self.name())
     }
 
     pub(crate) const fn target(self) -> &'static str {

@@ -7,12 +7,16 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::{
-    artifact::{Artifact, Blob},
+    artifact::{Annotations, Artifact, Blob},
     provenance::{Provenance, VERSION},
 };
 
 const CONFIG_MEDIA_TYPE: &str = "application/vnd.cncf.helm.config.v1+json";
 const LAYER_MEDIA_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+/// Under this tag of a chart's repository, <https://artifacthub.io> looks for the owners.
+pub(crate) const HUB_TAG: &str = "artifacthub.io";
+const HUB_CONFIG_MEDIA_TYPE: &str = "application/vnd.cncf.artifacthub.config.v1+yaml";
+const HUB_LAYER_MEDIA_TYPE: &str = "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml";
 /// `<chart>/Chart.yaml`.
 const DEFINITION: &str = "Chart.yaml";
 
@@ -29,6 +33,12 @@ pub(crate) fn build_artifact(package: &[u8], provenance: &Provenance) -> Result<
     let annotations = provenance.annotations(text("name")?, text("description")?);
     let config = Blob::new(CONFIG_MEDIA_TYPE, serde_json::to_vec(&definition)?);
     Artifact::new(config, Blob::new(LAYER_MEDIA_TYPE, package), annotations)
+}
+
+/// Builds the artifact for Artifact Hub of `artifacthub-repo.yml`.
+pub(crate) fn build_hub_metadata(file: &[u8]) -> Result<Artifact> {
+    let config = Blob::new(HUB_CONFIG_MEDIA_TYPE, "{}");
+    Artifact::new(config, Blob::new(HUB_LAYER_MEDIA_TYPE, file), Annotations::new())
 }
 
 fn read_definition(package: &[u8]) -> Result<Value> {

@@ -1,7 +1,8 @@
 //! An image index: the images of one program for several platforms, under one reference.
 
 use anyhow::{Result, ensure};
-use oci_client::manifest::{ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE, OciImageIndex, Platform};
+use oci_client::manifest::{ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE, OciImageIndex};
+use serde_json::json;
 
 use crate::{
     artifact::{Annotations, Artifact},
@@ -28,7 +29,7 @@ pub(crate) fn build(mut images: Vec<(Architecture, Artifact)>, annotations: Anno
     }
     let entry = |(architecture, image): &(Architecture, Artifact)| -> Result<ImageIndexEntry> {
         Ok(ImageIndexEntry {
-            platform: Some(platform(*architecture)),
+            platform: serde_json::from_value(json!({"architecture": architecture.name(), "os": "linux"}))?,
             // The manifest itself has them.
             annotations: None,
             ..image.index_entry()?
@@ -43,17 +44,6 @@ pub(crate) fn build(mut images: Vec<(Architecture, Artifact)>, annotations: Anno
     };
     let bytes = serde_json::to_vec(&index)?;
     Ok(Index { images, bytes })
-}
-
-fn platform(architecture: Architecture) -> Platform {
-    Platform {
-        architecture: architecture.name().into(),
-        os: "linux".into(),
-        os_version: None,
-        os_features: None,
-        variant: None,
-        features: None,
-    }
 }
 
 #[cfg(test)]
@@ -80,8 +70,8 @@ mod tests {
         assert_eq!(
             names,
             [
-                &serde_json::json!({"architecture": "amd64", "os": "linux"}),
-                &serde_json::json!({"architecture": "arm64", "os": "linux"})
+                &json!({"architecture": "amd64", "os": "linux"}),
+                &json!({"architecture": "arm64", "os": "linux"})
             ]
         );
         assert_eq!(json["manifests"][1]["digest"], image("b").digest());

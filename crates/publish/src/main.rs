@@ -59,7 +59,11 @@ fn run(args: &Args) -> Result<()> {
         Command::Chart { package, push } => {
             let artifact = chart::build_artifact(&read(package)?, &provenance()?);
             let artifact = artifact.with_context(|| package.display().to_string())?;
-            use_registry(push, RegistryOperation::Push, async |registry| registry.push(&artifact, None).await)
+            let metadata = chart::build_hub_metadata(&read(&args.source.join("artifacthub-repo.yml"))?)?;
+            use_registry(push, RegistryOperation::Push, async |registry| {
+                registry.push_beside(&metadata, chart::HUB_TAG.to_owned()).await?;
+                registry.push(&artifact, None).await
+            })
         }
         Command::Digest { pushed } => {
             use_registry(pushed, RegistryOperation::Pull, async |registry| registry.resolve().await)
@@ -141,7 +145,7 @@ impl Build {
     fn create_sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
         let components = components::list(source, self.package, self.target)?;
         let platform = self.architecture.map(Architecture::platform);
-        Ok(sbom::create(self.name, &self.file, platform, &components, provenance))
+        Ok(sbom::create(self.name, &self.file, platform.as_deref(), &components, provenance))
     }
 
     fn sbom_artifact(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {

@@ -115,14 +115,19 @@ impl Registry {
     async fn push_content(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<()> {
         self.push_blobs(artifact).await?;
         if let Some(sbom) = sbom {
-            self.push_blobs(sbom).await?;
             // With a tag of its own, because registries delete untagged manifests.
             let stem = artifact.digest().replace(':', "-");
-            let own = with_tag(&self.target, format!("{stem}.sbom"));
-            self.push_manifest(&own, &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+            self.push_beside(sbom, format!("{stem}.sbom")).await?;
             self.attach(artifact, sbom, &stem).await?;
         }
         Ok(())
+    }
+
+    /// Pushes an artifact under another tag of the target's repository.
+    pub(crate) async fn push_beside(&self, artifact: &Artifact, tag: String) -> Result<()> {
+        self.push_blobs(artifact).await?;
+        let own = with_tag(&self.target, tag);
+        self.push_manifest(&own, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await
     }
 
     /// Pushes a manifest under the target's tag, after everything that it refers to.

@@ -39,6 +39,13 @@ async fn helm_pulls_the_pushed_chart() {
     let config: Value = serde_json::from_slice(&reader.blob(&reference, &config).await.unwrap()).unwrap();
     assert_eq!(config, manifests::read(&repository_file(CHART).join("Chart.yaml")).unwrap()[0]);
 
+    // Artifact Hub finds the owners of the chart under a tag that is no version.
+    let hub = format!("{repository}:artifacthub.io");
+    let layer = &reader.manifest(&hub).await.unwrap().layers[0];
+    assert_eq!(layer.media_type, "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml");
+    let owners = fs::read(repository_file("artifacthub-repo.yml")).unwrap();
+    assert_eq!(reader.blob(&hub, layer).await.unwrap(), owners);
+
     let pulled = supervisor.folder().join("pulled");
     fs::create_dir(&pulled).unwrap();
     let source = format!("oci://{repository}");

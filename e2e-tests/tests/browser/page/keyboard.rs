@@ -51,12 +51,22 @@ async fn press(page: &Page, pressed: Key) -> Result<()> {
 #[tokio::test]
 async fn the_page_can_be_used_with_the_keyboard_alone() -> Result<()> {
     in_one_browser!(
+        the_first_stop_leads_to_the_cluster,
         an_example_can_be_played_with_the_keyboard_alone,
         escape_closes_a_toolbar_and_leads_back_to_what_it_was_about,
         the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link,
         tab_reaches_every_control_and_the_focus_can_be_seen,
         what_moves_stands_still_for_users_who_ask_for_it,
     )
+}
+
+async fn the_first_stop_leads_to_the_cluster(page: &Page) -> Result<()> {
+    page.load("example=forget&step=4").await?;
+    page.browser.press(Key::Tab).await?;
+    press(page, Key::Enter).await?;
+    ensure!(focus(page).await? == ("cluster-title".to_owned(), true), "{:?}", focus(page).await?);
+    ensure!(page.fragment().await? == "example=forget&step=4", "the link is another one");
+    Ok(())
 }
 
 async fn an_example_can_be_played_with_the_keyboard_alone(page: &Page) -> Result<()> {

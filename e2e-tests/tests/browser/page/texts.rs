@@ -92,6 +92,8 @@ async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected(page: &Page) -
         page.click("#apply-button").await?;
         let problems = page.text("apply-problems").await?;
         ensure!(problems.contains(expected), "{text}: {problems}");
+        let live = "document.querySelector('#apply-problems[aria-live=polite]') !== null";
+        ensure!(page.browser.evaluate(live).await? == json!(true), "a screen reader does not hear it");
         ensure!(page.text("timeline").await? == steps, "{text} became a step");
         ensure!(page.text("stale").await?.is_empty(), "{}", page.text("stale").await?);
     }

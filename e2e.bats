@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
-# The policy in kwctl: run `make policy.wasm`, then `bats e2e-tests/policy.bats`. These sessions are examples for
+# The policy in kwctl: run `make annotated-policy.wasm`, then `bats e2e.bats`. These sessions are examples for
 # readers; `cargo test -p pps-e2e --test sessions` replays all cases.
 
 setup() {
-    cd "$BATS_TEST_DIRNAME/.."
+    cd "$BATS_TEST_DIRNAME"
     KWCTL="${KWCTL:-kwctl}"
     command -v "$KWCTL" >/dev/null || skip "kwctl is not installed (see https://docs.kubewarden.io/howtos/install-kwctl), and KWCTL does not name one"
-    WASM="${PPS_POLICY_WASM:-policy.wasm}"
-    [ -f "$WASM" ] || skip "there is no $WASM: run make policy.wasm"
+    WASM="${PPS_POLICY_WASM:-annotated-policy.wasm}"
+    [ -f "$WASM" ] || skip "there is no $WASM: run make annotated-policy.wasm"
 }
 
 # play CASE [OPTION...]: evaluates the request of a case and replays its session. Outputs only the answer; kwctl's
