@@ -20,7 +20,9 @@ pub(crate) struct Change {
 pub(crate) fn changes() -> Vec<Change> {
     let changelog = read("CHANGELOG.md");
     let sections = || changelog.split("\n## ").skip(1);
-    let of = |name: &str| sections().find(|section| section.trim_start_matches('[').starts_with(name));
+    let name_of =
+        |section: &str| section.trim_start_matches('[').split([']', ' ', '\n']).next().map(str::to_owned);
+    let of = |name: &str| sections().find(|section| name_of(section).as_deref() == Some(name));
     let section = of(VERSION).or_else(|| of("Unreleased")).unwrap();
     let mut found: Vec<Change> = Vec::new();
     let mut kind = None;
@@ -42,8 +44,8 @@ pub(crate) fn check_changes() {
     let text = read(CHART);
     let (before, rest) = text.split_once("  artifacthub.io/changes: |\n").unwrap();
     let after = &rest[rest.find("  artifacthub.io/").unwrap()..];
-    let list = yaml_of(&changes()).lines().map(|line| format!("    {line}\n")).collect::<String>();
-    let expected = format!("{before}  artifacthub.io/changes: |\n{list}{after}");
+    let list = yaml_of(&changes()).trim_end().replace('\n', "\n    ");
+    let expected = format!("{before}  artifacthub.io/changes: |\n    {list}\n{after}");
     if is_update() {
         fs::write(path(CHART), expected).unwrap();
         return;
