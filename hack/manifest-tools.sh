@@ -63,8 +63,10 @@ prepare() {
     local name
     mkdir -p "$PROGRAMS"
     for name in kustomize helm; do
-        cmp -s "$DRIVER" "$PROGRAMS/$name" && continue
-        install -m 755 "$DRIVER" "$PROGRAMS/$name.new"
+        [ ! -x "$PROGRAMS/$name" ] || continue
+        # A launcher of Python's versions would take as long as the rendering.
+        { echo "#!$(python3 -c 'import sys; print(sys.executable)') -IS" && tail -n +2 "$DRIVER"; } >"$PROGRAMS/$name.new"
+        chmod 755 "$PROGRAMS/$name.new"
         mv "$PROGRAMS/$name.new" "$PROGRAMS/$name"
     done
 }
