@@ -44,6 +44,8 @@ async fn the_api_server_serves_the_definition() {
         status_subresource_stores_states_and_prints_columns,
         service_accounts_have_exactly_the_expected_permissions,
         the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it,
+        replaces_openkruises_definition_and_back_with_objects_in_it,
+        replaces_a_definition_that_has_a_conversion_webhook,
     ])
     .await
     .unwrap();
@@ -299,12 +301,16 @@ async fn replace_definition(cluster: &Cluster, definition: &Value, is_ours: bool
     .unwrap();
 }
 
-#[tokio::test]
-async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+/// Deletes the definition with all objects.
+async fn delete_definition(cluster: &Cluster) {
+    cluster.control_plane.kubectl(&["delete", "crd", DEFINITION]).await.unwrap();
+}
+
+async fn replaces_openkruises_definition_and_back_with_objects_in_it(cluster: &Cluster) {
+    delete_definition(cluster).await;
     let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
-    replace_definition(&cluster, &openkruise_definition(), false).await;
-    let beta = api_of(&cluster, "v1beta1");
+    replace_definition(cluster, &openkruise_definition(), false).await;
+    let beta = api_of(cluster, "v1beta1");
     let spec = json!({
         "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
         "requiredPersistentTopology": {"keys": ["zone"]},
@@ -319,13 +325,13 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
         {"web-0": {"nodeName": "node-0", "nodeTopologyLabels": {"zone": "a"}}}});
     patch_status(&beta, "web", &status).await.unwrap();
 
-    replace_definition(&cluster, &ours, true).await;
+    replace_definition(cluster, &ours, true).await;
     for version in ["v1alpha1", "v1beta1"] {
-        let read = api_of(&cluster, version).get("web").await.unwrap();
+        let read = api_of(cluster, version).get("web").await.unwrap();
         assert_eq!([&read.data["spec"], &read.data["status"]], [&spec, &status], "{version}");
     }
     // From now on it can be written in either version, with the fields that only ours has.
-    let alpha = api_of(&cluster, "v1alpha1");
+    let alpha = api_of(cluster, "v1alpha1");
     let more = json!({"desired": 2, "podStates": {"web-1": {"nodeName": "node-1"}}});
     patch_status(&alpha, "web", &more).await.unwrap();
     let forget = Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget"}}));
@@ -335,11 +341,11 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields that its
     // v1alpha1 does not have: the other spelling, and the policy for deleted nodes. The states stay, and
     // nothing is lost in etcd.
-    replace_definition(&cluster, &openkruise_definition(), false).await;
+    replace_definition(cluster, &openkruise_definition(), false).await;
     let states = &beta.get("web").await.unwrap().data["status"]["podStates"];
     assert_eq!(states["web-0"], status["podStates"]["web-0"]);
     assert_eq!(states["web-1"], json!({"nodeName": "node-1"}));
-    replace_definition(&cluster, &ours, true).await;
+    replace_definition(cluster, &ours, true).await;
     let read = alpha.get("web").await.unwrap();
     assert_eq!(read.data["spec"]["requiredPersistentTopology"], spec["requiredPersistentTopology"]);
     assert_eq!(read.data["spec"]["nodeDeletionPolicy"], "Forget");
@@ -347,9 +353,8 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
 }
 
 /// OpenKruise's definition after v1.9.0: its manager converts the objects.
-#[tokio::test]
-async fn replaces_a_definition_that_has_a_conversion_webhook() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+async fn replaces_a_definition_that_has_a_conversion_webhook(cluster: &Cluster) {
+    delete_definition(cluster).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
     let mut openkruises = openkruise_definition();
     openkruises["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {

@@ -4,7 +4,7 @@
 //! With `POLICY_SERVER=path` the same tests also run with Kubewarden's own PolicyServer.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, ClusterBuilder, POLICY_SERVER, pps_resource, proxy::Proxy},
+    cluster::{Cluster, POLICY_SERVER, pps_resource, proxy::Proxy},
     kubewarden::{
         Policy, ReviewClient,
         policy_server::{self, PolicyServer},
@@ -66,41 +66,49 @@ struct Served {
     /// Between the policy server and the API server.
     proxy: Proxy,
     client: ReviewClient,
-    /// Ends with the test.
-    _server: Option<PolicyServer>,
+    server: Option<PolicyServer>,
+}
+
+/// A cluster without the definition.
+async fn cluster() -> Cluster {
+    let cluster = Cluster::builder().without_crd().control_plane(|options| options.audit_log = true);
+    let cluster = cluster.start().await.unwrap();
+    let role = Scratch::file("get.yaml", ROLE).unwrap();
+    cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
+    cluster
 }
 
 impl Served {
-    /// Without a program, the server is the stand-in.
-    async fn start(program: Option<PathBuf>, other: Policy) -> Self {
-        let served = Self::start_in(Cluster::builder(), program, other).await;
-        let main = policy("persistent-pod-state", |_| ());
-        wait_until_called(&[main], &served.cluster.client(), TIMEOUT).await.unwrap();
-        served
-    }
-
-    async fn start_in(builder: ClusterBuilder, program: Option<PathBuf>, other: Policy) -> Self {
-        let mut cluster = builder.control_plane(|options| options.audit_log = true).start().await.unwrap();
-        let role = Scratch::file("get.yaml", ROLE).unwrap();
-        cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
+    /// Starts a server of its own. Without a program, it is the stand-in.
+    async fn start(mut cluster: Cluster, program: Option<&Path>, other: Policy) -> Self {
         let proxy = Proxy::start(cluster.control_plane.url()).await.unwrap();
         let kubeconfig = proxy.kubeconfig(&cluster.control_plane, POLICY_SERVER).unwrap();
         let main = policy("persistent-pod-state", |_| ());
         let (client, server) = if let Some(program) = program {
-            let policies = [main.clone(), other];
+            let (control_plane, policies) = (&cluster.control_plane, [main.clone(), other]);
             let server =
-                PolicyServer::start(&cluster.control_plane, program, &policies, &kubeconfig, None).unwrap();
+                PolicyServer::start(control_plane, program.into(), &policies, &kubeconfig, None).unwrap();
             server.wait_ready(TIMEOUT).await.unwrap();
             server.register(&main, &cluster.client(), cluster.control_plane.version()).await.unwrap();
             (ReviewClient::new(server.url(), server.authority()).unwrap(), Some(server))
         } else {
             let module = PolicyModule::load_file(&policy_path()).unwrap();
-            cluster.start_installed_webhook(&module, vec![main], &kubeconfig).await.unwrap();
+            cluster.start_installed_webhook(&module, vec![main.clone()], &kubeconfig).await.unwrap();
             let webhook = cluster.webhook().unwrap();
             webhook.serve_other(&other).unwrap();
             (ReviewClient::new(webhook.url(), webhook.authority()).unwrap(), None)
         };
-        Self { cluster, proxy, client, _server: server }
+        wait_until_called(&[main], &cluster.client(), TIMEOUT).await.unwrap();
+        Self { cluster, proxy, client, server }
+    }
+
+    /// Stops the server.
+    async fn end(mut self) -> Cluster {
+        self.cluster.webhook = None;
+        if self.server.take().is_some() {
+            self.cluster.control_plane.stop("policy-server").await.unwrap();
+        }
+        self.cluster
     }
 
     /// Creates Pods of as many StatefulSets, all at once. Returns the refusals.
@@ -180,10 +188,9 @@ async fn delete_definition(cluster: &Cluster) {
 
 /// Namespaces that the server has not seen, and a definition that is deleted after the server has cached the
 /// kind.
-async fn assert_no_worker_is_held(program: Option<PathBuf>) {
-    let served = Served::start(program, policy("other", |_| ())).await;
+async fn assert_no_worker_is_held(served: &Served) {
     served.assert_every_request_is_answered("cold").await;
-    assert_requests_have_a_limit(&served).await;
+    assert_requests_have_a_limit(served).await;
 
     let cluster = &served.cluster;
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
@@ -219,12 +226,7 @@ async fn assert_no_worker_is_held(program: Option<PathBuf>) {
 }
 
 /// The server's own limit is 2 s; the policy in `deploy/` has a longer one.
-async fn assert_slow_lookups_are_interrupted(program: Option<PathBuf>) {
-    let impatient = |spec: &mut Value| {
-        spec["timeoutEvalSeconds"].take();
-        spec["settings"]["onLookupFailure"] = "accept".into();
-    };
-    let served = Served::start(program, policy("other", impatient)).await;
+async fn assert_slow_lookups_are_interrupted(served: &Served) {
     let request = request(&serde_json::to_value(pod("web")).unwrap());
     served.proxy.slow_down(Duration::from_millis(1100));
 
@@ -264,55 +266,36 @@ async fn assert_requests_have_a_limit(served: &Served) {
     assert_eq!(status.code, 413, "{status:?}");
 }
 
-/// The server has never seen the kind: it says so in words of its own.
-async fn assert_pods_start_without_the_definition(program: Option<PathBuf>) {
-    let builder = Cluster::builder().without_crd();
-    let served = Served::start_in(builder, program, policy("other", |_| ())).await;
+/// One server after the other: they keep what they have once seen.
+async fn assert_no_state_of_the_cluster_holds_a_worker(program: Option<&Path>) {
+    let served = Served::start(cluster().await, program, policy("other", |_| ())).await;
     let request = request(&serde_json::to_value(pod("web")).unwrap());
     let answer = served.client.ask(MAIN, &request).await.unwrap();
-    assert_eq!(answer["allowed"], true, "{answer}");
-}
+    assert_eq!(answer["allowed"], true, "without the definition: {answer}");
 
-fn real_policy_server(test: &str) -> Option<PathBuf> {
-    let program = policy_server::executable();
-    if program.is_none() {
-        report::skipped(test, "set POLICY_SERVER=… (Kubewarden's executable) to run it");
-    }
-    program
+    let cluster = served.end().await;
+    manifests::apply_file(&cluster.client(), &repository_file("deploy/base/crd.yaml")).await.unwrap();
+    let impatient = |spec: &mut Value| {
+        spec["timeoutEvalSeconds"].take();
+        spec["settings"]["onLookupFailure"] = "accept".into();
+    };
+    let served = Served::start(cluster, program, policy("other", impatient)).await;
+    assert_slow_lookups_are_interrupted(&served).await;
+
+    let served = Served::start(served.end().await, program, policy("other", |_| ())).await;
+    assert_no_worker_is_held(&served).await;
 }
 
 #[tokio::test]
 async fn no_lookup_holds_a_worker() {
-    assert_no_worker_is_held(None).await;
+    assert_no_state_of_the_cluster_holds_a_worker(None).await;
 }
 
 #[tokio::test]
 async fn no_lookup_holds_a_worker_of_the_real_policy_server() {
-    if let Some(program) = real_policy_server("no_lookup_holds_a_worker_of_the_real_policy_server") {
-        assert_no_worker_is_held(Some(program)).await;
-    }
-}
-
-#[tokio::test]
-async fn pods_start_in_a_cluster_without_the_definition() {
-    assert_pods_start_without_the_definition(None).await;
-}
-
-#[tokio::test]
-async fn pods_start_without_the_definition_on_the_real_policy_server() {
-    if let Some(program) = real_policy_server("pods_start_without_the_definition_on_the_real_policy_server") {
-        assert_pods_start_without_the_definition(Some(program)).await;
-    }
-}
-
-#[tokio::test]
-async fn slow_lookups_are_interrupted_and_the_pod_is_refused() {
-    assert_slow_lookups_are_interrupted(None).await;
-}
-
-#[tokio::test]
-async fn the_real_policy_server_interrupts_slow_lookups() {
-    if let Some(program) = real_policy_server("the_real_policy_server_interrupts_slow_lookups") {
-        assert_slow_lookups_are_interrupted(Some(program)).await;
+    let test = "no_lookup_holds_a_worker_of_the_real_policy_server";
+    match policy_server::executable() {
+        Some(program) => assert_no_state_of_the_cluster_holds_a_worker(Some(&program)).await,
+        None => report::skipped(test, "set POLICY_SERVER=… (Kubewarden's executable) to run it"),
     }
 }

@@ -33,7 +33,7 @@ pub struct ClusterBuilder {
     real_nodes: u8,
     behaviour: Behaviour,
     rbac: Vec<(PathBuf, String, Vec<String>)>,
-    policy: Option<(PathBuf, WebhookOptions)>,
+    policy: Option<WebhookOptions>,
     sidecar: Option<SidecarOptions>,
 }
 
@@ -107,15 +107,8 @@ impl ClusterBuilder {
 
     /// Runs the webhook around the built policy, see [`policy_path`].
     #[must_use]
-    pub fn policy(self, options: WebhookOptions) -> Self {
-        let path = policy_path();
-        self.policy_file(path, options)
-    }
-
-    /// Runs the webhook around this policy.
-    #[must_use]
-    pub fn policy_file(mut self, path: impl Into<PathBuf>, options: WebhookOptions) -> Self {
-        self.policy = Some((path.into(), options));
+    pub fn policy(mut self, options: WebhookOptions) -> Self {
+        self.policy = Some(options);
         self
     }
 
@@ -151,8 +144,8 @@ impl ClusterBuilder {
         let policy = self.policy.take();
         let compile = tokio::task::spawn_blocking(move || {
             policy
-                .map(|(path, options)| {
-                    let module = PolicyModule::load_file(&path);
+                .map(|options| {
+                    let module = PolicyModule::load_file(&policy_path());
                     let module = module.context("the policy (`make policy.wasm`, or set PPS_POLICY_WASM)")?;
                     anyhow::Ok((module.with_shipped_time_limit(), options))
                 })

@@ -52,16 +52,12 @@ async fn remove(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-#[tokio::test]
-async fn runs_pods_as_a_kubelet_does() {
+pub(super) fn behaviour() -> Behaviour {
     let annotations = BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]);
-    let builder = Cluster::builder().without_crd().nodes(2, 1).kubelet(Behaviour { annotations });
-    let cluster = builder.start().await.unwrap();
-    assigns_the_requested_address_only_if_it_is_free(&cluster).await;
-    holds_pods_and_fails_nodes(&cluster).await;
+    Behaviour { annotations }
 }
 
-async fn assigns_the_requested_address_only_if_it_is_free(cluster: &Cluster) {
+pub(super) async fn assigns_the_requested_address_only_if_it_is_free(cluster: &Cluster) {
     let first = run(cluster, "db", "node-0", &[]).await;
     let ip = first.ip.clone().unwrap();
     assert_eq!(first.annotations["example.io/where"], format!("db at {ip} on node-0"));
@@ -92,7 +88,7 @@ async fn assigns_the_requested_address_only_if_it_is_free(cluster: &Cluster) {
     assert_eq!(plain.annotations[IP_ANNOTATION], ip);
 }
 
-async fn holds_pods_and_fails_nodes(cluster: &Cluster) {
+pub(super) async fn holds_pods_and_fails_nodes(cluster: &Cluster) {
     cluster.kubelet.hold("default", "web-1");
     cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 2)).await.unwrap();
     let what = "web-0 to be Ready and web-1 to run";

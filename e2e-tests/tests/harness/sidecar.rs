@@ -36,15 +36,16 @@ async fn child_process_that_serves() {
     axum::serve(listener, router).with_graceful_shutdown(end).await.unwrap();
 }
 
-#[tokio::test]
-async fn kills_freezes_and_restarts_the_sidecar() {
+pub(super) fn fake() -> SidecarOptions {
     let own = env::current_exe().unwrap().display().to_string();
-    let options = SidecarOptions {
+    SidecarOptions {
         program: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/fake-sidecar.sh")),
         env: vec![("PPS_E2E_TEST_EXE".to_owned(), own)],
         ..SidecarOptions::default()
-    };
-    let cluster = Cluster::builder().without_crd().sidecar(options).start().await.unwrap();
+    }
+}
+
+pub(super) async fn the_sidecar_is_killed_frozen_and_restarted(cluster: &Cluster) {
     let sidecar = cluster.sidecar().unwrap();
     assert_eq!(sidecar.get("/no-such").await.unwrap().0, 404);
     assert_eq!(sidecar.metric(r#"writes_total{result="ok"}"#).await.unwrap(), Some(41.0));

@@ -1,32 +1,17 @@
 //! Control planes start, enforce permissions and survive restarts.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, api::ListParams};
 use pps_e2e::{
     cluster::Cluster,
-    control_plane::{ControlPlane, Options, User, program},
+    control_plane::{ControlPlane, Options, program},
     supervisor::Supervisor,
     wait::{Progress, wait_for},
 };
 
-#[tokio::test]
-async fn cluster_starts_and_enforces_permissions() {
-    let started = Instant::now();
-    let cluster = Cluster::builder()
-        .without_crd()
-        .nodes(3, 2)
-        .user(User::new("nobody"))
-        .control_plane(|options| options.audit_log = true)
-        .start()
-        .await
-        .unwrap();
-    println!("a cluster with three nodes is up after {:?}", started.elapsed());
-
+pub(super) async fn nodes_and_permissions_are_as_described(cluster: &Cluster) {
     let nodes = cluster.nodes.api().list(&ListParams::default()).await.unwrap();
     let zones: Vec<_> = nodes.items.iter().map(|node| node.metadata.labels.clone().unwrap()).collect();
     assert_eq!(zones.len(), 3);
@@ -47,8 +32,6 @@ async fn cluster_starts_and_enforces_permissions() {
     let refused = Api::<Namespace>::all(account).list(&ListParams::default()).await.unwrap_err();
     assert!(refused.to_string().contains("system:serviceaccount:default:robot"), "{refused}");
     assert!(control_plane.audit_log().contains("system:serviceaccount:default:robot"));
-
-    cluster.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, StatefulSetSpec},
-    kubewarden::stand_in::{HostCalls, KubernetesHost, WebhookOptions},
+    kubewarden::stand_in::{HostCalls, KubernetesHost, PolicyModule, WebhookOptions},
     scratch::Scratch,
     wait::{Progress, wait_for},
 };
@@ -39,22 +39,16 @@ fn get(masks: &Value) -> Value {
         "field_masks": masks})
 }
 
-#[tokio::test]
-async fn policy_reads_the_cluster_with_its_own_permissions() {
+pub(super) async fn policy_reads_the_cluster_with_its_own_permissions(cluster: &mut Cluster) {
     let (payload, answer) = (get(&json!(["data.keep"])), json!({"accepted": true}));
     let ask = Validate::Ask { operation: "get_resource", payload: &payload, answer: &answer };
     let module = Scratch::file("get.wasm", policy(&metadata(), &ask)).unwrap();
-    let cluster = Cluster::builder()
-        .without_crd()
-        .nodes(1, 1)
-        .policy_file(module.path(), WebhookOptions::default())
-        .start()
-        .await
-        .unwrap();
+    let module = PolicyModule::load_file(module.path()).unwrap();
+    cluster.start_webhook(module, WebhookOptions::default()).await.unwrap();
     let webhook = cluster.webhook().unwrap();
 
     // First without the permission, then without the object.
-    let error = create_pod(&cluster).await.unwrap_err();
+    let error = create_pod(cluster).await.unwrap_err();
     assert!(
         error.contains("internal server error: Guest call failure: Callback evaluation failure: ApiError: ")
     );
@@ -62,7 +56,7 @@ async fn policy_reads_the_cluster_with_its_own_permissions() {
     let role = Scratch::file("get.yaml", ROLE.replace("VERBS", "get")).unwrap();
     cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
     wait_for("the permission to take effect", TIMEOUT, async || {
-        let error = create_pod(&cluster).await.unwrap_err();
+        let error = create_pod(cluster).await.unwrap_err();
         let missing = r#"Cannot find v1/ConfigMap named 'x' inside of namespace 'Some("default")'"#;
         Ok(Progress::when(error.contains(missing), (), error))
     })
@@ -73,12 +67,12 @@ async fn policy_reads_the_cluster_with_its_own_permissions() {
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     config_maps.create(&PostParams::default(), &config_map()).await.unwrap();
     webhook.forget();
-    let spec = StatefulSetSpec::new("default", "web", 2);
+    let spec = StatefulSetSpec::new("default", "asking", 2);
     cluster.run_stateful_set(&spec).await.unwrap();
     // The StatefulSet controller may ask for a Pod twice: its cache may not show yet what it has created.
     let served = webhook.served();
     let names: BTreeSet<&str> = served.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names, BTreeSet::from(["web-0", "web-1"]));
+    assert_eq!(names, BTreeSet::from(["asking-0", "asking-1"]));
     for one in &served {
         assert_eq!((one.kind.as_str(), one.operation.as_str()), ("Pod", "CREATE"));
         let calls: Vec<&str> = one.evaluation.host_calls.iter().map(|call| call.operation.as_str()).collect();
@@ -88,8 +82,7 @@ async fn policy_reads_the_cluster_with_its_own_permissions() {
     assert_eq!(seen["data"], json!({"keep": "1"}));
     assert_eq!(seen["metadata"]["name"], "x");
     assert!(seen["metadata"]["uid"].is_string(), "{seen}");
-    answers_host_calls_like_policy_server(&cluster).await;
-    cluster.shutdown().await.unwrap();
+    answers_host_calls_like_policy_server(cluster).await;
 }
 
 async fn answers_host_calls_like_policy_server(cluster: &Cluster) {
