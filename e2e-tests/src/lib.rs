@@ -1,4 +1,4 @@
-//! Real parts for end-to-end tests: a control plane, a simulated kubelet on top of a real IPAM plugin, an OCI
+//! Real parts for end-to-end tests: a control plane, real nodes or a simulated kubelet, an OCI
 //! registry, the sidecar, and Kubewarden's PolicyServer or a stand-in for it.
 //!
 //! [`cluster::Cluster`] starts them and wires them up; [`install`] installs the product the way a user does.

@@ -19,7 +19,6 @@ async fn a_cluster_is_as_its_builder_says() {
         .nodes(3, 2)
         .user(User::new("nobody"))
         .control_plane(|options| options.audit_log = true)
-        .kubelet(kubelet::behaviour())
         .sidecar(sidecar::fake());
     let mut cluster = cluster.start().await.unwrap();
     support::run(scenarios![&cluster;

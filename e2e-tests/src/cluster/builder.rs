@@ -10,7 +10,7 @@ use kube::{
 
 use super::{
     background::Background,
-    kubelet::{Behaviour, Ipam, Kubelet},
+    kubelet::Kubelet,
     nodes::{NodeSpec, Nodes},
     real_nodes::{Network, RealNodes},
     running::{Cluster, POLICY_SERVER, SIDECAR, pps_resource},
@@ -31,7 +31,6 @@ pub struct ClusterBuilder {
     crd: Option<PathBuf>,
     nodes: Vec<NodeSpec>,
     real_nodes: u8,
-    behaviour: Behaviour,
     rbac: Vec<(PathBuf, String, Vec<String>)>,
     policy: Option<WebhookOptions>,
     sidecar: Option<SidecarOptions>,
@@ -119,13 +118,6 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets how the kubelet behaves.
-    #[must_use]
-    pub fn kubelet(mut self, behaviour: Behaviour) -> Self {
-        self.behaviour = behaviour;
-        self
-    }
-
     /// Changes the control plane's options.
     #[must_use]
     pub fn control_plane(mut self, change: impl FnOnce(&mut control_plane::Options)) -> Self {
@@ -175,10 +167,8 @@ impl ClusterBuilder {
         made?;
         applied?;
 
-        let plugin = control_plane.binaries().path("host-local")?;
-        let ipam = Ipam::new(plugin, control_plane.folder());
         let background_client = background.client_for(&control_plane, control_plane::ADMIN)?;
-        let kubelet = Kubelet::start(background.handle(), background_client, ipam, self.behaviour);
+        let kubelet = Kubelet::start(background.handle(), background_client);
         let mut real_nodes = None;
         if let Some(network) = network {
             let started = RealNodes::start(&control_plane, network, self.real_nodes).await?;
@@ -224,7 +214,6 @@ impl Cluster {
             crd: Some(repository_file("deploy/base/crd.yaml")),
             nodes: Vec::new(),
             real_nodes: 0,
-            behaviour: Behaviour::default(),
             rbac: Vec::new(),
             policy: None,
             sidecar: None,

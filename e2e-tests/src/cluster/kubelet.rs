@@ -1,9 +1,8 @@
 //! One simulated kubelet for all simulated Nodes. It marks bound Pods Ready and removes deleted ones. Only the
 //! product's Pods run something, see [`Programs`].
 //!
-//! Addresses come from the real `host-local` plugin. As kube-ovn does with reserved addresses, the kubelet
-//! asks for the address in [`IP_ANNOTATION`] if a Pod is created with one, and writes the assigned address
-//! there.
+//! As kube-ovn does with reserved addresses, it asks for the address in [`IP_ANNOTATION`] if a Pod is created with
+//! one, and writes the assigned address there.
 
 mod ipam;
 mod pod;
@@ -28,10 +27,10 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-pub use ipam::Ipam;
+use ipam::Ipam;
 pub use program::Programs;
-pub use shared::{Behaviour, IP_ANNOTATION, NO_RESERVATION};
 use shared::{Control, Shared};
+pub use shared::{IP_ANNOTATION, NO_RESERVATION};
 
 /// The running kubelet. Dropping it stops it.
 pub struct Kubelet {
@@ -41,13 +40,13 @@ pub struct Kubelet {
 
 impl Kubelet {
     /// Starts it on that runtime, to which the client must belong.
-    pub fn start(runtime: &Handle, client: Client, ipam: Ipam, behaviour: Behaviour) -> Self {
+    pub fn start(runtime: &Handle, client: Client) -> Self {
         let shared = Arc::new(Shared {
             client,
-            ipam,
+            ipam: Ipam::default(),
             turns: Semaphore::new(16),
             programs: OnceLock::new(),
-            control: watch::Sender::new(Control { behaviour, ..Control::default() }),
+            control: watch::Sender::default(),
         });
         let task = runtime.spawn(follow(shared.clone()));
         Self { shared, task }

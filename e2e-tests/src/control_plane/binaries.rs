@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// A folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, host-local,
-/// docker-registry and promtool.
+/// A folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, docker-registry
+/// and promtool.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
@@ -20,9 +20,7 @@ impl Binaries {
     /// The folder that `PPS_CONTROL_PLANE_DIR` names, or the one that `make control-plane` fills.
     pub fn find() -> Result<Self> {
         let binaries = Self { folder: folder()? };
-        for name in
-            ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "host-local"]
-        {
+        for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
             binaries.path(name)?;
         }
         Ok(binaries)

@@ -1,4 +1,4 @@
-//! Pods start, get addresses from host-local, and end.
+//! Pods start, get addresses, and end.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
@@ -10,7 +10,7 @@ use kube::{
 use pps_e2e::{
     cluster::{
         Cluster, PodInfo, StatefulSetSpec,
-        kubelet::{Behaviour, IP_ANNOTATION, NO_RESERVATION},
+        kubelet::{IP_ANNOTATION, NO_RESERVATION},
     },
     wait::{Progress, wait_for},
 };
@@ -52,15 +52,9 @@ async fn remove(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-pub(super) fn behaviour() -> Behaviour {
-    let annotations = BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]);
-    Behaviour { annotations }
-}
-
 pub(super) async fn assigns_the_requested_address_only_if_it_is_free(cluster: &Cluster) {
     let first = run(cluster, "db", "node-0", &[]).await;
     let ip = first.ip.clone().unwrap();
-    assert_eq!(first.annotations["example.io/where"], format!("db at {ip} on node-0"));
     assert!(in_subnet(&ip, &cluster.kubelet.subnet("node-0")), "{ip}");
     assert_eq!(first.annotations[IP_ANNOTATION], ip);
 

@@ -1,6 +1,6 @@
 //! The life of one bound Pod, from its address to its removal.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
@@ -60,56 +60,38 @@ pub(super) async fn live(shared: Arc<Shared>, mut pod: watch::Receiver<Arc<Pod>>
         }
     }
     // However the Pod ended, release what is left.
-    let _turn = shared.turns.acquire().await;
-    if let Err(error) = shared.ipam.delete(&identity.node, &identity.uid).await {
-        tracing::debug!("{error:#}");
-    }
+    shared.ipam.delete(&identity.node, &identity.uid);
 }
 
 /// Takes a Pod from bound to Ready, or until it is terminating.
 async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut watch::Receiver<Arc<Pod>>) {
-    let behaviour = shared.control.borrow().behaviour.clone();
     let first = pod.borrow().clone();
     if is_terminating(&first) || has_finished(&first) {
         return;
     }
     let set = |key: &str| first.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
     let plain = set(NO_RESERVATION).is_some();
-    let wanted = set(IP_ANNOTATION).filter(|value| !plain && !value.is_empty());
+    let wanted = set(IP_ANNOTATION).filter(|_| !plain);
 
-    let turn = shared.turns.acquire().await;
-    let added = persist(pod, || shared.ipam.add(&identity.node, &identity.uid, wanted.as_deref()));
-    let Some(addresses) = added.await else { return };
-    let ip = addresses.first().cloned().unwrap_or_default();
-    let mut annotations: BTreeMap<String, String> = BTreeMap::new();
-    if !plain {
-        if wanted.as_deref() != Some(&ip) {
-            annotations.insert(IP_ANNOTATION.to_owned(), ip.clone());
-        }
-        for (key, value) in &behaviour.annotations {
-            let value =
-                value.replace("{ip}", &ip).replace("{node}", &identity.node).replace("{pod}", &identity.name);
-            annotations.insert(key.clone(), value);
-        }
+    let Some(ip) = shared.ipam.add(&identity.node, &identity.uid, wanted.as_deref()) else { return };
+    if !plain && wanted.as_ref() != Some(&ip) {
+        let _turn = shared.turns.acquire().await;
+        annotate(identity, api, pod, &json!({IP_ANNOTATION: ip})).await;
     }
-    if !annotations.is_empty() {
-        annotate(identity, api, pod, &json!(annotations)).await;
-    }
-    drop(turn);
 
     let started = Timestamp::now();
     if let Some(programs) = shared.programs.get().filter(|all| all.namespace == identity.namespace) {
-        run_program(shared, identity, api, pod, programs, &addresses, started).await;
+        run_program(shared, identity, api, pod, programs, &ip, started).await;
         return;
     }
     if !identity.may_be_ready(&shared.control.borrow()) {
-        set_status(shared, identity, api, pod, &addresses, started, false).await;
+        set_status(shared, identity, api, pod, &ip, started, false).await;
     }
     if !until(shared, pod, |pod, control| identity.may_be_ready(control) || is_terminating(pod)).await {
         return;
     }
     if !is_terminating(&pod.borrow()) {
-        set_status(shared, identity, api, pod, &addresses, started, true).await;
+        set_status(shared, identity, api, pod, &ip, started, true).await;
     }
 }
 
@@ -120,7 +102,7 @@ async fn run_program(
     api: &Api<Pod>,
     pod: &mut watch::Receiver<Arc<Pod>>,
     programs: &Programs,
-    addresses: &[String],
+    ip: &str,
     started: Timestamp,
 ) {
     let first = pod.borrow().clone();
@@ -148,7 +130,7 @@ async fn run_program(
         match programs.is_ready(&running).await {
             Ok(ready) if shown != Some(ready) => {
                 shown = Some(ready);
-                set_status(shared, identity, api, pod, addresses, started, ready).await;
+                set_status(shared, identity, api, pod, ip, started, ready).await;
             }
             Ok(_) => {}
             Err(error) => programs.complain(format!("{}: {error:#}", identity.name)),
@@ -162,7 +144,7 @@ async fn run_program(
 /// Frees the address, then removes the object, as a kubelet does.
 async fn end(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>) {
     let _turn = shared.turns.acquire().await;
-    persist(pod, || shared.ipam.delete(&identity.node, &identity.uid)).await;
+    shared.ipam.delete(&identity.node, &identity.uid);
     let now = DeleteParams {
         grace_period_seconds: Some(0),
         preconditions: Some(Preconditions { uid: Some(identity.uid.clone()), resource_version: None }),
@@ -184,13 +166,13 @@ async fn set_status(
     identity: &Identity,
     api: &Api<Pod>,
     pod: &watch::Receiver<Arc<Pod>>,
-    addresses: &[String],
+    ip: &str,
     started: Timestamp,
     ready: bool,
 ) {
     let _turn = shared.turns.acquire().await;
     let current = pod.borrow().clone();
-    let status = running_status(&current, addresses, &Time(started), ready);
+    let status = running_status(&current, ip, &Time(started), ready);
     let patch = Patch::Merge(json!({"metadata": {"uid": identity.uid}, "status": status}));
     let params = PatchParams::default();
     persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;
@@ -224,7 +206,7 @@ async fn set_finished(
     persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;
 }
 
-fn running_status(pod: &Pod, addresses: &[String], started: &Time, ready: bool) -> Value {
+fn running_status(pod: &Pod, ip: &str, started: &Time, ready: bool) -> Value {
     let ours = ["Initialized", "Ready", "ContainersReady", "PodScheduled"];
     let others = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut conditions: Vec<Value> = others
@@ -243,8 +225,7 @@ fn running_status(pod: &Pod, addresses: &[String], started: &Time, ready: bool) 
                 "started": true, "restartCount": 0, "state": {"running": {"startedAt": started}}})
         })
         .collect();
-    let addresses_status: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-    json!({"phase": "Running", "podIP": addresses.first(), "podIPs": addresses_status, "hostIP": "127.0.0.1",
+    json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "hostIP": "127.0.0.1",
         "startTime": started, "conditions": conditions, "containerStatuses": containers})
 }
 

@@ -1,7 +1,7 @@
 //! State shared by the tasks of all Pods, and the switches that tests control.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -19,13 +19,6 @@ pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
 /// A Pod with this annotation (any value) gets the next free address, and the CNI writes nothing to it.
 pub const NO_RESERVATION: &str = "e2e.pps.kubewarden.io/no-reservation";
 
-/// How the kubelet behaves.
-#[derive(Clone, Debug, Default)]
-pub struct Behaviour {
-    /// Further annotations that the CNI writes to each Pod. `{ip}`, `{node}` and `{pod}` are replaced.
-    pub annotations: BTreeMap<String, String>,
-}
-
 pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) ipam: Ipam,
@@ -37,9 +30,8 @@ pub(super) struct Shared {
 }
 
 /// The switches that tests control.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(super) struct Control {
-    pub(super) behaviour: Behaviour,
     /// `namespace/name` of Pods that must not become Ready.
     pub(super) held: BTreeSet<String>,
     /// Nodes that failed.
