@@ -112,7 +112,10 @@ authorization: {mode: AlwaysAllow}
 cgroupDriver: cgroupfs
 cgroupRoot: /$GROUP
 failSwapOn: false
-evictionHard: {memory.available: 1Mi, nodefs.available: 1%, imagefs.available: 1%}
+# Pods get 512 MiB of the machine's memory.
+systemReserved: {memory: $(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) - 512 * 1024))Ki}
+evictionHard: {memory.available: 64Mi, nodefs.available: 1%, imagefs.available: 1%}
+evictionPressureTransitionPeriod: 1s
 address: $NETWORK.$FIRST.1$NUMBER
 resolvConf: ""
 makeIPTablesUtilChains: false
@@ -120,14 +123,16 @@ nodeStatusUpdateFrequency: 2s
 nodeLeaseDurationSeconds: 4
 volumePluginDir: /var/lib/kubelet/volume-plugins
 C
-    # The kubelet cannot measure the file system of a node, so it must not isolate local storage.
+    # On other file systems the kubelet cannot measure a node's disk. It then has to be told so, and evicts nothing.
+    case "$(stat -f -c %T "$FOLDER")" in ext*|xfs|btrfs|overlay*|tmpfs) measurable=true ;; *) measurable=false ;; esac
     if [ "$MINOR" -lt 27 ]; then
-        flags="--container-runtime=remote --container-runtime-endpoint=unix:///run/containerd/containerd.sock"
-        flags="$flags --feature-gates=LocalStorageCapacityIsolation=false"
+        flags="--docker=tcp://127.0.0.1:2375 --container-runtime=remote"
+        flags="$flags --container-runtime-endpoint=unix:///run/containerd/containerd.sock"
+        flags="$flags --feature-gates=LocalStorageCapacityIsolation=$measurable"
     else
         flags=
         echo "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock" >>"$FOLDER/kubelet.yaml"
-        echo "localStorageCapacityIsolation: false" >>"$FOLDER/kubelet.yaml"
+        echo "localStorageCapacityIsolation: $measurable" >>"$FOLDER/kubelet.yaml"
     fi
     [ "$MINOR" -lt 31 ] || echo "failCgroupV1: false" >>"$FOLDER/kubelet.yaml"
     cat >"$FOLDER/proxy.yaml" <<C
@@ -166,17 +171,22 @@ boot)
     rm -f "$FOLDER/addresses/pods/"[0-9]*
     configure
     libraries="$(cd "$TOOLS/usr/lib" && echo *-linux-gnu*)"
-    # Else the kubelet of 1.20 looks for a cloud for ten seconds.
+    # Else the kubelet of 1.20 looks for a cloud for ten seconds, and for Docker for five.
     export AWS_EC2_METADATA_DISABLED=true
+    mkdir -p /run/docker/v1.24
+    echo '{"DockerRootDir": "/none"}' | tee /run/docker/v1.24/info >/run/docker/v1.24/version
+    "$TOOLS/bin/busybox" httpd -p 127.0.0.1:2375 -h /run/docker
     export PATH="$TOOLS/usr/sbin:$TOOLS/usr/bin:$TOOLS/sbin:$PATH"
     export LD_LIBRARY_PATH="$TOOLS/usr/lib/$libraries:$TOOLS/lib/$libraries" XTABLES_LIBDIR="$TOOLS/usr/lib/$libraries/xtables"
     keep containerd containerd -c "$FOLDER/containerd.toml"
     until ctr version >/dev/null 2>&1; do sleep 0.1; done
-    [ -n "$(ctr -n k8s.io images ls -q "name==$IMAGE")" ] || ctr -n k8s.io images import "$TOOLS/image.tar"
+    images="$(ctr -n k8s.io images ls -q)"
+    [ -n "$images" ] || ctr -n k8s.io images import "$TOOLS/image.tar"
     keep kube-proxy "$PROGRAMS/kube-proxy" --config "$FOLDER/proxy.yaml"
     # shellcheck disable=SC2086 # Each word is a flag.
     keep kubelet "$PROGRAMS/kubelet" $flags --config="$FOLDER/kubelet.yaml" --kubeconfig="$KUBECONFIG" \
         --hostname-override="$NODE" --node-ip="$NETWORK.$FIRST.1$NUMBER" --node-labels="topology.kubernetes.io/zone=zone-$NUMBER"
+    [ -n "$images" ] || ctr -n k8s.io images import "$TOOLS/database.tar"
     wait
     ;;
 esac
