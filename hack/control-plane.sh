@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet,
-# kube-proxy, the host-local IPAM plugin, libfaketime, docker-registry and promtool, and in its subfolder `node` what
-# a node needs besides the kubelet. Creates the folder if it is missing, and adds what an older one lacks.
+# kube-proxy, libfaketime, docker-registry and promtool, and in its subfolder `node` what a node needs besides the
+# kubelet. Creates the folder if it is missing, and adds what an older one lacks.
 #
 # KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR and build nothing. Without kubelet and kube-proxy there,
 #                         the tests on real nodes are skipped.
@@ -16,12 +16,15 @@ BINARIES=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl)
 NODE_BINARIES=(kubelet kube-proxy)
 # Not packaged by Debian.
 BUILT=(kube-apiserver kube-controller-manager kube-scheduler "${NODE_BINARIES[@]}")
-# Not part of a Kubernetes release. The image is the last part of `node` to be made.
-OTHERS=(host-local libfaketime.so.1 docker-registry promtool node/image.tar)
+# Not part of a Kubernetes release. The first image is the last part of what makes `node`; the second is added to it.
+OTHERS=(libfaketime.so.1 docker-registry promtool node/image.tar node/database.tar)
 # What a node needs, with the libraries that a small Debian lacks.
 NODE_PACKAGES=(containerd runc libseccomp2 containernetworking-plugins busybox-static
     conntrack libnetfilter-conntrack3 libnfnetlink0 libmnl0 iptables libxtables12 libip4tc2 libip6tc2 libnftnl11
     nftables libnftables1 libjansson4 libgmp10 libedit2 libbsd0 libmd0)
+# Redis, with the libraries that a small Debian lacks.
+DATABASE_PACKAGES=(redis-tools libatomic1 libjemalloc2 liblzf1 libssl3 libsystemd0 libcap2 libgcrypt20 libgpg-error0
+    liblz4-1 liblzma5 libzstd1 libgcc-s1 libstdc++6)
 VERSION=v1.20.2
 COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56
 TARGET="$CACHE_DIR/control-plane-$VERSION"
@@ -59,27 +62,51 @@ unpack_node() {
     for package in iptables ip6tables; do
         for suffix in "" -save -restore; do ln -sf "$package-nft$suffix" "$node/usr/sbin/$package$suffix"; done
     done
-    image "$node"
+    busybox "$node" "$WORK/busybox"
+    image e2e.local/busybox:1 "$WORK/busybox" "$node/image.tar"
     rm -rf "$node/usr/share"
     rm -rf "$TARGET/node"
     cp -a "$node" "$TARGET/.node.$$"
     mv -T "$TARGET/.node.$$" "$TARGET/node"
 }
 
-# image FOLDER: makes the image of the test's own containers, also of those that hold a Pod's namespaces: BusyBox.
+# unpack_database: makes the image of a database for Pods: Redis and BusyBox.
+unpack_database() {
+    local root="$WORK/redis/root" unpacked="$WORK/redis/unpacked" package
+    busybox "$TARGET/node" "$root"
+    mkdir -p "$unpacked"
+    (cd "$WORK/redis" && apt-get -q download "${DATABASE_PACKAGES[@]}")
+    for package in "$WORK/redis"/*.deb; do dpkg-deb -x "$package" "$unpacked"; done
+    # Debian's redis-server is a link to this program, which looks at its name.
+    cp "$unpacked/usr/bin/redis-check-rdb" "$root/bin/redis-server"
+    # Relative paths, and absolute ones of this machine, become the same paths in the image.
+    (cd "$unpacked" && LD_LIBRARY_PATH="$(printf '%s:' usr/lib/*-linux-gnu* lib/*-linux-gnu*)" ldd "$root/bin/redis-server" \
+        | grep -o '[^ ]*/[^ ]*' | xargs cp -L --parents -t "$root")
+    image e2e.local/redis:1 "$root" "$WORK/database.tar"
+    TARGET="$TARGET/node" place "$WORK/database.tar"
+}
+
+# busybox NODE ROOT: makes a root file system of NODE's BusyBox.
+busybox() {
+    mkdir -p "$2/bin"
+    cp "$1/bin/busybox" "$2/bin/"
+    "$2/bin/busybox" --install -s "$2/bin"
+    find "$2/bin" -type l -exec ln -sf busybox {} \;
+}
+
+# image NAME ROOT FILE: packs a root file system as an image of one layer, whose containers do nothing unless told to,
+# as those that hold a Pod's namespaces.
 image() {
-    local root="$WORK/image/root" id
-    mkdir -p "$root/bin"
-    cp "$1/bin/busybox" "$root/bin/"
-    "$root/bin/busybox" --install -s "$root/bin"
-    find "$root/bin" -type l -exec ln -sf busybox {} \;
-    tar -C "$root" --owner=0 --group=0 --numeric-owner -cf "$WORK/image/layer.tar" .
-    id="$(sha256sum "$WORK/image/layer.tar" | cut -d' ' -f1)"
+    local folder="$3.parts" id
+    mkdir -p "$folder"
+    tar -C "$2" --owner=0 --group=0 --numeric-owner -cf "$folder/layer.tar" .
+    id="$(sha256sum "$folder/layer.tar" | cut -d' ' -f1)"
     printf '{"architecture":"%s","os":"linux","config":{"Entrypoint":["/bin/sleep","2147483"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
-        "$(dpkg --print-architecture)" "$id" >"$WORK/image/config.json"
-    echo '[{"Config":"config.json","RepoTags":["e2e.local/busybox:1"],"Layers":["layer.tar"]}]' >"$WORK/image/manifest.json"
-    tar -C "$WORK/image" -cf "$1/image.tar" manifest.json config.json layer.tar
-    chmod 755 "$1/image.tar"
+        "$(dpkg --print-architecture)" "$id" >"$folder/config.json"
+    echo '[{"Config":"config.json","RepoTags":["'"$1"'"],"Layers":["layer.tar"]}]' >"$folder/manifest.json"
+    tar -C "$folder" -cf "$3" manifest.json config.json layer.tar
+    chmod 755 "$3"
+    rm -r "$folder"
 }
 
 # fetch_source: downloads Debian's source package. A private apt configuration leaves the machine's own lists and
@@ -221,9 +248,6 @@ prepare() {
     trap 'chmod -R u+w "$WORK" 2>/dev/null; rm -rf "$WORK"' EXIT
     mkdir -p "$TARGET"
     apt-cache show etcd-server >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ] || step "apt-get update" apt-get -q update
-    if ! complete host-local; then
-        step "unpack the host-local IPAM plugin" unpack containernetworking-plugins usr/lib/cni/host-local
-    fi
     if ! complete libfaketime.so.1; then
         step "unpack libfaketime" unpack libfaketime 'usr/lib/*/faketime/libfaketime.so.1'
     fi
@@ -235,6 +259,9 @@ prepare() {
     fi
     if ! complete node/image.tar; then
         step "unpack a container runtime" unpack_node
+    fi
+    if ! complete node/database.tar; then
+        step "unpack a database" unpack_database
     fi
     case " $* " in
     *" kube-apiserver "*)

@@ -1,6 +1,6 @@
 //! The demo plays the same story twice, first without the product, then with it: the cluster's load changes,
-//! all Pods of two StatefulSets are deleted, and a table shows where their successors run. Then a Pod is
-//! Pending, and the plugin `kubectl pps` lets it go.
+//! all Pods of two StatefulSets are deleted, and a table shows where their successors run and, on real nodes,
+//! whether they have their data. Then a Pod is Pending, and the plugin `kubectl pps` lets it go.
 
 #[path = "demo/tour.rs"]
 mod tour;
@@ -9,28 +9,29 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, Color, Table};
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams};
 use pps_e2e::cluster::kubelet::IP_ANNOTATION;
-use pps_e2e::cluster::{Cluster, PodInfo, StatefulSetSpec};
+use pps_e2e::cluster::{Cluster, PodInfo, StatefulSetSpec, real_nodes};
 use pps_e2e::control_plane;
 use pps_e2e::kubewarden::stand_in::{PolicyModule, WebhookOptions};
 use pps_e2e::repository::policy_path;
 use pps_e2e::sidecar::SidecarOptions;
 use pps_e2e::wait::{Progress, wait_for};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use tour::Tour;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
-const REPLICAS: u32 = 6;
-const NODES: usize = 6;
-const ZONES: usize = 3;
+const REPLICAS: u32 = 3;
+/// The port of a database.
+const REDIS: u16 = 6379;
 const PATIENCE: Duration = Duration::from_mins(1);
 const ATTEMPTS: u32 = 5;
 /// Has the annotations; the sidecar generates its PPS.
@@ -40,10 +41,11 @@ const QUEUE: &str = "queue";
 
 /// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
 ///
-/// Two StatefulSets with six Pods each run on six nodes in three zones. Other nodes become busy, then all
-/// Pods are deleted at once: first without the product, then with it. Then a Pod waits for a cordoned node,
-/// and kubectl pps moves it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, or
-/// does not move.
+/// Two StatefulSets with three Pods each run on nodes in three zones. Other nodes become busy, then all Pods
+/// are deleted at once: first without the product, then with it. As root, the nodes are real, and each Pod is
+/// a Redis with its data in a folder of its node. Then a Pod waits for a cordoned node, and kubectl pps moves
+/// it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, address and data, or does
+/// not move.
 #[derive(Debug, Parser)]
 #[command(name = "pps-demo", version)]
 struct Args {
@@ -65,18 +67,26 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> Result<bool> {
-    let builder = Cluster::builder().nodes(NODES, ZONES).deployed_rights();
-    let mut cluster =
-        step("start etcd, the API server, the scheduler and the controllers", Box::pin(builder.start()))
-            .await?;
+    // This takes as long as the first half of the story.
+    let module = tokio::task::spawn_blocking(|| PolicyModule::load_file(&policy_path()));
+    let builder = Cluster::builder().deployed_rights();
+    let (builder, what) = match real_nodes::missing() {
+        None => (builder.real_nodes(3), "three real nodes"),
+        Some(remedy) => {
+            eprintln!("  The nodes are simulated, and their Pods have no data. For real nodes, {remedy}.");
+            (builder.nodes(6, 3), "six simulated nodes")
+        }
+    };
+    let what = format!("start etcd, the API server, the scheduler, the controllers and {what}");
+    let mut cluster = step(&what, Box::pin(builder.start())).await?;
 
-    println!("\nWithout PersistentPodState: the cluster's load changes, then all 12 Pods are deleted.\n");
+    println!("\nWithout PersistentPodState: the cluster's load changes, then all six Pods are deleted.\n");
     let without = play(&cluster, "without").await?;
     without.print();
     step("clean up", clean_up(&cluster, "without")).await?;
 
     step("start the policy (Wasm, behind the admission webhook) and the sidecar", async {
-        let module = PolicyModule::load_file(&policy_path())?;
+        let module = module.await??;
         // The host ends an evaluation after 2 s, as PolicyServer does. On an overloaded machine that may
         // happen.
         let mut attempts = 1;
@@ -103,12 +113,7 @@ async fn run(args: &Args) -> Result<bool> {
     );
     let has_moved = Box::pin(tour.play("with", DATABASE)).await?;
 
-    let [home_nodes, home_ips, pods] = with.counts();
-    let [away_nodes, away_ips, _] = without.counts();
-    println!(
-        "\nwith PPS {home_nodes}/{pods} on their node, {home_ips}/{pods} with their IP; \
-         without {away_nodes}/{pods}, {away_ips}/{pods}"
-    );
+    println!("\nwith PPS {}; without {}", with.summary(), without.summary());
     if args.keep {
         let kubeconfig = cluster.control_plane.kubeconfig_for(control_plane::ADMIN)?;
         println!("\nThe cluster runs until Ctrl-C. Try:\n");
@@ -122,26 +127,45 @@ async fn run(args: &Args) -> Result<bool> {
         tokio::signal::ctrl_c().await?;
     }
     cluster.shutdown().await?;
-    Ok(home_nodes == pods && home_ips == pods && has_moved)
+    Ok(with.all_are_back() && has_moved)
 }
 
-/// Each Pod before it was deleted, and its successor.
+/// A Pod before it was deleted, its successor, and on real nodes whether the data was there.
+type Moved = (PodInfo, PodInfo, Option<bool>);
+
 struct Journey {
-    pods: Vec<(PodInfo, PodInfo)>,
+    pods: Vec<Moved>,
 }
 
 impl Journey {
-    /// The number of Pods on their node, of Pods with their address, and of all Pods.
-    fn counts(&self) -> [usize; 3] {
-        let count = |same: fn(&(PodInfo, PodInfo)) -> bool| self.pods.iter().filter(|pod| same(pod)).count();
-        [count(|(a, b)| a.node == b.node), count(|(a, b)| a.ip == b.ip), self.pods.len()]
+    fn count(&self, good: fn(&Moved) -> bool) -> usize {
+        self.pods.iter().filter(|pod| good(pod)).count()
+    }
+
+    fn all_are_back(&self) -> bool {
+        self.count(|(a, b, data)| a.node == b.node && a.ip == b.ip && *data != Some(false)) == self.pods.len()
+    }
+
+    fn summary(&self) -> String {
+        let all = self.pods.len();
+        let [nodes, ips, data] = [
+            self.count(|(a, b, _)| a.node == b.node),
+            self.count(|(a, b, _)| a.ip == b.ip),
+            self.count(|(.., data)| *data == Some(true)),
+        ];
+        let data = if self.count(|(.., data)| data.is_none()) > 0 {
+            String::new()
+        } else {
+            format!(", {data}/{all} with their data")
+        };
+        format!("{nodes}/{all} on their node, {ips}/{all} with their IP{data}")
     }
 
     fn print(&self) {
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["Pod", "Node before", "Node after", "IP before", "IP after"]);
-        for (before, after) in &self.pods {
+        table.set_header(["Pod", "Node before", "Node after", "IP before", "IP after", "Data"]);
+        for (before, after, data) in &self.pods {
             let compared = |before: &Option<String>, after: &Option<String>| {
                 let color = if before == after { Color::Green } else { Color::Red };
                 Cell::new(after.as_deref().unwrap_or("-")).fg(color)
@@ -153,6 +177,11 @@ impl Journey {
                 compared(&before.node, &after.node),
                 plain(&before.ip),
                 compared(&before.ip, &after.ip),
+                match data {
+                    None => Cell::new("-"),
+                    Some(true) => Cell::new("kept").fg(Color::Green),
+                    Some(false) => Cell::new("lost").fg(Color::Red),
+                },
             ]);
         }
         println!("{table}");
@@ -162,23 +191,29 @@ impl Journey {
 /// Runs both StatefulSets, moves the load, deletes all Pods and waits for their successors.
 async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
     cluster.namespace(namespace).await?;
-    step("make half of the nodes busy", burden(cluster, namespace, 0..NODES / 2)).await?;
-    let database =
-        StatefulSetSpec::new(namespace, DATABASE, REPLICAS).persistent(HOSTNAME, "", IP_ANNOTATION);
-    let queue = StatefulSetSpec::new(namespace, QUEUE, REPLICAS);
-    let before = step("start two StatefulSets with six Pods each", async {
+    let is_real = cluster.real_nodes().is_ok();
+    let nodes = cluster.nodes.api().list(&ListParams::default()).await?;
+    let nodes: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
+    let (some, others) = nodes.split_at(nodes.len() / 2);
+    step("make some nodes busy", burden(cluster, namespace, some)).await?;
+    let database = stateful_set(cluster, namespace, DATABASE).persistent(HOSTNAME, "", IP_ANNOTATION);
+    let queue = stateful_set(cluster, namespace, QUEUE);
+    let before = step("start two StatefulSets with three Pods each", async {
         apply(cluster, &hand_written(namespace)).await?;
         cluster.create_stateful_set(&database).await?;
         cluster.create_stateful_set(&queue).await?;
         all_ready(cluster, namespace, None).await
     })
     .await?;
+    if is_real {
+        step("write to the database in each Pod", write(before.values())).await?;
+    }
     if cluster.sidecar.is_some() {
         step("wait until the sidecar has recorded all Pods", recorded(cluster, namespace, &before)).await?;
     }
-    step("make the other half of the nodes busy instead", async {
+    step("make the other nodes busy instead", async {
         relieve(cluster, namespace).await?;
-        burden(cluster, namespace, NODES / 2..NODES).await
+        burden(cluster, namespace, others).await
     })
     .await?;
     let after = step("delete all Pods and wait until their successors are Ready", async {
@@ -190,13 +225,59 @@ async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
         all_ready(cluster, namespace, Some(&before)).await
     })
     .await?;
-    let pods = before.into_iter().filter_map(|(name, before)| Some((before, after.get(&name)?.clone())));
-    Ok(Journey { pods: pods.collect() })
+    let mut pods = Vec::new();
+    for (name, before) in before {
+        let after = after[&name].clone();
+        let data = if is_real { Some(ask(&after, "GET value").await?.contains(&before.uid)) } else { None };
+        pods.push((before, after, data));
+    }
+    Ok(Journey { pods })
 }
 
-/// Applies an object. Retries, because the policy may exceed its time limit on an overloaded machine.
+/// A StatefulSet, whose Pods on real nodes are databases.
+fn stateful_set(cluster: &Cluster, namespace: &str, name: &str) -> StatefulSetSpec {
+    let spec = StatefulSetSpec::new(namespace, name, REPLICAS);
+    if cluster.real_nodes().is_err() {
+        return spec;
+    }
+    let run = "mkdir -p /data/$HOSTNAME; exec redis-server --dir /data/$HOSTNAME \
+        --appendonly yes --appendfsync always --protected-mode no";
+    spec.template(&json!({"spec": {
+        "containers": [{
+            "name": "main", "image": real_nodes::DATABASE, "command": ["sh", "-c", run],
+            "readinessProbe": {"tcpSocket": {"port": REDIS}, "periodSeconds": 1},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }],
+        "volumes": [{"name": "data", "hostPath": {"path": format!("/var/lib/{namespace}"), "type": "DirectoryOrCreate"}}],
+    }}))
+}
+
+/// What the database in a Pod answers to a command.
+async fn ask(pod: &PodInfo, command: &str) -> Result<String> {
+    let address = (pod.ip.as_deref().context("no address")?, REDIS);
+    let answer = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        anyhow::Ok(answer)
+    };
+    tokio::time::timeout(PATIENCE, answer).await.with_context(|| format!("{} is silent", pod.name))?
+}
+
+/// Each database stores the UID of its Pod.
+async fn write(pods: impl Iterator<Item = &PodInfo>) -> Result<()> {
+    for pod in pods {
+        let answer = ask(pod, &format!("SET value {}", pod.uid)).await?;
+        ensure!(answer.starts_with("+OK"), "{}: {answer}", pod.name);
+    }
+    Ok(())
+}
+
+/// Applies an object. Retries: a new namespace may lack its service account, and the policy may exceed its time
+/// limit on an overloaded machine.
 async fn apply(cluster: &Cluster, object: &serde_json::Value) -> Result<()> {
-    wait_for("the API server to accept the PersistentPodState", PATIENCE, async || {
+    wait_for("the API server to accept an object", PATIENCE, async || {
         cluster.apply_objects(std::slice::from_ref(object)).await?;
         Ok(Progress::Done(()))
     })
@@ -256,23 +337,24 @@ async fn recorded(cluster: &Cluster, namespace: &str, pods: &BTreeMap<String, Po
     .await
 }
 
-/// Puts a Pod that requests half of the node's resources on each of these nodes.
-async fn burden(cluster: &Cluster, namespace: &str, nodes: std::ops::Range<usize>) -> Result<()> {
-    let api: Api<Pod> = cluster.pods_api(namespace);
+/// Puts a Pod that requests all resources on each of these nodes. Pods without requests still fit.
+async fn burden(cluster: &Cluster, namespace: &str, nodes: &[String]) -> Result<()> {
     for node in nodes {
-        let pod = serde_json::from_value(json!({
-            "metadata": {"name": format!("burden-{node}"), "labels": {"app": "burden"}},
+        let status = cluster.nodes.api().get(node).await?.status.unwrap_or_default();
+        let all = status.allocatable.unwrap_or_default();
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("burden-{node}"), "namespace": namespace, "labels": {"app": "burden"}},
             "spec": {
-                "nodeName": format!("node-{node}"),
+                "nodeName": node,
                 "automountServiceAccountToken": false,
-                "terminationGracePeriodSeconds": 0,
                 "containers": [{
-                    "name": "main", "image": "example.invalid/burden:1",
-                    "resources": {"requests": {"cpu": "500", "memory": "500Gi"}},
+                    "name": "main", "image": real_nodes::IMAGE,
+                    "resources": {"requests": {"cpu": all["cpu"], "memory": all["memory"]}},
                 }],
             },
-        }))?;
-        api.create(&PostParams::default(), &pod).await?;
+        });
+        apply(cluster, &pod).await?;
     }
     wait_for("the busy Pods to run", PATIENCE, async || {
         let pods = cluster.pods(namespace, "burden").await?;
@@ -282,24 +364,21 @@ async fn burden(cluster: &Cluster, namespace: &str, nodes: std::ops::Range<usize
 }
 
 async fn relieve(cluster: &Cluster, namespace: &str) -> Result<()> {
-    let api: Api<Pod> = cluster.pods_api(namespace);
+    let api = cluster.pods_api(namespace);
     for name in cluster.pods(namespace, "burden").await?.keys() {
         api.delete(name, &DeleteParams::default().grace_period(0)).await?;
     }
-    gone(cluster, namespace, "burden").await
+    cluster
+        .wait_for_pods(namespace, "burden", "no node to be busy", PATIENCE, BTreeMap::is_empty)
+        .await
+        .map(drop)
 }
 
 async fn clean_up(cluster: &Cluster, namespace: &str) -> Result<()> {
     for name in [DATABASE, QUEUE] {
         cluster.delete_stateful_set(namespace, name, false).await?;
-        gone(cluster, namespace, name).await?;
     }
     relieve(cluster, namespace).await
-}
-
-async fn gone(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
-    let what = format!("the Pods of {name} to be gone");
-    cluster.wait_for_pods(namespace, name, &what, PATIENCE, BTreeMap::is_empty).await.map(drop)
 }
 
 /// Prints what is being done and how long it took.

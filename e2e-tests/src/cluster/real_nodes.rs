@@ -32,6 +32,8 @@ use crate::{
 
 /// The image of the containers that tests run: `BusyBox`.
 pub const IMAGE: &str = "e2e.local/busybox:1";
+/// The image of a database: Redis.
+pub const DATABASE: &str = "e2e.local/redis:1";
 /// How many clusters can have real nodes at the same time.
 const NETWORKS: u8 = 32;
 /// How long a node may take. A kubelet that is too early for its new Node tries again after up to two minutes.
@@ -46,7 +48,8 @@ pub fn available(test: &str) -> bool {
     missing.is_none()
 }
 
-fn missing() -> Option<String> {
+/// What to do before real nodes can run here; None if they can.
+pub fn missing() -> Option<String> {
     if !geteuid().is_root() {
         return Some("run it as root: nodes are namespaces of this machine".to_owned());
     }
