@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kube::ResourceExt;
 use pps_e2e::{
     cluster::{Cluster, PodInfo, RealNodes, real_nodes},
     http,
@@ -43,11 +44,13 @@ async fn pods_return_whatever_happens_to_nodes() {
         replacement::a_rolling_update,
         replacement::a_drain_with_a_disruption_budget,
         replacement::a_local_volume,
-        outages::a_reboot,
+        replacement::an_eviction_under_memory_pressure,
+        outages::a_reboot_while_the_registry_is_gone,
         outages::a_frozen_node,
         outages::a_cut_network,
         outages::a_loss_of_power_with_pods_that_terminate,
         outages::the_loss_of_the_leaders_node,
+        outages::the_loss_of_a_policy_servers_node,
         outages::a_deleted_node_that_comes_back,
     ];
     run_in_turn(scenarios).await.unwrap();
@@ -136,10 +139,17 @@ impl Stage<'_> {
     }
 
     async fn leaders_node(&self) -> String {
+        let [(_, node), _] = self.sidecars().await;
+        node
+    }
+
+    /// The Pods of leader and standby, with their nodes.
+    async fn sidecars(&self) -> [(String, String); 2] {
         let leader = self.installation.leader(self.cluster).await.unwrap().expect("a sidecar leads");
         let pods = self.installation.sidecars(self.cluster).await.unwrap();
-        let pod = pods.into_iter().find(|pod| pod.metadata.name.as_ref() == Some(&leader)).unwrap();
-        pod.spec.unwrap().node_name.unwrap()
+        let pods = pods.into_iter().map(|pod| (pod.name_any(), pod.spec.unwrap().node_name.unwrap()));
+        let (leaders, standbys): (Vec<_>, Vec<_>) = pods.partition(|(name, _)| *name == leader);
+        [leaders, standbys].map(|mut pods| pods.pop().unwrap())
     }
 
     /// Waits until another Pod of that name exists. Returns it.

@@ -63,7 +63,9 @@ impl ServerCertificate {
 
         let key = KeyPair::generate()?;
         // kwctl and others verify the last name when they know only the address of an API server.
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", SERVICE, &address.to_string()];
+        let service = format!("{name}.kubewarden.svc");
+        let names =
+            ["127.0.0.1", "localhost", &service, SERVICE, &address.to_string(), "kubernetes.default.svc"];
         let mut server = CertificateParams::new(names.map(str::to_owned))?;
         server.distinguished_name.push(DnType::CommonName, name);
         let certificate = server.signed_by(&key, &issuer)?;

@@ -100,6 +100,10 @@ impl Flags<'_> {
         ];
         if self.options.address.is_loopback() {
             flags.push("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned());
+        } else {
+            flags.push("--kubelet-preferred-address-types=InternalIP".to_owned());
+            // Webhooks are reached at the addresses of Pods: no kube-proxy runs beside the API server.
+            flags.push("--enable-aggregator-routing=true".to_owned());
         }
         if self.version < Version::minor(21) {
             let groups = GROUPS.map(|group| format!(",{group}=true")).concat();

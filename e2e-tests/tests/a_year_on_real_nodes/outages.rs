@@ -1,16 +1,34 @@
 //! Nodes that stop working, and come back.
 
-use std::time::Instant;
+use std::{process::Command, time::Instant};
 
-use pps_e2e::wait::{Progress, wait_for};
+use kube::api::DeleteParams;
+use pps_e2e::{
+    cluster::real_nodes,
+    control_plane::Binaries,
+    install::installed_policies,
+    kubewarden,
+    sidecar::NAMESPACE,
+    supervisor::Spec,
+    wait::{Progress, wait_for},
+};
+use serde_json::json;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
 
 use super::{RECOVERY, Stage};
-use crate::support::{note, places};
+use crate::support::{note, places, spread_over_nodes};
 
-/// Nothing is deleted: the Pods start again under their UIDs, with their addresses.
-pub(super) async fn a_reboot(stage: &Stage<'_>) {
+/// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the node.
+/// On a node that lacks the image the standby waits for the registry, and the leader records meanwhile.
+pub(super) async fn a_reboot_while_the_registry_is_gone(stage: &Stage<'_>) {
     let before = stage.pods().await;
-    let (pod, node) = stage.node_without_the_leader().await;
+    let [_, (standby, node)] = stage.sidecars().await;
+    let pod = before.values().find(|pod| pod.node.as_ref() == Some(&node)).unwrap().name.clone();
+    let supervisor = stage.cluster.control_plane.supervisor();
+    supervisor.kill("registry").await.unwrap();
     stage.nodes().reboot(&node).await.unwrap();
     wait_for(&format!("the container of {pod} to start again"), RECOVERY, async || {
         let now = stage.pool().pod_json(&pod).await;
@@ -23,6 +41,47 @@ pub(super) async fn a_reboot(stage: &Stage<'_>) {
     stage.are_back(&places(&before)).await;
     let after = stage.pods().await;
     assert!(before.iter().all(|(name, pod)| after[name].uid == pod.uid), "{before:?} {after:?}");
+
+    remove_sidecars_image(stage, &node);
+    let others: Vec<&str> = stage.nodes().names().filter(|other| *other != node).collect();
+    for other in &others {
+        stage.cluster.nodes.cordon(other).await.unwrap();
+    }
+    stage.cluster.pods_api(NAMESPACE).delete(&standby, &DeleteParams::default()).await.unwrap();
+    wait_for("the standby to wait for its image", RECOVERY, async || {
+        let pods = stage.installation.sidecars(stage.cluster).await?;
+        let waiting = json!(pods).to_string();
+        let reasons = ["ErrImagePull", "ImagePullBackOff"];
+        Ok(Progress::when(reasons.iter().any(|reason| waiting.contains(reason)), (), waiting))
+    })
+    .await
+    .unwrap();
+    for other in others {
+        stage.cluster.nodes.uncordon(other).await.unwrap();
+    }
+    stage.pool().recreate("db", &[&pod]).await;
+    stage.pool().recorded("db", "db").await;
+    let config = supervisor.folder().join("registry/config.yml").display().to_string();
+    let program = Binaries::find_one("docker-registry").unwrap();
+    let args = vec!["serve".to_owned(), config];
+    supervisor.spawn(Spec { name: "registry".to_owned(), program, args, env: Vec::new() }).unwrap();
+    stage.are_back(&places(&before)).await;
+}
+
+fn remove_sidecars_image(stage: &Stage<'_>, node: &str) {
+    let first = stage.cluster.control_plane.supervisor().status(node).unwrap().pid.unwrap();
+    let socket = format!("/proc/{first}/root/run/containerd/containerd.sock");
+    let images = |args: &[&str]| {
+        let mut ctr = Command::new(Binaries::find_one("node/usr/bin/ctr").unwrap());
+        let ctr = ctr.args(["--address", &socket, "--namespace", "k8s.io", "images"]).args(args);
+        let output = ctr.output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = images(&["ls", "--quiet"]);
+    let image =
+        all.lines().find(|image| image.contains("sidecar")).expect("the node has the sidecar's image");
+    images(&["rm", image]);
 }
 
 /// Its Pods are no longer Ready, but nobody deletes them.
@@ -81,6 +140,64 @@ pub(super) async fn the_loss_of_the_leaders_node(stage: &Stage<'_>) {
     stage.nodes().power_on(&node).unwrap();
     stage.nodes().wait_ready(&node, true).await.unwrap();
     stage.are_back(&before).await;
+}
+
+/// One of two PolicyServers is lost with its node. Until Kubernetes has noticed, some requests to create a Pod wait.
+pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
+    let before = stage.places().await;
+    let (cluster, webhook) = (stage.cluster, stage.cluster.webhook().unwrap());
+    let listener = TcpListener::bind((stage.nodes().address(), 0)).await.unwrap();
+    let own = listener.local_addr().unwrap();
+    let relay = tokio::spawn(relay(listener, webhook.url().trim_start_matches("https://").to_owned()));
+    // What a Pod passes on, the stand-in answers.
+    let pass_on = format!("exec nc -ll -p 8443 -e nc {} {}", own.ip(), own.port());
+    let labels = json!({"app": "policy-server"});
+    let mut template = spread_over_nodes(&json!({"matchLabels": labels}));
+    json_patch::merge(
+        &mut template,
+        &json!({"metadata": {"labels": labels}, "spec": {"containers": [
+        {"name": "main", "image": real_nodes::IMAGE, "command": ["sh", "-c", pass_on]}]}}),
+    );
+    let metadata = json!({"namespace": kubewarden::NAMESPACE, "name": "policy-server"});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
+        "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": 8443}]}});
+    cluster.apply_objects(&[deployment, service]).await.unwrap();
+    let servers = cluster.wait_ready(kubewarden::NAMESPACE, "policy-server", 2, RECOVERY).await.unwrap();
+    for policy in installed_policies(cluster).await.unwrap() {
+        let kind = if policy.is_mutating() { "mutating" } else { "validating" };
+        let service = json!({"namespace": kubewarden::NAMESPACE, "name": "policy-server",
+            "path": format!("/validate/{}", policy.id())});
+        let client = json!({"webhooks": [{"name": policy.webhook_name(),
+            "clientConfig": {"url": null, "service": service}}]});
+        let patch =
+            ["patch", &format!("{kind}webhookconfiguration"), &policy.id(), "--patch", &client.to_string()];
+        cluster.control_plane.kubectl(&patch).await.unwrap();
+    }
+
+    let node = servers.into_values().next().unwrap().node.unwrap();
+    stage.nodes().power_off(&node).await.unwrap();
+    let (pod, _) = stage.node_without(&node).await;
+    let lost = Instant::now();
+    let again = stage.pool().recreate("db", &[&pod]).await;
+    note(&format!("a Pod was re-created in {:.1?} after a PolicyServer was lost", lost.elapsed()));
+    assert_eq!(places(&again)[&pod], before[&pod]);
+    stage.nodes().power_on(&node).unwrap();
+    stage.are_back(&before).await;
+    webhook.unregister(&cluster.client()).await.unwrap();
+    webhook.register(&cluster.client(), cluster.control_plane.version()).await.unwrap();
+    relay.abort();
+}
+
+async fn relay(listener: TcpListener, server: String) {
+    while let Ok((mut client, _)) = listener.accept().await {
+        let server = server.clone();
+        tokio::spawn(async move {
+            let mut server = TcpStream::connect(server).await?;
+            copy_bidirectional(&mut client, &mut server).await
+        });
+    }
 }
 
 /// Somebody deletes the Node of a machine without power. The Pod that needs this node waits until one of that name
