@@ -17,7 +17,7 @@ NODE_BINARIES=(kubelet kube-proxy)
 # Not packaged by Debian.
 BUILT=(kube-apiserver kube-controller-manager kube-scheduler "${NODE_BINARIES[@]}")
 # Not part of a Kubernetes release. The first image is the last part of what makes `node`; the second is added to it.
-OTHERS=(libfaketime.so.1 docker-registry promtool node/image.tar node/database.tar)
+OTHERS=(libfaketime.so.1 docker-registry promtool tinyproxy microsocks node/image.tar node/database.tar)
 # What a node needs, with the libraries that a small Debian lacks.
 NODE_PACKAGES=(containerd runc libseccomp2 containernetworking-plugins busybox-static
     conntrack libnetfilter-conntrack3 libnfnetlink0 libmnl0 iptables libxtables12 libip4tc2 libip6tc2 libnftnl11
@@ -256,6 +256,10 @@ prepare() {
     fi
     if ! complete promtool; then
         step "unpack promtool" unpack prometheus usr/bin/promtool
+    fi
+    if ! complete tinyproxy microsocks; then
+        step "unpack an HTTP proxy" unpack tinyproxy-bin usr/bin/tinyproxy
+        step "unpack a SOCKS proxy" unpack microsocks usr/bin/microsocks
     fi
     if ! complete node/image.tar; then
         step "unpack a container runtime" unpack_node

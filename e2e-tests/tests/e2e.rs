@@ -30,6 +30,7 @@ mod kubectl_pps;
 mod manifests;
 mod newer_versions;
 mod policy_server;
+mod proxies;
 mod registry;
 mod release;
 mod scenarios;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use form_urlencoded::Serializer;
-use http::{Request, Response, StatusCode, Uri, header};
+use http::{Request, Response, StatusCode, Uri, header, uri::InvalidUri};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::{Client, Config};
@@ -139,8 +139,9 @@ async fn ask_one_way(
 
 fn connect(host: &str, way: &Way) -> Result<Client, String> {
     let scheme = if matches!(way, Way::PlainHttp) { "http" } else { "https" };
-    let url = format!("{scheme}://{host}").parse::<Uri>();
-    let mut config = Config::new(url.map_err(|error| error.to_string())?);
+    let invalid = |error: InvalidUri| error.to_string();
+    let mut config = Config::new(format!("{scheme}://{host}").parse().map_err(invalid)?);
+    config.proxy_url = pps_connect::proxy_of_environment(&config.cluster_url).map_err(invalid)?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;

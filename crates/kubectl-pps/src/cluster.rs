@@ -47,7 +47,7 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     let (mut config, context) = match (read, Config::incluster()) {
         (Ok(kubeconfig), _) => {
             let current = connection.context.clone().or_else(|| kubeconfig.current_context.clone());
-            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+            let config = pps_connect::load(kubeconfig, &options).await.map_err(unusable)?;
             (config, current.unwrap_or_default())
         }
         (Err(error), _) if is_named => return Err(unusable(error)),

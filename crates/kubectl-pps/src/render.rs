@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use pps_check::report::{API_VERSION, Versioned};
 pub use pps_check::report::{printable, wrap};
 use pps_manifest::text::is_hidden;
+use pps_manifest::to_yaml;
 use serde::Serialize;
 
 pub use self::terminal::{Role, Style, Terminal};
@@ -30,14 +31,8 @@ pub fn for_programs(output: Output, kind: &str, answer: &impl Serialize) -> Opti
                 let _ = write!(text, "\\u{unit:04x}");
             }
         })),
-        Output::Yaml => Some(yaml(answer)),
+        Output::Yaml => Some(to_yaml(&serde_json::to_value(answer).unwrap_or_default())),
     }
-}
-
-/// YAML without characters that a terminal obeys.
-pub fn yaml(value: &impl Serialize) -> String {
-    let text = yaml_serde::to_string(value).unwrap_or_default();
-    if text.chars().any(is_obeyed) { json_as_yaml(value) } else { text }
 }
 
 /// JSON that is YAML too: with the escapes of YAML.
@@ -93,7 +88,7 @@ mod tests {
         let escaped = "\"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\udb40\\udc41\"\n}\n";
         assert!(json.ends_with(escaped), "{json}");
         let yaml = for_programs(Output::Yaml, "Test", &answer).unwrap();
-        let escaped = "\"n\\u001b[31m\\U0000202e\\U0000009b31m\u{e4}\\U000e0041\"\n}\n";
+        let escaped = "text: \"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\U000e0041\"\n";
         assert!(yaml.ends_with(escaped), "{yaml}");
     }
 

@@ -33,7 +33,7 @@ pub(super) async fn shows_where_pods_are_and_what_is_wrong(cluster: &Cluster) {
     assert_says(&answer, &["web-0 Pending", "web-0 is Pending: kubectl pps explain web-0 -n status"]);
     let narrow = plugin(cluster, "admin").run_on_terminal(&["status", "-n", "status"], 80, "").await.unwrap();
     assert_exit(&narrow, 1);
-    assert!(narrow.stdout.contains("\u{1b}[31mPending"), "{}", narrow.stdout);
+    assert!(narrow.stdout.contains("\u{1b}[38;5;1mPending"), "{}", narrow.stdout);
     for line in narrow.stdout.lines().filter(|line| !line.contains("kubectl")) {
         let plain: String =
             line.split('\u{1b}').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect();

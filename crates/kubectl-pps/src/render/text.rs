@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
 
 use super::{Role, Style, printable, wrap};
 use crate::decide::names::list;
@@ -80,15 +80,18 @@ pub fn titled(style: Style, heading: &str, lines: &[(&str, String)]) -> String {
 
 /// A table without lines, with a header in capitals.
 #[derive(Clone, Debug)]
-pub struct Table {
-    style: Style,
-    inner: comfy_table::Table,
-}
+pub struct Table(comfy_table::Table);
 
 impl Table {
     pub fn new(style: Style, header: &[&str]) -> Self {
         let mut inner = comfy_table::Table::new();
-        inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        inner
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .force_no_tty();
+        if style.has_color {
+            inner.enforce_styling().style_text_only();
+        }
         match style.width {
             // The last column has padding, which is removed.
             Some(width) => {
@@ -100,24 +103,29 @@ impl Table {
         for column in inner.column_iter_mut() {
             column.set_padding((0, 2));
         }
-        Self { style, inner }
+        Self(inner)
     }
 
     /// Adds a row. A text that is empty is shown as `-`.
     pub fn row(&mut self, cells: &[(&str, Option<Role>)]) {
         let cell = |(text, role): &(&str, Option<Role>)| {
             let text = if text.is_empty() { "-".to_owned() } else { printable(text) };
-            Cell::new(match role {
-                Some(role) => self.style.paint(*role, &text),
-                None => text,
-            })
+            let cell = Cell::new(text);
+            match role {
+                Some(Role::Good) => cell.fg(Color::DarkGreen),
+                Some(Role::Warning) => cell.fg(Color::DarkYellow),
+                Some(Role::Bad) => cell.fg(Color::DarkRed),
+                Some(Role::Strong) => cell.add_attribute(Attribute::Bold),
+                Some(Role::Dim) => cell.add_attribute(Attribute::Dim),
+                None => cell,
+            }
         };
         let cells: Vec<Cell> = cells.iter().map(cell).collect();
-        self.inner.add_row(cells);
+        self.0.add_row(cells);
     }
 
     pub fn render(&self) -> String {
-        self.inner.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+        self.0.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
 }
 
@@ -170,8 +178,10 @@ mod tests {
             table.row(&[(&"x".repeat(90), None), ("short", None)]);
             let text = table.render();
             for line in text.lines() {
-                let visible =
-                    line.replace("\u{1b}[31m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "");
+                let visible = line
+                    .replace("\u{1b}[38;5;1m", "")
+                    .replace("\u{1b}[38;5;3m", "")
+                    .replace("\u{1b}[39m", "");
                 assert!(visible.chars().count() <= 60, "{line:?}");
             }
             for word in advice.split(' ') {

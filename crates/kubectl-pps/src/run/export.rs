@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use futures::{StreamExt, TryStreamExt, future};
-use pps_manifest::yaml;
+use pps_manifest::{to_yaml, yaml};
 use serde_json::{Value, json};
 
 use super::scope;
@@ -15,7 +15,7 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::export::{chosen, export};
 use crate::decide::names::count;
-use crate::render::{Terminal, json_as_yaml, yaml as to_yaml};
+use crate::render::{Terminal, json_as_yaml};
 use crate::snapshot::Pps;
 use crate::{CommandResult, Failure, Outcome};
 

@@ -48,7 +48,7 @@ fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
     assert_fits(&text, 80);
     assert_golden("status.txt", &text);
     let coloured = answer.text(&world, Style { has_color: true, ..NARROW }, false);
-    assert!(coloured.contains("\u{1b}[31mPending\u{1b}[0m"), "{coloured}");
+    assert!(coloured.contains("\u{1b}[38;5;1mPending\u{1b}[39m"), "{coloured}");
     assert_golden("status-wide.txt", &answer.text(&world, Style::PLAIN, true));
     assert_golden("status.json", answer.json());
 }

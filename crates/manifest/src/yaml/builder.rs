@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag, options};
 use serde_json::{Map, Value};
 
 use super::positions::{Children, Place, Positions};
@@ -18,7 +18,8 @@ type Spanned<'a> = (Event<'a>, Place);
 
 impl<'a> Builder<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, source: Parser::new_from_str(text) }
+        let options = options! { emit_comments: false };
+        Self { text, source: Parser::new_from_str_with_options(text, options) }
     }
 
     pub(super) fn documents(mut self) -> Result<Vec<Document>, YamlError> {
@@ -26,7 +27,7 @@ impl<'a> Builder<'a> {
         loop {
             match self.next()?.0 {
                 Event::StreamEnd => return Ok(documents),
-                Event::DocumentStart(_) => {
+                Event::DocumentStart(..) => {
                     let first = self.next()?;
                     let document = self.value(first, MAX_DEPTH)?;
                     if !document.value.is_null() {
@@ -119,7 +120,7 @@ fn place(marker: Marker) -> Place {
 }
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, start: Place) -> Result<Value, YamlError> {
-    let tag = tag.map(|tag| if tag.is_yaml_core_schema() { tag.suffix.as_str() } else { "str" });
+    let tag = tag.map(|tag| tag.core_suffix().unwrap_or("str"));
     let tag = tag.or((style != ScalarStyle::Plain).then_some("str"));
     let why = match resolve(text, tag) {
         Scalar::Value(value) => return Ok(value),

@@ -21,14 +21,16 @@ pub(super) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
 /// kubeconfig. Fails if neither exists or the configuration is invalid.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let mut config = if let Some(path) = kubeconfig {
-        let read = async {
-            Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await
-        };
-        read.await.with_context(|| format!("--kubeconfig {}", path.display()))?
-    } else {
-        let inferred = Config::infer().await;
-        inferred.context("no cluster is configured: run it in a Pod, or pass --kubeconfig FILE")?
+    let options = KubeConfigOptions::default();
+    let mut config = match (kubeconfig, Kubeconfig::read()) {
+        (Some(path), _) => {
+            let read = async { pps_connect::load(Kubeconfig::read_from(path)?, &options).await };
+            read.await.with_context(|| format!("--kubeconfig {}", path.display()))?
+        }
+        (None, Ok(found)) => pps_connect::load(found, &options).await?,
+        (None, Err(error)) => Config::incluster()
+            .map_err(|_| error)
+            .context("no cluster is configured: run it in a Pod, or pass --kubeconfig FILE")?,
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));

@@ -1,0 +1,87 @@
+//! The proxy to an API server or a registry: the one that kubectl would use.
+
+use std::env;
+use std::net::IpAddr;
+
+use http::Uri;
+use http::uri::InvalidUri;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+/// The configuration of a client. kube itself would take the proxy of the environment also for a server on this
+/// machine, and compare `NO_PROXY` with the address of the proxy.
+pub async fn load(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<Config, KubeconfigError> {
+    let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
+    let context = kubeconfig.contexts.iter().find(|one| Some(&one.name) == context);
+    let context = context.and_then(|one| one.context.as_ref());
+    let name = options.cluster.as_ref().or(context.map(|context| &context.cluster));
+    let cluster = kubeconfig.clusters.iter().find(|one| Some(&one.name) == name);
+    let named = cluster.and_then(|one| one.cluster.as_ref()?.proxy_url.clone()).unwrap_or_default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, options).await?;
+    let proxy =
+        if named.is_empty() { proxy_of_environment(&config.cluster_url) } else { parse(&named).map(Some) };
+    config.proxy_url = proxy.map_err(KubeconfigError::ParseProxyUrl)?;
+    Ok(config)
+}
+
+/// The proxy that the environment names for a server.
+pub fn proxy_of_environment(server: &Uri) -> Result<Option<Uri>, InvalidUri> {
+    let value = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let of = |name: &str| value(name).or_else(|| value(&name.to_lowercase())).unwrap_or_default();
+    let proxy = of(if server.scheme_str() == Some("http") { "HTTP_PROXY" } else { "HTTPS_PROXY" });
+    if proxy.is_empty() || is_direct(server, &of("NO_PROXY")) { Ok(None) } else { parse(&proxy).map(Some) }
+}
+
+/// Whether a server is reached without the proxy of the environment.
+fn is_direct(server: &Uri, no_proxy: &str) -> bool {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    let rules = Matcher::builder().all("http://any").no(no_proxy.replace("*.", ".")).build();
+    is_here || host == "localhost" || rules.intercept(server).is_none()
+}
+
+/// A proxy without a scheme is an HTTP proxy. Every SOCKS proxy resolves the name of the server.
+fn parse(proxy: &str) -> Result<Uri, InvalidUri> {
+    let url = if proxy.contains("://") { proxy.into() } else { format!("http://{proxy}") };
+    url.replacen("socks5h://", "socks5://", 1).parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_machine_or_in_no_proxy_is_reached_directly() {
+        for (server, no_proxy, expected) in [
+            ("https://api.example.com:6443", "", false),
+            ("https://api.example.com:6443", "example.org, api.example.com,", true),
+            ("https://api.example.com:6443", "example.com", true),
+            ("https://api.example.com:6443", ".example.com", true),
+            ("https://api.example.com:6443", "*.example.com", true),
+            ("https://api.example.com:6443", "ample.com", false),
+            ("https://api.example.com:6443", "*", true),
+            ("https://10.1.2.3:6443", "10.1.0.0/16", true),
+            ("https://10.1.2.3:6443", "10.1.2.4,10.2.0.0/16", false),
+            ("https://[fd00::1]:6443", "fd00::/8", true),
+            ("https://127.0.0.1:6443", "", true),
+            ("https://localhost:6443", "", true),
+            ("https://[::1]:6443", "", true),
+            ("https://[::ffff:127.0.0.1]:6443", "", true),
+        ] {
+            assert_eq!(is_direct(&server.parse().unwrap(), no_proxy), expected, "{server} {no_proxy:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_named_as_for_kubectl() {
+        for (named, expected) in [
+            ("proxy:3128", "http://proxy:3128/"),
+            ("https://user:secret@proxy", "https://user:secret@proxy/"),
+            ("socks5h://[::1]:1080", "socks5://[::1]:1080/"),
+        ] {
+            assert_eq!(parse(named).unwrap().to_string(), expected);
+        }
+        assert!(parse("a proxy").is_err());
+    }
+}
