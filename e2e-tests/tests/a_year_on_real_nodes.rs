@@ -78,7 +78,9 @@ impl Stage<'_> {
         let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", IP_ANNOTATION);
         let spread = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOSTNAME,
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "cache"}}}]}});
-        let cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, IP_ANNOTATION);
+        let mut cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, IP_ANNOTATION);
+        // A kubelet short of memory evicts a Pod that uses more than it has requested.
+        cache.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": "16Mi"}});
         self.cluster.create_stateful_set(&db).await.unwrap();
         self.cluster.create_stateful_set(&cache).await.unwrap();
         pool.ready("cache", 3).await;

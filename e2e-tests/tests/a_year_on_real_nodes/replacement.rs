@@ -113,14 +113,15 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
 /// The kubelet evicts the Pod that uses most of its node's memory. The next one waits until there is enough again.
 pub(super) async fn an_eviction_under_memory_pressure(stage: &Stage<'_>) {
     let before = stage.places().await;
-    let greedy = stage.pods().await.into_values().next().unwrap();
+    let (pool, sidecars) = (stage.pool(), stage.sidecars().await.map(|(_, node)| Some(node)));
+    let greedy = stage.pods().await.into_values().find(|pod| !sidecars.contains(&pod.node)).unwrap();
     // All Pods of a node have 512 MiB. This reads 460 MiB into memory, and keeps them.
     let fill = "dd if=/dev/zero bs=460M count=1 | sleep 60";
     let fill = ["exec", "-n", "shop", &greedy.name, "--", "sh", "-c", fill];
     let started = Instant::now();
     let (_, event) = tokio::join!(
         stage.cluster.control_plane.kubectl(&fill),
-        stage.pool().event_with(&greedy.name, "Evicted", "memory")
+        pool.event_with(&greedy.name, "Evicted", "memory")
     );
     note(&format!("{} was evicted after {:.1?}: {event}", greedy.name, started.elapsed()));
     stage.replaced(&greedy).await;
