@@ -161,7 +161,7 @@ fn what_is_no_yaml_is_explained_with_its_place() {
     for (text, start) in [
         ("a: b: c\n", "line 1, column 5: this is not valid YAML: "),
         ("a:\n\tb: 1\n", "line 2, column "),
-        ("a: [1, 2\n", "line 2, column 1: this is not valid YAML: "),
+        ("a: [1, 2\n", "line 1, column 4: this is not valid YAML: unclosed bracket"),
         ("a: 'x\n", "line "),
         (
             r#"{"a": "\ud83d\ude00", "a": 2}"#,
