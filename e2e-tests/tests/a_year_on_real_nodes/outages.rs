@@ -162,7 +162,7 @@ pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
         "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}});
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
-        "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": 8443}]}});
+        "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": 8443, "protocol": "TCP"}]}});
     cluster.apply_objects(&[deployment, service]).await.unwrap();
     let servers = cluster.wait_ready(kubewarden::NAMESPACE, "policy-server", 2, RECOVERY).await.unwrap();
     for policy in installed_policies(cluster).await.unwrap() {
