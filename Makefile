@@ -63,6 +63,12 @@ emulated-tests: ## Run the sidecar's release build for the other processor (amd6
 fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS for each target (T=name to choose)
 	hack/fuzz.sh $(T)
 
+.PHONY: long-run
+long-run: setup test-tools ## Run a week of simulated time (DAYS=7), and as root an hour of random faults on real nodes (MINUTES=60)
+	@$(BUILD) $(TEST_PROGRAMS) --test e2e --test interleavings
+	PPS_LONG_RUN_DAYS=$(or $(DAYS),7) $(TEST) --test interleavings -- long_run --nocapture
+	PPS_LONG_RUN_MINUTES=$(or $(MINUTES),60) $(WITH_TOOLS) $(TEST) --test e2e -- --ignored --nocapture long_run
+
 .PHONY: bench
 bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=policy to choose)
 	hack/bench.sh $(ARGS)

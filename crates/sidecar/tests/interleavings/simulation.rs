@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pps_recorder::decide::index::{Index, StatusWrite};
 use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::{NamespacedName, NodeFact, PodFact, PpsFact, StoredForm, WorkloadFact};
+use pps_recorder::facts::{NamespacedName, NodeFact, Notice, PodFact, PpsFact, StoredForm, WorkloadFact};
 use pps_recorder::recording::RECORDING;
 
 use super::cluster::{
@@ -20,6 +20,8 @@ use super::states::{changed_states, parse_status, patched};
 
 #[path = "generation.rs"]
 mod generation;
+#[path = "long_run.rs"]
+mod long_run;
 #[path = "watches.rs"]
 mod watches;
 
@@ -83,6 +85,10 @@ pub(crate) struct Simulation {
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
     abandoned: Vec<(Name, StatusWrite, Option<String>)>,
     writes: [usize; PPS_OBJECTS.len()],
+    /// What the index has had reported to users.
+    notices: Vec<Notice>,
+    /// How many writes the API server has stored.
+    stored: u32,
 }
 
 fn key(name: Name) -> NamespacedName {
@@ -118,6 +124,8 @@ impl Simulation {
             is_compact_form_refused: false,
             abandoned: Vec::new(),
             writes: [0; PPS_OBJECTS.len()],
+            notices: Vec::new(),
+            stored: 0,
         };
         simulation.start_watches(&BTreeSet::from([1, 2]));
         simulation
@@ -374,6 +382,7 @@ impl Simulation {
         let response = self.cluster.patch_status(name, &pending.write.patch, recorder.as_ref());
         pending.response = Some(response.clone());
         if matches!(response, PatchResponse::Applied(_)) {
+            self.stored += 1;
             self.queue_pps(name);
         }
     }

@@ -167,7 +167,8 @@ fn status_patch(number: u8) -> impl Strategy<Value = Value> {
     ]
 }
 
-fn cluster_change() -> impl Strategy<Value = ClusterChange> {
+/// A change of a Pod, a Node, a workload, a PPS or the namespace, in these proportions.
+pub(crate) fn cluster_change(weights: [u32; 5]) -> impl Strategy<Value = ClusterChange> {
     use ClusterChange as C;
     let (pod, node) = (|| any::<u8>(), || 0_u8..4);
     let pods = prop_oneof![
@@ -212,7 +213,8 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
             .prop_map(|(number, patch)| C::PatchStatus(number, patch)),
     ];
     let namespace = proptest::bool::weighted(0.3).prop_map(C::DisableNamespace);
-    prop_oneof![16 => pods, 4 => nodes, 8 => workloads, 6 => objects, 1 => namespace]
+    let [of_pods, of_nodes, of_workloads, of_objects, of_namespace] = weights;
+    prop_oneof![of_pods => pods, of_nodes => nodes, of_workloads => workloads, of_objects => objects, of_namespace => namespace]
 }
 
 /// Two changes of one workload, each of which would let states be dropped, or keep them.
@@ -248,7 +250,7 @@ pub(crate) fn race() -> impl Strategy<Value = Step> {
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let number = || 0_u8..4;
     prop_oneof![
-        24 => cluster_change().prop_map(Step::Change),
+        24 => cluster_change([16, 4, 8, 6, 1]).prop_map(Step::Change),
         6 => (0_u8..7, 1_u8..6).prop_map(|(watch, count)| Step::Deliver(watch, count)),
         6 => Just(Step::DeliverAll),
         6 => race(),

@@ -332,7 +332,8 @@ impl Simulation {
 
     /// Takes the work that the index has handed out.
     pub(super) fn take_work(&mut self) {
-        let Work { statuses, generated, absences, relist, .. } = self.index.take_work();
+        let Work { statuses, generated, absences, relist, notices, .. } = self.index.take_work();
+        self.notices.extend(notices);
         for workload in generated {
             let number = (0..WORKLOADS.len()).find(|number| {
                 WORKLOADS[*number].2 == &*workload.object.name && group_kind(*number) == workload.kind
