@@ -9,10 +9,10 @@ mod states;
 
 use std::collections::BTreeSet;
 
-use kube::Client;
 use pps_check::read::Right;
 
 use crate::args::{Cli, Command, Connection, candidates, script};
+use crate::cluster::Client;
 use crate::cluster::read::{Wanted, get, read};
 use crate::decide::command_line::CommandLine;
 use crate::render::Terminal;
@@ -49,16 +49,13 @@ fn scope(is_all: bool, namespace: &str) -> Scope {
 
 /// How an answer writes commands.
 fn commands(connection: &Connection, namespace: &str) -> CommandLine {
-    CommandLine {
-        own_namespace: connection.namespace.is_none().then(|| namespace.to_owned()),
-        context: connection.context.clone(),
-        kubeconfig: connection.kubeconfig.as_ref().map(|path| path.display().to_string()),
-    }
+    let own_namespace = connection.namespace.is_none().then(|| namespace.to_owned());
+    CommandLine { own_namespace, flags: connection.flags() }
 }
 
 /// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may be newer
 /// than the list. A node that is still not in the snapshot is gone.
-async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
+async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
     let mut snapshot = Box::pin(read(client, scope, wanted)).await?;
     confirm_nodes(client, &mut snapshot).await?;
     Ok(snapshot)

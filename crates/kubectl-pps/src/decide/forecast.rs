@@ -10,7 +10,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
+use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy, short};
 use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
     Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source, run_live,
@@ -18,7 +18,7 @@ use pps_simulation::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::way_out::{WayOut, short};
+use super::way_out::WayOut;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
 use crate::{Failure, Outcome};
 
