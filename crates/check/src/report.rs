@@ -7,6 +7,7 @@ mod words;
 
 use std::borrow::Cow;
 
+use pps_core::is_hidden;
 use serde::Serialize;
 use serde_json::{Value, json};
 use textwrap::{Options, WordSeparator, WordSplitter};
@@ -114,16 +115,10 @@ pub(crate) fn document(facts: &Facts, findings: &[Finding]) -> Value {
     json!({"exitCode": exit_code(findings), "findings": shown})
 }
 
-/// Replaces what a terminal would obey or hide: control characters, and those that change the direction of
-/// text or have no width. Cuts what is too long.
+/// Replaces what a terminal would obey or hide. Cuts what is too long.
 pub fn printable(text: &str) -> String {
-    let is_printable = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-    };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let clean = |c| if is_printable(c) { c } else { '\u{fffd}' };
+    let clean = |c| if is_hidden(c) { '\u{fffd}' } else { c };
     let end = if text.chars().count() > MAX_TEXT { "…" } else { "" };
     text.chars().map(clean).take(MAX_TEXT).chain(end.chars()).collect()
 }
