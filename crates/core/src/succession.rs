@@ -11,6 +11,12 @@ pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
     if canonical { digits.parse().ok() } else { None }
 }
 
+/// What Pods' names are sorted by: `db` and 10 for `db-10`.
+pub fn name_order(pod: &str) -> (&str, u64) {
+    let (base, ordinal) = pod.rsplit_once('-').unwrap_or((pod, ""));
+    ordinal.parse().map_or((pod, 0), |ordinal| (base, ordinal))
+}
+
 /// Which of its two revisions a workload gives to a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {

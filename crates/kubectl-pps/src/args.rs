@@ -61,6 +61,14 @@ pub struct Connection {
     #[arg(value_parser = commands::server)]
     pub server: Option<Uri>,
 
+    /// File with the certificate authority of the API server, in place of the kubeconfig's.
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Do not check the API server's certificate: whoever intercepts the connection may read and change it.
+    #[arg(long, global = true, hide_short_help = true, conflicts_with = "certificate_authority")]
+    pub insecure_skip_tls_verify: bool,
+
     /// Bearer token, in place of the kubeconfig's credentials.
     #[arg(long, value_name = "TOKEN", global = true, hide_short_help = true)]
     pub token: Option<String>,
@@ -73,6 +81,10 @@ pub struct Connection {
     #[arg(long, value_name = "GROUP", global = true, hide_short_help = true)]
     pub as_group: Vec<String>,
 
+    /// UID to impersonate.
+    #[arg(long, value_name = "UID", global = true, hide_short_help = true)]
+    pub as_uid: Option<String>,
+
     /// How long one request may take: a number of seconds, or 90s, 2m or 1h; 0 for no limit. Without it, 10
     /// to 30 seconds.
     #[arg(long, value_name = "DURATION", global = true, hide_short_help = true)]
@@ -81,23 +93,25 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The flags with which another command reaches the same cluster as the same user. A token is a secret,
-    /// so it is left out.
+    /// The flags with which another command reaches the same cluster as the same user. Left out are a token,
+    /// which is a secret, and the permission to trust any API server, which everybody should give anew.
     pub fn flags(&self) -> Vec<(&'static str, String)> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let flags = [
             ("context", self.context.clone()),
-            ("kubeconfig", self.kubeconfig.as_ref().map(|path| path.display().to_string())),
+            ("kubeconfig", path(&self.kubeconfig)),
             ("cluster", self.cluster.clone()),
             ("user", self.user.clone()),
             ("server", self.server.as_ref().map(Uri::to_string)),
+            ("certificate-authority", path(&self.certificate_authority)),
             ("as", self.as_user.clone()),
+            ("as-uid", self.as_uid.clone()),
         ];
         let flags = flags.into_iter().filter_map(|(name, value)| Some((name, value?)));
         flags.chain(self.as_group.iter().map(|group| ("as-group", group.clone()))).collect()
     }
 }
 
-/// Output format of an answer.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
     /// Output format: text that fits the terminal, wide with all columns of status, or JSON or YAML for
@@ -116,7 +130,6 @@ pub enum Output {
     Yaml,
 }
 
-/// How an action asks.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Consent {
     /// Show what would be done, and do nothing.
@@ -136,7 +149,6 @@ pub struct Check {
     pub settings: pps_check::Settings,
 }
 
-/// All namespaces.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct AllNamespaces {
     /// All namespaces.
@@ -144,7 +156,6 @@ pub struct AllNamespaces {
     pub all_namespaces: bool,
 }
 
-/// What to do.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
     /// Shows where each Pod is, where it is recorded, and what pins it.
@@ -257,7 +268,6 @@ Examples:
 /// kubectl runs this program of the PATH when it completes `kubectl pps`.
 const FOR_KUBECTL: &str = include_str!("../kubectl_complete-pps");
 
-/// The completion script for a shell, or for kubectl.
 pub fn script(shell: &str) -> String {
     let Ok(shell) = shell.parse::<Shell>() else { return FOR_KUBECTL.to_owned() };
     let mut script = Vec::new();
@@ -312,14 +322,16 @@ mod tests {
 
     #[test]
     fn other_commands_get_the_flags_of_cluster_and_user_but_no_token() {
-        let line = "pps status --as jane --as-group dev --as-group ops --cluster c --user u \
-                    --server https://host:6443 --token secret --request-timeout 1m --context x -n shop";
+        let line = "pps status --as jane --as-group dev --as-group ops --as-uid 7 --cluster c --user u \
+                    --server https://host:6443 --token secret --request-timeout 1m --context x -n shop \
+                    --certificate-authority ca.crt";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let flags: Vec<String> =
             cli.connection.flags().iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             flags.join(" "),
-            "context=x cluster=c user=u server=https://host:6443/ as=jane as-group=dev as-group=ops"
+            "context=x cluster=c user=u server=https://host:6443/ certificate-authority=ca.crt as=jane as-uid=7 \
+             as-group=dev as-group=ops"
         );
     }
 

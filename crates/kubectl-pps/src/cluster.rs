@@ -11,7 +11,7 @@ use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use pps_check::read::{Problem, Right};
 use pps_check::reader::{Limits, Reader};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::Connection;
@@ -31,7 +31,6 @@ impl Client {
     }
 }
 
-/// A connection to a cluster.
 #[derive(Clone)]
 pub struct Connected {
     /// The client. Reads through [`read`], writes through [`write`] only.
@@ -46,15 +45,15 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     let (mut config, context) = find(connection).await?;
     apply(connection, &mut config)?;
     let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let request_timeout = connection.request_timeout;
-    config.connect_timeout = Some(request_timeout.unwrap_or(Limits::CHECK.request));
+    config.connect_timeout = Some(connection.request_timeout.unwrap_or(Limits::CHECK.request));
     // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear
     // of it at once.
     config.default_retry = false;
     let server = address(&config.cluster_url);
+    let is_impersonated = config.auth_info.impersonate.is_some();
     let kube = kube::Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
-    let client = Client { kube, request_timeout };
-    reach(&client, &server, &context).await?;
+    let client = Client { kube, request_timeout: connection.request_timeout };
+    reach(&client, &server, &context, is_impersonated).await?;
     Ok(Connected { client, namespace })
 }
 
@@ -62,37 +61,39 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
 async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
     let Connection { context, cluster, user, kubeconfig: file, server, .. } = connection.clone();
     let is_named = file.is_some() || [&context, &cluster, &user].iter().any(|name| name.is_some());
-    let options = KubeConfigOptions { context, cluster, user };
-    let read = file.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
     let unusable = |error: KubeconfigError| {
         let file = file.as_ref().map(|path| format!("--kubeconfig {}: ", path.display()));
         Failure::Usage(format!("{}{error}", file.unwrap_or_default()))
     };
-    let without_context = |config| Ok((config, String::new()));
-    match read {
-        Ok(read) => {
-            let current = options.context.clone().or(read.current_context.clone()).unwrap_or_default();
-            // Without a context, the address is enough.
-            if let Some(server) = server.filter(|_| current.is_empty()) {
-                return without_context(Config::new(server));
-            }
-            // Without such a user, the client would be nobody.
-            let is_unknown = |user: &&String| read.auth_infos.iter().all(|one| one.name != **user);
-            if let Some(user) = options.user.as_ref().filter(is_unknown) {
-                return Err(Failure::Usage(format!("the kubeconfig has no user {user}")));
-            }
-            Ok((pps_connect::load(read, &options).await.map_err(unusable)?, current))
-        }
-        Err(error) if is_named => Err(unusable(error)),
-        Err(error) => match (Config::incluster(), server) {
+    let mut read = match file.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from) {
+        Ok(read) => read,
+        Err(error) if is_named => return Err(unusable(error)),
+        Err(error) => match Config::incluster() {
             // In a Pod there is no kubeconfig, but a ServiceAccount.
-            (Ok(config), _) => without_context(config),
-            (Err(_), Some(server)) => without_context(Config::new(server)),
-            (Err(_), None) => Err(Failure::Usage(format!(
-                "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
-            ))),
+            Ok(config) => return Ok((config, String::new())),
+            Err(_) if server.is_some() => Kubeconfig::default(),
+            Err(_) => {
+                return Err(Failure::Usage(format!(
+                    "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
+                )));
+            }
         },
+    };
+    // Without such a user, the client would be nobody.
+    let is_unknown = |user: &&String| read.auth_infos.iter().all(|one| one.name != **user);
+    if let Some(user) = user.as_ref().filter(is_unknown) {
+        return Err(Failure::Usage(format!("the kubeconfig has no user {user}")));
     }
+    let name = context.clone().or(read.current_context.clone()).unwrap_or_default();
+    // Without a context, an address is enough.
+    if let Some(server) = server.filter(|_| name.is_empty()) {
+        let cluster = json!({"name": "", "cluster": {"server": server.to_string()}});
+        let context = json!({"name": "", "context": {"cluster": ""}});
+        let own = json!({"current-context": "", "contexts": [context], "clusters": [cluster]}).to_string();
+        read = Kubeconfig::from_yaml(&own).and_then(|own| read.merge(own)).map_err(unusable)?;
+    }
+    let options = KubeConfigOptions { context, cluster, user };
+    Ok((pps_connect::load(read, &options).await.map_err(unusable)?, name))
 }
 
 /// Lets the command line take precedence over the kubeconfig.
@@ -100,6 +101,11 @@ fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
     if let Some(server) = &connection.server {
         config.cluster_url = server.clone();
         config.tls_server_name = None;
+    }
+    if connection.certificate_authority.is_some() || connection.insecure_skip_tls_verify {
+        config.accept_invalid_certs = connection.insecure_skip_tls_verify;
+        config.root_cert_file = connection.certificate_authority.clone();
+        config.root_cert = Some(Vec::new());
     }
     let user = &mut config.auth_info;
     if let Some(token) = &connection.token {
@@ -116,8 +122,9 @@ fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
     let groups = Some(&connection.as_group).filter(|groups| !groups.is_empty());
     user.impersonate = connection.as_user.clone().or(user.impersonate.take());
     user.impersonate_groups = groups.cloned().or(user.impersonate_groups.take());
-    if user.impersonate_groups.is_some() && user.impersonate.is_none() {
-        return Err(Failure::Usage("--as-group needs --as NAME".into()));
+    user.impersonate_uid = connection.as_uid.clone().or(user.impersonate_uid.take());
+    if user.impersonate.is_none() && (user.impersonate_groups.is_some() || user.impersonate_uid.is_some()) {
+        return Err(Failure::Usage("--as-group and --as-uid need --as NAME".into()));
     }
     Ok(())
 }
@@ -130,13 +137,19 @@ fn address(url: &http::Uri) -> String {
 }
 
 /// Whether the API server answers. Every user may ask for its version.
-async fn reach(client: &Client, server: &str, context: &str) -> Result<(), Failure> {
+async fn reach(client: &Client, server: &str, context: &str, is_impersonated: bool) -> Result<(), Failure> {
     let limits = client.limits(Limits::CHECK);
     let reader = Reader::new(client.kube.clone(), limits, 2 * limits.request);
     let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "version"), "/version").await;
-    // A refusal is an answer.
-    let failed = |problem| if let Problem::Failed { why, .. } = problem { Some(why) } else { None };
-    let Some(why) = reader.into_problems().into_iter().find_map(failed) else { return Ok(()) };
     let context = if context.is_empty() { String::new() } else { format!(" (context {context})") };
-    Err(Failure::Unreadable(format!("cannot reach the API server at {server}{context}: {why}")))
+    Err(Failure::Unreadable(match reader.into_problems().pop() {
+        Some(Problem::Failed { why, .. }) => {
+            format!("cannot reach the API server at {server}{context}: {why}")
+        }
+        Some(Problem::Forbidden(_)) if is_impersonated => {
+            "you have no permission to impersonate this user, or this user with these groups".into()
+        }
+        // A refusal is an answer.
+        _ => return Ok(()),
+    }))
 }

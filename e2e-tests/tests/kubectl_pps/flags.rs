@@ -32,8 +32,9 @@ pub(super) async fn a_user_who_is_impersonated_is_asked_for_and_named_again(clus
     for (flags, missing) in [
         (&["-n", NAMESPACE][..], "you have no permission to list persistentpodstates"),
         (&["--as", "jane", "-n", NAMESPACE], "you have no permission to list persistentpodstates"),
-        (&["--as", "jane", "--as-group", "system:masters", "-n", NAMESPACE], "you have no permission to"),
-        (&["--as-group", "readers"], "--as-group needs --as NAME"),
+        (&["--as", "jane", "--as-group", "system:masters"], "you have no permission to impersonate"),
+        (&["--as", "admin"], "you have no permission to impersonate"),
+        (&["--as-group", "readers"], "--as-group and --as-uid need --as NAME"),
     ] {
         let answer = impersonator.run(&[&["status"][..], flags].concat()).await.unwrap();
         assert_exit(&answer, 2);
@@ -100,6 +101,20 @@ async fn an_api_server_and_a_token_may_be_named(pool: &Pool<'_>) {
     for timeout in ["0", "30", "1m"] {
         run(&["--server", url, "--token", token, "--request-timeout", timeout], 0).await;
     }
+    let authority = Scratch::file("authority", control_plane.authority()).unwrap();
+    let authority = authority.path().to_str().unwrap();
+    let bare = Scratch::file("bare", "{}".to_owned()).unwrap();
+    for (flags, code) in [
+        (&["--certificate-authority", authority][..], 0),
+        (&["--insecure-skip-tls-verify"], 0),
+        (&[], 2),
+        (&["--certificate-authority", "/no/such/file"], 2),
+    ] {
+        let own = ["status", "-n", NAMESPACE, "--server", url, "--token", token];
+        let answer = Plugin::new(bare.path()).run(&[&own[..], flags].concat()).await.unwrap();
+        assert_exit(&answer, code);
+        assert!(code == 0 || answer.stderr.contains("ertificate"), "{answer:?}");
+    }
     let late = run(&["--server", url, "--token", token, "--request-timeout", "1us"], 2).await;
     assert!(late.stderr.contains(&format!("cannot reach the API server at {url}")), "{late:?}");
 }
@@ -108,6 +123,9 @@ async fn workloads_are_chosen(pool: &Pool<'_>) {
     let label = ["label", "statefulset", "web", "tier=back", "--namespace", NAMESPACE];
     pool.cluster.control_plane.kubectl(&label).await.unwrap();
     until(pool, &["status", "-l", "tier in (back),tier!=front"], 0, |text| text.contains("web-0")).await;
+    let invalid = ask(pool, &["status", "-l", "a b"]).await;
+    assert_exit(&invalid, 2);
+    assert!(invalid.stderr.contains("unable to parse"), "{invalid:?}");
     let none = ask(pool, &["status", "-l", "tier=front"]).await;
     assert_exit(&none, 2);
     assert!(none.stderr.contains("no StatefulSet has the labels tier=front"), "{none:?}");

@@ -44,7 +44,7 @@ fn ask(server: &str, within: Duration) -> Result<(), Failure> {
     let config = Config::new(server.parse().unwrap());
     run(async {
         let client = Client { kube: config.try_into().unwrap(), request_timeout: Some(within) };
-        reach(&client, server, "prod").await
+        reach(&client, server, "prod", false).await
     })
 }
 
@@ -94,7 +94,8 @@ fn an_address_has_no_password() {
 
 const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "main",
     "contexts": [{"name": "main", "context": {"cluster": "a", "user": "a", "namespace": "shop"}}],
-    "clusters": [{"name": "a", "cluster": {"server": "https://a:1", "tls-server-name": "a"}},
+    "clusters": [{"name": "insecure", "cluster": {"server": "https://i", "insecure-skip-tls-verify": true}},
+                 {"name": "a", "cluster": {"server": "https://a:1", "tls-server-name": "a"}},
                  {"name": "b", "cluster": {"server": "https://b:2"}}],
     "users": [{"name": "a", "user": {"username": "u", "password": "p", "as": "file", "as-groups": ["g"]}},
               {"name": "b", "user": {"token": "of-b"}}]}"#;
@@ -144,15 +145,23 @@ fn the_command_line_takes_precedence_over_the_kubeconfig() {
     assert_eq!(headers("--token secret"), ["authorization: Bearer secret", own[1], own[2]]);
     assert_eq!(headers("--user b"), ["authorization: Bearer of-b"]);
     assert_eq!(
-        headers("--user b --as jane --as-group dev --as-group ops"),
+        headers("--user b --as jane --as-group dev --as-group ops --as-uid 7"),
         [
             "authorization: Bearer of-b",
             "impersonate-group: dev",
             "impersonate-group: ops",
+            "impersonate-uid: 7",
             "impersonate-user: jane"
         ]
     );
     assert_eq!(config("--cluster b").unwrap().cluster_url.host(), Some("b"));
+    let trust = |flags: &str| {
+        let config = config(flags).unwrap();
+        (config.accept_invalid_certs, config.root_cert_file.map(|path| path.display().to_string()))
+    };
+    assert_eq!(trust("--cluster insecure"), (true, None));
+    assert_eq!(trust("--insecure-skip-tls-verify"), (true, None));
+    assert_eq!(trust("--cluster insecure --certificate-authority ca"), (false, Some("ca".into())));
     let config = config("--server https://c:3").unwrap();
     assert_eq!((config.cluster_url.host(), config.tls_server_name), (Some("c"), None));
 }
@@ -162,9 +171,12 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
     let refused = |flags: &str| config(flags).unwrap_err().to_string();
     assert_eq!(refused("--user jane"), "the kubeconfig has no user jane");
     assert!(refused("--cluster c").ends_with("failed to load the cluster of context: c"));
-    assert_eq!(refused("--user b --as-group dev"), "--as-group needs --as NAME");
+    assert_eq!(refused("--user b --as-group dev"), "--as-group and --as-uid need --as NAME");
     let empty = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}"#;
     let found = run(find(&connection("--server https://c:3", empty))).unwrap();
     assert_eq!((found.0.cluster_url.host(), found.1.as_str()), (Some("c"), ""));
     assert!(run(find(&connection("", empty))).is_err());
+    let without_context = KUBECONFIG.replace(r#""current-context": "main","#, "");
+    let found = run(find(&connection("--server https://c:3 --user b", &without_context))).unwrap();
+    assert!(found.0.auth_info.token.is_some(), "the user is not ignored");
 }

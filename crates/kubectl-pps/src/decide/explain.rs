@@ -159,7 +159,6 @@ impl<'a> Explanation<'a> {
     }
 }
 
-/// Answers.
 pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
     let subject = Subject::of(question, &index).filter(Subject::is_anything);

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy, short};
+use pps_core::succession::name_order;
 use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
     Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source, run_live,
@@ -19,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::way_out::WayOut;
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
 /// What happens to nodes.

@@ -167,7 +167,6 @@ impl Plan {
         self.changes.values().filter(|change| change.replaces()).count()
     }
 
-    /// Whether something is written.
     pub fn writes(&self) -> bool {
         matches!(self.action, Action::Create(_) | Action::Update)
     }

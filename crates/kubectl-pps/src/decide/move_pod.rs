@@ -4,7 +4,7 @@
 mod new_state;
 mod select;
 
-use pps_core::succession::is_former;
+use pps_core::succession::{is_former, name_order};
 use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
 use pps_scheduler::{Exclusion, Selection};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub use self::select::{Selected, select};
 use crate::decide::explain::{Question, Subject};
 use crate::decide::placement::Landing;
 use crate::decide::way_out::WayOut;
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
 
 /// The value of the mark of a Pod that a user has exempted from recording.
 const EXEMPT: &str = "exempt";

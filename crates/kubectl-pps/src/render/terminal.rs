@@ -24,7 +24,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// The style in ANSI.
     pub fn ansi(self) -> Ansi {
         let colour = |colour: AnsiColor| Ansi::new().fg_color(Some(colour.into()));
         match self {
@@ -37,7 +36,6 @@ impl Role {
     }
 }
 
-/// How a text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether colours are used.

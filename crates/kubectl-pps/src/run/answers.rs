@@ -107,7 +107,7 @@ pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal:
 pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let (client, scope) = (&connected.client, scope(args.all.all_namespaces, &connected.namespace));
-    let selector = args.selector.as_deref();
+    let selector = args.selector.as_deref().filter(|selector| !selector.is_empty());
     let mut wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
     wanted.selector = selector.unwrap_or_default();
     let snapshot = read_confirmed(client, &scope, wanted).await?;

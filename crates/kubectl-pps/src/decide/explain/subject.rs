@@ -179,7 +179,6 @@ impl<'a> Subject<'a> {
         self.successor_with(self.recorded())
     }
 
-    /// The successor with another recorded state.
     pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
         self.state.as_ref().ok().zip(self.owner.as_ref())?;
         // A Pod that a partition holds back is made from the former template, which is not at hand: the

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::addresses::differs;
 use pps_core::plan::Requirement;
+use pps_core::succession::name_order;
 use pps_core::{AnnotationRules, PodState, Spec, plan};
 use serde::Serialize;
 
 use super::Governed;
 use crate::decide::placement::is_closed;
 use crate::decide::template::{injected, same_labels};
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey, name_order};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// The most missing Pods that are listed of one workload.
 const MAX_MISSING: usize = 200;
