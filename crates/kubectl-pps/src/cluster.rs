@@ -107,6 +107,9 @@ fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
         config.root_cert_file = connection.certificate_authority.clone();
         config.root_cert = Some(Vec::new());
     }
+    if connection.token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(Failure::Usage("--token has a space, a line break or a letter that no token has".into()));
+    }
     let user = &mut config.auth_info;
     if let Some(token) = &connection.token {
         // The API server would prefer a client certificate, and kube a password.

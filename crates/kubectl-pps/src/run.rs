@@ -19,7 +19,6 @@ use crate::render::Terminal;
 use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
-/// Runs a command.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
         Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),

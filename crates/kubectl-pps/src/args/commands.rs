@@ -150,7 +150,6 @@ pub struct Complete {
     pub words: Vec<String>,
 }
 
-/// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
 fn pod(text: &str) -> Result<String, String> {
     name(crate::decide::names::pod_name(text))
 }

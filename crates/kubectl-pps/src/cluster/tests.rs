@@ -172,6 +172,10 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
     assert_eq!(refused("--user jane"), "the kubeconfig has no user jane");
     assert!(refused("--cluster c").ends_with("failed to load the cluster of context: c"));
     assert_eq!(refused("--user b --as-group dev"), "--as-group and --as-uid need --as NAME");
+    let mut damaged = connection("", KUBECONFIG);
+    damaged.token = Some("secret\r".into());
+    let refused = run(connect(&damaged)).err().unwrap().to_string();
+    assert!(refused.starts_with("--token has ") && !refused.contains("secret"), "{refused}");
     let empty = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}"#;
     let found = run(find(&connection("--server https://c:3", empty))).unwrap();
     assert_eq!((found.0.cluster_url.host(), found.1.as_str()), (Some("c"), ""));

@@ -36,7 +36,6 @@ mod kind {
     pub enum Workload {}
 }
 
-/// A Pod, with the fields that the scheduler, the policy and the sidecar read.
 pub type Pod = Object<kind::Pod>;
 pub type Node = Object<kind::Node>;
 pub type Pps = Object<kind::Pps>;
