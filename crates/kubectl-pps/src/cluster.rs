@@ -68,10 +68,10 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
     let mut read = match file.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from) {
         Ok(read) => read,
         Err(error) if is_named => return Err(unusable(error)),
+        Err(_) if server.is_some() => Kubeconfig::default(),
         Err(error) => match Config::incluster() {
             // In a Pod there is no kubeconfig, but a ServiceAccount.
             Ok(config) => return Ok((config, String::new())),
-            Err(_) if server.is_some() => Kubeconfig::default(),
             Err(_) => {
                 return Err(Failure::Usage(format!(
                     "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
@@ -79,6 +79,11 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
             }
         },
     };
+    let clusters = read.clusters.iter_mut().filter_map(|one| one.cluster.as_mut());
+    for cluster in clusters.filter(|_| server.is_some()) {
+        cluster.server = server.as_ref().map(ToString::to_string);
+        cluster.tls_server_name = None;
+    }
     // Without such a user, the client would be nobody.
     let is_unknown = |user: &&String| read.auth_infos.iter().all(|one| one.name != **user);
     if let Some(user) = user.as_ref().filter(is_unknown) {
@@ -98,10 +103,6 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
 
 /// Lets the command line take precedence over the kubeconfig.
 fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
-    if let Some(server) = &connection.server {
-        config.cluster_url = server.clone();
-        config.tls_server_name = None;
-    }
     if connection.certificate_authority.is_some() || connection.insecure_skip_tls_verify {
         config.accept_invalid_certs = connection.insecure_skip_tls_verify;
         config.root_cert_file = connection.certificate_authority.clone();

@@ -46,7 +46,6 @@ fn scope(is_all: bool, namespace: &str) -> Scope {
     if is_all { Scope::All } else { Scope::Namespace(namespace.to_owned()) }
 }
 
-/// How an answer writes commands.
 fn commands(connection: &Connection, namespace: &str) -> CommandLine {
     let own_namespace = connection.namespace.is_none().then(|| namespace.to_owned());
     CommandLine { own_namespace, flags: connection.flags() }

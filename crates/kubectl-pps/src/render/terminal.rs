@@ -19,7 +19,6 @@ pub enum Role {
     Bad,
     /// What counts most.
     Strong,
-    /// Of little interest.
     Dim,
 }
 

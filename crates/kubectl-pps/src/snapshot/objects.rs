@@ -61,7 +61,6 @@ impl<K> Object<K> {
         &self.value
     }
 
-    /// Shared with a simulation.
     pub fn shared(&self) -> &Arc<Value> {
         &self.value
     }
