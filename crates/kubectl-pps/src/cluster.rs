@@ -105,7 +105,7 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
 fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
     if connection.certificate_authority.is_some() || connection.insecure_skip_tls_verify {
         config.accept_invalid_certs = connection.insecure_skip_tls_verify;
-        config.root_cert_file = connection.certificate_authority.clone();
+        config.root_cert_file.clone_from(&connection.certificate_authority);
         config.root_cert = Some(Vec::new());
     }
     if connection.token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
