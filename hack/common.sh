@@ -128,8 +128,8 @@ foreign_arch() {
 # rust_target PLATFORM: prints Rust's name of a platform for which a program is released.
 rust_target() {
     case "$1" in
-    linux-amd64) echo x86_64-unknown-linux-gnu ;;
-    linux-arm64) echo aarch64-unknown-linux-gnu ;;
+    linux-amd64) echo x86_64-unknown-linux-musl ;;
+    linux-arm64) echo aarch64-unknown-linux-musl ;;
     darwin-amd64) echo x86_64-apple-darwin ;;
     darwin-arm64) echo aarch64-apple-darwin ;;
     windows-amd64) echo x86_64-pc-windows-gnu ;;

@@ -58,10 +58,10 @@ fi
 MODULE="${PPS_POLICY_WASM:-policy.wasm}"
 declare -A SIDECARS PLUGINS
 for arch in ${ARCH:-amd64 arm64}; do
-    SIDECARS[$arch]="$(hack/build-sidecar.sh "--arch=$arch")"
-    PLUGINS[linux-$arch]="$(hack/build-kubectl-pps.sh "--arch=$arch")"
+    SIDECARS[$arch]="$(hack/build-release.sh pps-sidecar "linux-$arch")"
+    PLUGINS[linux-$arch]="$(hack/build-release.sh kubectl-pps "linux-$arch")"
 done
-[ -z "${WINDOWS:-}" ] || PLUGINS[windows-amd64]="$(hack/build-kubectl-pps.sh --windows)"
+[ -z "${WINDOWS:-}" ] || PLUGINS[windows-amd64]="$(hack/build-release.sh kubectl-pps windows-amd64)"
 with_publish
 KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
 
