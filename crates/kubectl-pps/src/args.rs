@@ -94,7 +94,7 @@ pub struct Connection {
 
 impl Connection {
     /// The flags with which another command reaches the same cluster as the same user. Left out are a token,
-    /// which is a secret, and the permission to trust any API server, which everybody should give anew.
+    /// which is a secret, and `--insecure-skip-tls-verify`, which nobody should copy unseen.
     pub fn flags(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let flags = [

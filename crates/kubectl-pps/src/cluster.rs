@@ -8,7 +8,7 @@ pub mod write;
 use std::time::Duration;
 
 use kube::Config;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use pps_check::read::{Problem, Right};
 use pps_check::reader::{Limits, Reader};
 use serde_json::{Value, json};
@@ -60,14 +60,17 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
 /// The configuration that kubectl would use, and the name of its context, if it has one.
 async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
     let Connection { context, cluster, user, kubeconfig: file, server, .. } = connection.clone();
-    let is_named = file.is_some() || [&context, &cluster, &user].iter().any(|name| name.is_some());
+    let is_named = file.is_some()
+        || std::env::var_os("KUBECONFIG").is_some_and(|files| !files.is_empty())
+        || [&context, &cluster, &user].iter().any(|name| name.is_some());
     let unusable = |error: KubeconfigError| {
         let file = file.as_ref().map(|path| format!("--kubeconfig {}: ", path.display()));
         Failure::Usage(format!("{}{error}", file.unwrap_or_default()))
     };
     let mut read = match file.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from) {
         Ok(read) => read,
-        Err(error) if is_named => return Err(unusable(error)),
+        // Somebody means a certain cluster, which is not the one that this Pod runs in.
+        Err(error) if is_named || !pps_connect::is_missing(&error) => return Err(unusable(error)),
         Err(_) if server.is_some() => Kubeconfig::default(),
         Err(error) => match Config::incluster() {
             // In a Pod there is no kubeconfig, but a ServiceAccount.
@@ -101,7 +104,7 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
     Ok((pps_connect::load(read, &options).await.map_err(unusable)?, name))
 }
 
-/// Lets the command line take precedence over the kubeconfig.
+/// Lets the command line take precedence over the kubeconfig. An empty text is none, as in kubectl.
 fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
     if connection.certificate_authority.is_some() || connection.insecure_skip_tls_verify {
         config.accept_invalid_certs = connection.insecure_skip_tls_verify;
@@ -112,19 +115,14 @@ fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
         return Err(Failure::Usage("--token has a space, a line break or a letter that no token has".into()));
     }
     let user = &mut config.auth_info;
-    if let Some(token) = &connection.token {
+    if let Some(token) = connection.token.as_ref().filter(|token| !token.is_empty()) {
         // The API server would prefer a client certificate, and kube a password.
-        *user = AuthInfo {
-            token: Some(token.clone().into()),
-            impersonate: user.impersonate.take(),
-            impersonate_uid: user.impersonate_uid.take(),
-            impersonate_groups: user.impersonate_groups.take(),
-            impersonate_user_extra: user.impersonate_user_extra.take(),
-            ..AuthInfo::default()
-        };
+        *user = pps_connect::without_credentials(std::mem::take(user));
+        user.token = Some(token.clone().into());
     }
     let groups = Some(&connection.as_group).filter(|groups| !groups.is_empty());
-    user.impersonate = connection.as_user.clone().or(user.impersonate.take());
+    let named = connection.as_user.clone().filter(|name| !name.is_empty());
+    user.impersonate = named.or(user.impersonate.take());
     user.impersonate_groups = groups.cloned().or(user.impersonate_groups.take());
     user.impersonate_uid = connection.as_uid.clone().or(user.impersonate_uid.take());
     if user.impersonate.is_none() && (user.impersonate_groups.is_some() || user.impersonate_uid.is_some()) {

@@ -103,7 +103,7 @@ async fn an_api_server_and_a_token_may_be_named(pool: &Pool<'_>) {
     }
     let authority = Scratch::file("authority", control_plane.authority()).unwrap();
     let authority = authority.path().to_str().unwrap();
-    let bare = Scratch::file("bare", "{}".to_owned()).unwrap();
+    let bare = Scratch::file("bare", "{}").unwrap();
     for (flags, code) in [
         (&["--certificate-authority", authority][..], 0),
         (&["--insecure-skip-tls-verify"], 0),

@@ -140,19 +140,16 @@ fn headers(flags: &str) -> Vec<String> {
 
 #[test]
 fn the_command_line_takes_precedence_over_the_kubeconfig() {
-    let own = ["authorization: Basic dTpw", "impersonate-group: g", "impersonate-user: file"];
+    // Without TLS nobody gets the kubeconfig's password.
+    let own = ["impersonate-group: g", "impersonate-user: file"];
     assert_eq!(headers(""), own);
-    assert_eq!(headers("--token secret"), ["authorization: Bearer secret", own[1], own[2]]);
-    assert_eq!(headers("--user b"), ["authorization: Bearer of-b"]);
+    assert_eq!(headers("--token secret"), ["authorization: Bearer secret", own[0], own[1]]);
+    assert!(config("").unwrap().auth_info.password.is_some());
+    let user = config("--user b").unwrap().auth_info;
+    assert_eq!((user.token.is_some(), user.password.is_none(), user.impersonate), (true, true, None));
     assert_eq!(
         headers("--user b --as jane --as-group dev --as-group ops --as-uid 7"),
-        [
-            "authorization: Bearer of-b",
-            "impersonate-group: dev",
-            "impersonate-group: ops",
-            "impersonate-uid: 7",
-            "impersonate-user: jane"
-        ]
+        ["impersonate-group: dev", "impersonate-group: ops", "impersonate-uid: 7", "impersonate-user: jane"]
     );
     assert_eq!(config("--cluster b").unwrap().cluster_url.host(), Some("b"));
     let trust = |flags: &str| {
@@ -172,6 +169,13 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
     assert_eq!(refused("--user jane"), "the kubeconfig has no user jane");
     assert!(refused("--cluster c").ends_with("failed to load the cluster of context: c"));
     assert_eq!(refused("--user b --as-group dev"), "--as-group and --as-uid need --as NAME");
+    // An unset variable in a script.
+    let unset =
+        Connection { as_user: Some(String::new()), token: Some(String::new()), ..connection("", KUBECONFIG) };
+    let mut found = run(find(&unset)).unwrap().0;
+    apply(&unset, &mut found).unwrap();
+    assert_eq!(found.auth_info.impersonate.as_deref(), Some("file"));
+    assert!(found.auth_info.password.is_some());
     let mut damaged = connection("", KUBECONFIG);
     damaged.token = Some("secret\r".into());
     let refused = run(connect(&damaged)).err().unwrap().to_string();

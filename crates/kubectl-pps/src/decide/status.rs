@@ -2,7 +2,7 @@
 
 mod row;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_check::Silence;
 use pps_core::{PodState, Spec};
@@ -96,7 +96,8 @@ pub fn status(
     explain: impl Fn(&Pod) -> String,
 ) -> Result<Status, Failure> {
     let index = Index::of(snapshot);
-    let named = workload.map(|text| find(snapshot, &index, text, explain)).transpose()?;
+    let named =
+        workload.map(|text| find(snapshot, &index, text, explain)).transpose()?.map(BTreeSet::from_iter);
     let selected = selector.map(|selector| selected(snapshot, selector)).transpose()?;
     let chosen = named.as_ref().or(selected.as_ref());
     let unread = snapshot.relevant_unread().cloned().collect();
@@ -135,7 +136,7 @@ pub fn status(
 }
 
 /// The workloads that a selector has chosen.
-fn selected(snapshot: &Snapshot, selector: &str) -> Result<Vec<WorkloadKey>, Failure> {
+fn selected(snapshot: &Snapshot, selector: &str) -> Result<BTreeSet<WorkloadKey>, Failure> {
     snapshot.require_workloads()?;
     if snapshot.workloads.is_empty() {
         return Err(Failure::Usage(format!("no StatefulSet has the labels {selector}")));
