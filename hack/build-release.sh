@@ -61,7 +61,8 @@ if [ ! -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$TARGET" ]; then
     say "Rust's standard library for $TARGET is not installed (rustup target add $TARGET): building it with Debian's compiler"
 fi
 export CARGO CARGO_ZIGBUILD_ZIG_PATH="$TOOLS/ziglang/zig" PATH="$TOOLS/bin:$PATH"
+# Cargo chooses the features of dependencies by the packages that are selected: with both, no dependency is compiled twice.
 step "build $PROGRAM for $PLATFORM (the first time takes minutes)" cargo-auditable auditable zigbuild \
-    --locked --release -p "$PROGRAM" --bin "$PROGRAM" --target "$TARGET" --target-dir "$FOLDER" "${EXTRA[@]}"
+    --locked --release -p pps-sidecar -p kubectl-pps --bin "$PROGRAM" --target "$TARGET" --target-dir "$FOLDER" "${EXTRA[@]}"
 case "$PLATFORM" in windows-*) PROGRAM="$PROGRAM.exe" ;; esac
 realpath "$FOLDER/$TARGET/release/$PROGRAM"
