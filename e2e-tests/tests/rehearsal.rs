@@ -90,6 +90,10 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let recorded = workloads.states("db").await;
     upgrade::remove_applied(&cluster, &objects, &newer).await;
     assert_eq!(workloads.states("db").await, recorded);
+    verified("install.yaml runs on real nodes from a registry with TLS and a private authority");
+    verified(
+        "the next manifests are applied: no Pod is refused or loses its place; removed, they keep all states",
+    );
 
     // Here the quick start's registry has TLS, and another address.
     for name in ["localhost:5001", "kind-registry:5000"] {
@@ -111,6 +115,7 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let workloads = Pool { cluster, namespace: "shop" };
     workloads.recorded("db", "db").await;
     upgrade::run_image(cluster, &installation, &first).await;
+    verified("the quick start, as printed, with the chart and the plugin of the folder");
     let newer_chart = upgrade::next_chart(&work.join("chart"), work.join("next-chart"));
     let upgrade = format!(
         "helm upgrade persistent-pod-state {} --namespace {NAMESPACE} --values registry.yaml",
@@ -126,10 +131,17 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
             webhook
         });
         webhooks.push(webhook.await);
-        note(&command);
+        let (command, _) = command.split_at("helm rollback".len());
+        verified(&format!("{}: no Pod is refused or loses its place", command.trim()));
     }
     upgrade::uninstall(cluster, &mut shell, webhooks.last().unwrap()).await;
     assert_eq!(workloads.states("db").await, recorded);
+    verified("helm uninstall leaves the CRD with all states, the namespace and the Lease");
+}
+
+/// For the list that `make rehearsal` prints.
+fn verified(what: &str) {
+    note(&format!("verified: {what}"));
 }
 
 /// Unpacks an archive into a new folder.
@@ -157,6 +169,7 @@ async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
     let pushed = registry.reader().unwrap().manifest(&chart).await.unwrap();
     let packed = fs::read(dist.join(format!("persistent-pod-state-{VERSION}.tgz"))).unwrap();
     assert_eq!(pushed.layers[0].digest, digest(&packed), "make release and make publish pack the same chart");
+    verified("the same files, pushed twice, have the same digests; the pushed chart is that of the folder");
     sign(&registry, dist, &[policy.as_str(), &sidecar, &chart].join("\n"));
     nodes.mirror(released, &registry).unwrap();
     Installation::of(cluster, registry, Published { policy, sidecar }).unwrap()
@@ -180,10 +193,7 @@ fn push(registry: &Registry, dist: &Path, name: &str) -> Vec<String> {
 fn sign(registry: &Registry, dist: &Path, references: &str) {
     let cosign = env::var_os("COSIGN").filter(|program| !program.is_empty()).unwrap_or("cosign".into());
     if Command::new(&cosign).arg("version").output().is_err() {
-        return report::skipped(
-            "the release is signed and verified",
-            "set COSIGN to cosign 3, or put it on the PATH",
-        );
+        return report::skipped("signatures: not verified", "cosign is not here; set COSIGN to version 3");
     }
     let folder = Scratch::folder("keys").unwrap();
     let run = |program: &Path, args: &[&OsStr], input: &str| {
@@ -197,4 +207,5 @@ fn sign(registry: &Registry, dist: &Path, references: &str) {
     run(cosign.as_ref(), &["generate-key-pair".as_ref()], "");
     let script = repository_file("hack/sign.sh").canonicalize().unwrap();
     run(&script, &[dist.as_os_str(), "--key".as_ref(), "cosign.key".as_ref()], references);
+    verified("what was pushed and SHA256SUMS have signatures, made with a throw-away key");
 }
