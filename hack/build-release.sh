@@ -2,10 +2,10 @@
 # Builds the release of one program as one file that needs nothing else, and prints its path.
 #
 #   hack/build-release.sh pps-sidecar                 for Linux on this machine's processor
-#   hack/build-release.sh pps-sidecar linux-arm64     for the platform: linux-amd64, linux-arm64 or windows-amd64
+#   hack/build-release.sh kubectl-pps windows-arm64   for the platform: linux-amd64, linux-arm64, windows-amd64 or windows-arm64
 #   hack/build-release.sh pps-sidecar foreign         for Linux on the one of both processors that this machine does not have
 #
-# For Linux zig compiles C and links, and brings the C library, musl; for Windows MinGW does. The list of crates is embedded
+# zig compiles C, links, and brings the C library: musl for Linux, that of MinGW for Windows. The list of crates is embedded
 # (cargo auditable), where scanners read it.
 #
 # PPS_STATIC_SIDECAR, PPS_STATIC_PLUGIN     use these files for this machine's processor and build nothing.
@@ -26,7 +26,7 @@ TARGET="$(rust_target "$PLATFORM")"
 case "$PLATFORM" in
 "$NATIVE") VARIABLE="PPS_STATIC_$VARIABLE" ;;
 linux-*) VARIABLE="PPS_FOREIGN_$VARIABLE" ;;
-darwin-*) die "the frameworks of macOS are needed: on a Mac, use cargo build --release -p $PROGRAM" ;;
+darwin-*) die "zig has not the frameworks Security and CoreFoundation of macOS: on a Mac, use cargo build --release -p $PROGRAM" ;;
 *) VARIABLE= ;;
 esac
 GIVEN="${VARIABLE:+${!VARIABLE:-}}"
@@ -51,14 +51,7 @@ prepare_tools() {
 }
 with_lock "tools for release builds" prepare_tools >&2
 
-FOLDER="${CARGO_TARGET_DIR:-target}" EXTRA=() BUILD=zigbuild
-case "$PLATFORM" in
-windows-*)
-    have x86_64-w64-mingw32-gcc || need_packages gcc-mingw-w64-x86-64-win32
-    export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc RUSTFLAGS="-C target-feature=+crt-static"
-    BUILD=build
-    ;;
-esac
+FOLDER="${CARGO_TARGET_DIR:-target}" EXTRA=()
 if [ ! -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$TARGET" ]; then
     have dpkg-query || die "Rust's standard library for $TARGET is missing: rustup target add $TARGET"
     need_packages cargo-web rustc-web rust-web-src gcc libc6-dev
@@ -68,7 +61,7 @@ if [ ! -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$TARGET" ]; then
     say "Rust's standard library for $TARGET is not installed (rustup target add $TARGET): building it with Debian's compiler"
 fi
 export CARGO CARGO_ZIGBUILD_ZIG_PATH="$TOOLS/ziglang/zig" PATH="$TOOLS/bin:$PATH"
-step "build $PROGRAM for $PLATFORM (the first time takes minutes)" cargo-auditable auditable "$BUILD" --locked --release \
-    -p "$PROGRAM" --bin "$PROGRAM" --target "$TARGET" --target-dir "$FOLDER" "${EXTRA[@]}"
+step "build $PROGRAM for $PLATFORM (the first time takes minutes)" cargo-auditable auditable zigbuild \
+    --locked --release -p "$PROGRAM" --bin "$PROGRAM" --target "$TARGET" --target-dir "$FOLDER" "${EXTRA[@]}"
 case "$PLATFORM" in windows-*) PROGRAM="$PROGRAM.exe" ;; esac
 realpath "$FOLDER/$TARGET/release/$PROGRAM"
