@@ -79,14 +79,14 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
 
     let workloads = upgrade::run_workloads(&cluster).await;
     upgrade::run_image(&cluster, &installation, &first).await;
-    let newer = upgrade::while_pods_are_replaced(workloads, async {
+    let change = Box::pin(async {
         installation.published = next.clone();
         installation.apply(&cluster, "deploy").await.unwrap();
         let newer = installation.start_webhook(&cluster, install::ACCOUNT).await.unwrap();
         upgrade::run_image(&cluster, &installation, &next).await;
         newer
-    })
-    .await;
+    });
+    let newer = upgrade::while_pods_are_replaced(workloads, change).await;
     let recorded = workloads.states("db").await;
     upgrade::remove_applied(&cluster, &objects, &newer).await;
     assert_eq!(workloads.states("db").await, recorded);
@@ -124,13 +124,13 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let rollback = format!("helm rollback persistent-pod-state 1 --namespace {NAMESPACE}");
     let mut webhooks = Vec::new();
     for (command, image) in [(upgrade, &next), (rollback, &first)] {
-        let webhook = upgrade::while_pods_are_replaced(workloads, async {
+        let change = Box::pin(async {
             shell.run(&Script(command.clone())).await.unwrap();
             let webhook = installation.start_webhook(cluster, install::ACCOUNT).await.unwrap();
             upgrade::run_image(cluster, &installation, image).await;
             webhook
         });
-        webhooks.push(webhook.await);
+        webhooks.push(upgrade::while_pods_are_replaced(workloads, change).await);
         let (command, _) = command.split_at("helm rollback".len());
         verified(&format!("{}: no Pod is refused or loses its place", command.trim()));
     }

@@ -177,7 +177,7 @@ impl RealNodes {
         fs::create_dir_all(&folder)?;
         let (host, authority) = (registry.host(), registry.ca());
         let hosts = authority.map_or(format!("[host.\"http://{host}\"]\n"), |authority| {
-            format!("[host.\"https://{host}\"]\nca = {authority:?}\n")
+            format!("[host.\"https://{host}\"]\nca = \"{}\"\n", authority.display())
         });
         Ok(fs::write(folder.join("hosts.toml"), format!("server = \"https://{name}\"\n{hosts}"))?)
     }

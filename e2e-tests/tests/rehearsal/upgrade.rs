@@ -106,7 +106,7 @@ pub(super) async fn run_image(cluster: &Cluster, installation: &Installation, pu
 /// is complete, and once more. Every Pod that comes again has its place, and none is refused.
 pub(super) async fn while_pods_are_replaced<T>(pool: Pool<'_>, change: impl Future<Output = T>) -> T {
     let complete = AtomicBool::new(false);
-    let replace = async {
+    let replace = Box::pin(async {
         let before = places(&pool.ready("db", 3).await);
         let mut rounds = 0;
         loop {
@@ -119,7 +119,7 @@ pub(super) async fn while_pods_are_replaced<T>(pool: Pool<'_>, change: impl Futu
                 return rounds;
             }
         }
-    };
+    });
     let (rounds, result) = tokio::join!(replace, async {
         let result = change.await;
         complete.store(true, Relaxed);
