@@ -53,7 +53,7 @@ release-tests: ## Run the tests of images, installation and release with release
 	PPS_STATIC_SIDECAR="$$(hack/build-release.sh pps-sidecar)" && PPS_FOREIGN_SIDECAR="$$(hack/build-release.sh pps-sidecar foreign)" && \
 	PPS_STATIC_PLUGIN="$$(hack/build-release.sh kubectl-pps)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
 	export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_STATIC_PLUGIN PPS_EMULATOR && \
-		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
+		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release:: rehearsal::'
 
 .PHONY: emulated-tests
 emulated-tests: ## Run the sidecar's release build for the other processor (amd64 or arm64) under an emulator
@@ -156,6 +156,18 @@ chart-values: ## Print the chart's values for the images that were pushed, by di
 .PHONY: release
 release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag; REGISTRY and REPOSITORY of the owner)
 	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" ARCH="$(ARCH)" WINDOWS="$(WINDOWS)" PLUGIN_ARCHIVES="$(PLUGIN_ARCHIVES)" hack/release.sh
+
+.PHONY: tested-release
+tested-release: ## Do all of a release that precedes a push, and print what was verified (with the variables of release)
+	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" WINDOWS="$(WINDOWS)" PLUGIN_ARCHIVES="$(PLUGIN_ARCHIVES)" hack/tested-release.sh
+
+.PHONY: rehearsal
+rehearsal: ## Rehearse a release in a clone of the last commit: build, test and install it on real nodes (TAG=v1.2.3-rc.1)
+	@hack/rehearsal.sh "$(TAG)"
+
+.PHONY: version
+version: ## Write the version of a release into all files that name it (VERSION=1.2.3)
+	@hack/set-version.sh "$(VERSION)"
 
 .PHONY: crd
 crd: ## Generate deploy/base/crd.yaml from the types, and the chart's copy

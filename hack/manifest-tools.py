@@ -131,6 +131,11 @@ class Helm:
     def upgrade(self, options):
         return self.release("helm_upgrade", options, {})
 
+    def rollback(self, options):
+        how = {"version": options.revision}
+        self.call("helm_rollback", self.cluster(options), options.name, json.dumps(how), result=None)
+        return "Rollback was a success! Happy Helming!\n"
+
     def release(self, function, options, how):
         how["namespace"] = options.namespace
         # By reference instead of a loaded chart, like the real program.
@@ -172,20 +177,23 @@ def helm(arguments):
     values = argparse.ArgumentParser(add_help=False)
     values.add_argument("--values", "-f", action="append")
     cluster = argparse.ArgumentParser(add_help=False)
-    cluster.add_argument("--kubeconfig")
+    cluster.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG"))
     commands = parser.add_subparsers(dest="command", required=True)
     for name, parents in {
         "template": [common, values],
         "lint": [common, values],
         "install": [common, values, cluster],
         "upgrade": [common, values, cluster],
+        "rollback": [common, cluster],
         "uninstall": [common, cluster],
         "pull": [],
     }.items():
         command = commands.add_parser(name, parents=parents)
         if name not in ("lint", "pull"):
             command.add_argument("name")
-        if name != "uninstall":
+        if name == "rollback":
+            command.add_argument("revision", type=int, nargs="?", default=0)
+        elif name != "uninstall":
             command.add_argument("chart")
         if name == "lint":
             command.add_argument("--strict", action="store_true")

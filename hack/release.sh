@@ -42,8 +42,8 @@ section() {
 }
 
 if [ -n "${TAG:-}" ]; then
-    [ "$TAG" = "v$VERSION" ] || die "the tag is $TAG, but the version in Cargo.toml is $VERSION: tag v$VERSION, or change the version there and run \"UPDATE=1 cargo test --test metadata\""
-    section "$VERSION" >/dev/null || die "CHANGELOG.md has no section \"## $VERSION\": rename the heading \"## Unreleased\" to that"
+    [ "$TAG" = "v$VERSION" ] || die "the tag is $TAG, but the version in Cargo.toml is $VERSION: tag v$VERSION, or run make version VERSION=${TAG#v}"
+    section "$VERSION" >/dev/null || die "CHANGELOG.md has no section \"## $VERSION\": run make version VERSION=$VERSION"
     HEADING="$VERSION"
 else
     HEADING="$(section "$VERSION" >/dev/null && echo "$VERSION" || echo Unreleased)"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Signs with cosign what was pushed, and attests the software bills of materials. Then verifies both as users do.
+# Signs with cosign what was pushed and FOLDER/SHA256SUMS, and attests the software bills of materials. Then verifies all as
+# users do.
 #
 #   hack/sign.sh FOLDER <REFERENCES                      without a key, in GitHub Actions
 #   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it
@@ -68,3 +69,5 @@ for reference in "${REFERENCES[@]}"; do
     # cosign must not read the list.
     sign "$reference" </dev/null
 done
+"$COSIGN" sign-blob --yes "${SIGN[@]}" --bundle "$FOLDER/SHA256SUMS.sigstore" "$FOLDER/SHA256SUMS" </dev/null
+"$COSIGN" verify-blob "${VERIFY[@]}" --bundle "$FOLDER/SHA256SUMS.sigstore" "$FOLDER/SHA256SUMS" </dev/null >/dev/null

@@ -143,12 +143,15 @@ fn check_package() {
 }
 
 /// The texts before each mention of this product's version.
-const BEFORE_VERSION: [&str; 5] = [
+const BEFORE_VERSION: [&str; 7] = [
     "io.kubewarden.policy.version: ",
     "/persistent-pod-state-sidecar:v",
     "/policies/persistent-pod-state:v",
     "/charts/persistent-pod-state --version ",
     "?ref=v",
+    // In the examples for Argo CD and Flux.
+    "targetRevision: ",
+    "ref:\n    tag: ",
 ];
 /// The same for a `Chart.yaml`.
 const BEFORE_CHART_VERSION: [&str; 3] = ["/persistent-pod-state-sidecar:v", "\nversion: ", "\nappVersion: "];
@@ -218,6 +221,8 @@ fn check_versions() {
         "deploy/base/cluster-admission-policy-validation.yaml",
         CUSTOM_WORKLOADS,
         "deploy/base/deployment.yaml",
+        "docs/examples/argo-cd.yaml",
+        "docs/examples/flux.yaml",
     ] {
         assert!(named.contains(file), "{file} names no version");
     }

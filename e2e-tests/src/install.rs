@@ -24,7 +24,7 @@ use crate::{
         self, Policy,
         policy_server::{self, PolicyServer},
         probe::wait_until_called,
-        stand_in::PolicyModule,
+        stand_in::{PolicyModule, Webhook},
     },
     manifests::render::{as_served, render_kustomize},
     registry::{Content, Publisher, Registry, RegistryOptions, publish::static_sidecar_path},
@@ -50,7 +50,8 @@ pub struct Published {
 
 /// An installation on a cluster.
 pub struct Installation {
-    registry: Registry,
+    /// Where the parts are.
+    pub registry: Registry,
     /// Run the Pods, if the cluster has no real nodes.
     programs: Option<Arc<Programs>>,
     /// The pushed parts.
@@ -63,22 +64,25 @@ impl Installation {
     /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the
     /// product's namespace run: on real nodes if there are any, else as processes of this machine.
     pub async fn publish(cluster: &Cluster) -> Result<Self> {
-        let control_plane = &cluster.control_plane;
-        let supervisor = control_plane.supervisor().clone();
-        let nodes = cluster.real_nodes().ok();
-        let address = nodes.map_or(Ipv4Addr::LOCALHOST, RealNodes::address);
+        let address = cluster.real_nodes().map_or(Ipv4Addr::LOCALHOST, RealNodes::address);
         let options = RegistryOptions { address, ..RegistryOptions::default() };
-        let registry = Registry::start(&supervisor, options).await?;
+        let registry = Registry::start(cluster.control_plane.supervisor(), options).await?;
         let published = pushed().await?.restore(&registry)?;
-        if let Some(nodes) = nodes {
-            nodes.trust_registry(registry.host())?;
+        Self::of(cluster, registry, published)
+    }
+
+    /// The same, of what that registry has.
+    pub fn of(cluster: &Cluster, registry: Registry, published: Published) -> Result<Self> {
+        if let Ok(nodes) = cluster.real_nodes() {
+            nodes.mirror(registry.host(), &registry)?;
             return Ok(Self { registry, programs: None, published, policy_server: None });
         }
+        let control_plane = &cluster.control_plane;
         let kubeconfig = fs::read_to_string(control_plane.kubeconfig_for(ADMIN)?)?;
         let programs = Arc::new(Programs {
             namespace: NAMESPACE,
             program: static_sidecar_path()?,
-            supervisor,
+            supervisor: control_plane.supervisor().clone(),
             client: cluster.background_client()?,
             kubeconfig: serde_json::from_str(&kubeconfig)?,
             problems: Mutex::default(),
@@ -149,37 +153,48 @@ impl Installation {
     /// it with the permissions of the PolicyServer's ServiceAccount, and registers the webhooks. With `real`,
     /// the PolicyServer that `POLICY_SERVER` names does this, else the stand-in.
     pub async fn serve_policy(&mut self, cluster: &mut Cluster, account: &str, real: bool) -> Result<()> {
+        let Some(program) = policy_server::executable().filter(|_| real) else {
+            cluster.webhook = Some(self.start_webhook(cluster, account).await?);
+            return Ok(());
+        };
+        let policies = installed_policies(cluster).await?;
+        let (kubeconfig, host) = (kubeconfig_of(cluster, account).await?, self.registry.host());
+        let server =
+            PolicyServer::start(&cluster.control_plane, program, &policies, &kubeconfig, Some(host))?;
+        server.wait_ready(TIMEOUT).await?;
+        for policy in &policies {
+            server.register(policy, &cluster.client(), cluster.control_plane.version()).await?;
+        }
+        self.policy_server = Some(server);
+        wait_until_called(&policies, &cluster.client(), TIMEOUT).await
+    }
+
+    /// Has the stand-in serve them, in place of a former one, which goes on until it is dropped.
+    pub async fn start_webhook(&self, cluster: &Cluster, account: &str) -> Result<Webhook> {
         let policies = installed_policies(cluster).await?;
         let module = policies.first().context("no policy is installed")?.module()?;
         ensure!(
             policies.iter().all(|policy| policy.module().is_ok_and(|other| other == module)),
             "the policies name several modules"
         );
-        let reference = module.strip_prefix("registry://").context("not a registry:// module")?;
-        let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
-        let kubeconfig = cluster.control_plane.kubeconfig_with_token(account, &token)?;
-        if let Some(program) = policy_server::executable().filter(|_| real) {
-            let host = self.registry.host();
-            let server =
-                PolicyServer::start(&cluster.control_plane, program, &policies, &kubeconfig, Some(host))?;
-            server.wait_ready(TIMEOUT).await?;
-            for policy in &policies {
-                server.register(policy, &cluster.client(), cluster.control_plane.version()).await?;
-            }
-            self.policy_server = Some(server);
-        } else {
-            let wasm = self.registry.reader()?.pull_policy(reference).await?;
-            cluster
-                .start_installed_webhook(&PolicyModule::load(&wasm)?, policies.clone(), &kubeconfig)
-                .await?;
-        }
-        wait_until_called(&policies, &cluster.client(), TIMEOUT).await
+        // Whatever they call the registry, there is only this one.
+        let path = module.strip_prefix("registry://").and_then(|reference| reference.split_once('/'));
+        let (_, path) = path.context("not a registry:// module")?;
+        let reference = format!("{}/{path}", self.registry.host());
+        let module = PolicyModule::load(&self.registry.reader()?.pull_policy(&reference).await?)?;
+        let kubeconfig = kubeconfig_of(cluster, account).await?;
+        cluster.start_installed_webhook(&module, policies, &kubeconfig).await
     }
 
     /// What went wrong with the sidecars that run on simulated nodes.
     pub fn problems(&self) -> Vec<String> {
         self.programs.as_ref().map(|programs| programs.problems()).unwrap_or_default()
     }
+}
+
+async fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<PathBuf> {
+    let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
+    cluster.control_plane.kubeconfig_with_token(account, &token)
 }
 
 /// The product's `ClusterAdmissionPolicy` objects, read from the API server.

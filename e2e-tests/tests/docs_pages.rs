@@ -3,9 +3,9 @@
 //! One control plane, on which the product is installed as the quick start says, with the harness in place of
 //! kind. A block after `<!-- not run: … -->` is not run, see [`NOT_HERE`].
 
-mod page;
-mod scenes;
-mod shell;
+pub(crate) mod page;
+pub(crate) mod scenes;
+pub(crate) mod shell;
 
 use std::{fs, path::Path};
 
@@ -16,6 +16,7 @@ use pps_e2e::{
     kubewarden::Controller,
     manifests::render,
     plugin, report,
+    repository::repository_file,
     scratch::Scratch,
 };
 
@@ -94,8 +95,24 @@ async fn commands_of_the_pages_do_what_they_show() {
     assert!(problems.is_empty(), "{} blocks do not work:\n\n{}", problems.len(), problems.join("\n\n"));
 }
 
-/// The reader's shell, in a folder with what scenes need.
+/// The reader's shell, in a folder with what scenes need, where the checkout's chart and plugin are installed
+/// from a registry without TLS.
 async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Path) -> Shell {
+    let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
+    let registries = ["localhost:5001/pps", "kind-registry:5000/pps", "kind-registry:5000"];
+    let replacements = registries.map(|name| (name.to_owned(), registry.to_owned())).to_vec();
+    let chart = repository_file(render::CHART);
+    start_shell_with(cluster, folder, &chart, &plugin::folder().unwrap(), replacements).await
+}
+
+/// The same, with a chart and the folder of a plugin.
+pub(crate) async fn start_shell_with(
+    cluster: &Cluster,
+    folder: &Path,
+    chart: &Path,
+    plugin: &Path,
+    mut replacements: Vec<(String, String)>,
+) -> Shell {
     let control_plane = &cluster.control_plane;
     let version = control_plane.version();
     fs::write(folder.join("workload.sh"), scenes::workload()).unwrap();
@@ -103,23 +120,17 @@ async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Pa
 
     let kubeconfig = control_plane.kubeconfig_for(ADMIN).unwrap();
     let folders =
-        [control_plane.binaries().folder().to_owned(), render::folder().unwrap(), plugin::folder().unwrap()];
+        [control_plane.binaries().folder().to_owned(), render::folder().unwrap(), plugin.to_owned()];
     let path = plugin::search_path(&folders).unwrap();
-    let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.clone().into_os_string())];
+    let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.into_os_string())];
 
-    let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
-    let chart = folder.join("chart");
-    render::copy_chart(version, &chart).unwrap();
+    let copy = folder.join("chart");
+    render::copy_chart(chart, version, &copy).unwrap();
     // Kubernetes 1.20 does not serve policy/v1.
     let budget = format!("podDisruptionBudget: {{enabled: {}}}", version >= Version::minor(21));
-    let replacements = [
-        ("localhost:5001/pps", registry.to_owned()),
-        ("kind-registry:5000/pps", registry.to_owned()),
-        ("kind-registry:5000", registry.to_owned()),
-        ("charts/persistent-pod-state", chart.display().to_string()),
-        ("cat >registry.yaml <<'END'\n", format!("cat >registry.yaml <<'END'\n{budget}\n")),
-        ("helm install", format!("helm install --kubeconfig {}", kubeconfig.display())),
-    ];
-    let replacements = replacements.map(|(from, to)| (from.to_owned(), to)).to_vec();
+    replacements.extend([
+        ("charts/persistent-pod-state".to_owned(), copy.display().to_string()),
+        ("cat >registry.yaml <<'END'\n".to_owned(), format!("cat >registry.yaml <<'END'\n{budget}\n")),
+    ]);
     Shell::start(folder, &variables, replacements).await
 }

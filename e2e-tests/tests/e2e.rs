@@ -32,6 +32,7 @@ mod newer_versions;
 mod policy_server;
 mod proxies;
 mod registry;
+mod rehearsal;
 mod release;
 mod scenarios;
 mod scope;

@@ -5,8 +5,11 @@
 
 pub(crate) mod deployment;
 
+use std::process::Command;
+
 use pps_e2e::{
     cluster::{Cluster, real_nodes},
+    control_plane::Binaries,
     install::{Installation, SIDECAR},
     kubewarden::{self, policy_server},
     report,
@@ -16,7 +19,7 @@ use pps_e2e::{
 use crate::scenarios::permissions;
 
 /// The ServiceAccount of the PolicyServer that is installed.
-const ACCOUNT: &str = "policy-server-persistent-pod-state";
+pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
 
 /// A cluster of real nodes with Kubewarden's definitions and namespace, but without the product.
 pub(crate) async fn cluster() -> Cluster {
@@ -34,6 +37,17 @@ pub(crate) async fn install(cluster: &mut Cluster, real: bool) -> Installation {
     installation.wait_available(cluster).await.unwrap();
     installation.serve_policy(cluster, ACCOUNT, real).await.unwrap();
     installation
+}
+
+/// Runs `ctr images` on a node.
+pub(crate) fn images(cluster: &Cluster, node: &str, args: &[&str]) -> String {
+    let first = cluster.control_plane.supervisor().status(node).unwrap().pid.unwrap();
+    let socket = format!("/proc/{first}/root/run/containerd/containerd.sock");
+    let mut ctr = Command::new(Binaries::find_one("node/usr/bin/ctr").unwrap());
+    let ctr = ctr.args(["--address", &socket, "--namespace", "k8s.io", "images"]).args(args);
+    let output = ctr.output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub(crate) fn assert_used_as_granted(cluster: &Cluster) {

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn release(dist: &Path, tag: &str) -> Output {
+pub(crate) fn release(dist: &Path, tag: &str) -> Output {
     fs::create_dir_all(dist.parent().unwrap()).unwrap();
     Command::new(repository_file("hack/release.sh"))
         .env("DIST", dist)
@@ -186,7 +186,7 @@ async fn the_plugin_looks_up_names_where_no_other_file_is() {
     let server = control_plane.url().replace("127.0.0.1", name);
     kubeconfig["clusters"][0]["cluster"] = json!({"server": server, "certificate-authority": "/ca.crt"});
     fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
-    let mut status = Command::new("chroot");
+    let mut status = Command::new("/usr/sbin/chroot");
     let status = status.arg(&root).args(["/kubectl-pps", "status", "--all-namespaces"]);
     let answer = status.env_clear().env("KUBECONFIG", "/kubeconfig").output().unwrap();
     assert!(answer.status.success(), "{answer:?}");

@@ -50,7 +50,8 @@ async fn serve(cluster: &mut Cluster, files: &[&str]) {
     let policies = policies.collect();
     let module = PolicyModule::load_file(&policy_path()).unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig_for(POLICY_SERVER).unwrap();
-    cluster.start_installed_webhook(&module, policies, &kubeconfig).await.unwrap();
+    let webhook = cluster.start_installed_webhook(&module, policies, &kubeconfig).await;
+    cluster.webhook = Some(webhook.unwrap());
 }
 
 /// Makes a namespace with these labels.

@@ -93,7 +93,8 @@ impl Served {
             (ReviewClient::new(server.url(), server.authority()).unwrap(), Some(server))
         } else {
             let module = PolicyModule::load_file(&policy_path()).unwrap();
-            cluster.start_installed_webhook(&module, vec![main.clone()], &kubeconfig).await.unwrap();
+            let webhook = cluster.start_installed_webhook(&module, vec![main.clone()], &kubeconfig).await;
+            cluster.webhook = Some(webhook.unwrap());
             let webhook = cluster.webhook().unwrap();
             webhook.serve_other(&other).unwrap();
             (ReviewClient::new(webhook.url(), webhook.authority()).unwrap(), None)

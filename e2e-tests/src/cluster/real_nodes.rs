@@ -25,6 +25,7 @@ use nix::{
 use super::kubelet::{IP_ANNOTATION, NO_RESERVATION};
 use crate::{
     control_plane::{ADMIN, Binaries, ControlPlane},
+    registry::Registry,
     report,
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
@@ -170,12 +171,15 @@ impl RealNodes {
         self.network.address()
     }
 
-    /// Lets containerd pull from a registry without TLS.
-    pub fn trust_registry(&self, host: &str) -> Result<()> {
-        let folder = self.supervisor.folder().join("registries").join(host);
+    /// Lets containerd pull from that registry what images name as `name/…`.
+    pub fn mirror(&self, name: &str, registry: &Registry) -> Result<()> {
+        let folder = self.supervisor.folder().join("registries").join(name);
         fs::create_dir_all(&folder)?;
-        let hosts = format!("server = \"http://{host}\"\n[host.\"http://{host}\"]\n");
-        Ok(fs::write(folder.join("hosts.toml"), hosts)?)
+        let (host, authority) = (registry.host(), registry.ca());
+        let hosts = authority.map_or(format!("[host.\"http://{host}\"]\n"), |authority| {
+            format!("[host.\"https://{host}\"]\nca = \"{}\"\n", authority.display())
+        });
+        Ok(fs::write(folder.join("hosts.toml"), format!("server = \"https://{name}\"\n{hosts}"))?)
     }
 
     /// The node loses power: everything on it ends at once.

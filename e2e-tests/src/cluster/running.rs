@@ -77,21 +77,20 @@ impl Cluster {
     }
 
     /// Serves installed policies with the permissions of that kubeconfig and registers them as Kubewarden
-    /// does, in place of the previous webhook.
+    /// does, in place of the previous webhook, which goes on until it is dropped.
     pub async fn start_installed_webhook(
-        &mut self,
+        &self,
         module: &PolicyModule,
         policies: Vec<Policy>,
         kubeconfig: &Path,
-    ) -> Result<()> {
+    ) -> Result<Webhook> {
         let client = {
             let _context = self.background.enter();
             ControlPlane::client_of(kubeconfig)?
         };
         let webhook = Webhook::start_installed(self.background.handle(), client, module, policies)?;
         webhook.register(&self.client, self.control_plane.version()).await?;
-        self.webhook = Some(webhook);
-        Ok(())
+        Ok(webhook)
     }
 
     /// An administrator's client for tasks that outlive a test's own runtime.

@@ -52,7 +52,7 @@ impl ServerCertificate {
     }
 
     /// Makes both, also for another address.
-    pub(super) fn generate_for(name: &str, address: Ipv4Addr) -> Result<Self> {
+    pub(crate) fn generate_for(name: &str, address: Ipv4Addr) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, format!("{name} test authority"));

@@ -110,11 +110,10 @@ pub fn definition_file(version: Version) -> Result<Scratch> {
     Scratch::file("crd.yaml", as_served(objects, version).remove(0).to_string())
 }
 
-/// A copy of the chart in a new folder that Helm installs on an API server of that version.
-pub fn copy_chart(version: Version, copy: &Path) -> Result<()> {
-    let chart = repository_file(CHART);
-    for file in files_below(&chart)? {
-        let target = copy.join(file.strip_prefix(&chart)?);
+/// A copy of a chart in a new folder that Helm installs on an API server of that version.
+pub fn copy_chart(chart: &Path, version: Version, copy: &Path) -> Result<()> {
+    for file in files_below(chart)? {
+        let target = copy.join(file.strip_prefix(chart)?);
         fs::create_dir_all(target.parent().context("no folder")?)?;
         let mut text = fs::read_to_string(&file)?;
         if version < Version::minor(21) && file.ends_with("Chart.yaml") {

@@ -59,7 +59,8 @@ impl Registry {
         let name = options.name;
         let folder = supervisor.folder().join(&name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let authority = options.tls.then(|| write_certificate(&folder, &name)).transpose()?;
+        let authority =
+            options.tls.then(|| write_certificate(&folder, &name, options.address)).transpose()?;
         let mut registry = Self { host: String::new(), folder, authority, credentials: options.credentials };
         let mut attempt = 1;
         loop {
@@ -201,8 +202,8 @@ impl Registry {
     }
 }
 
-fn write_certificate(folder: &Path, name: &str) -> Result<PathBuf> {
-    let certificate = ServerCertificate::generate(name)?;
+fn write_certificate(folder: &Path, name: &str, address: Ipv4Addr) -> Result<PathBuf> {
+    let certificate = ServerCertificate::generate_for(name, address)?;
     let authority = folder.join("ca.crt");
     write(&authority, certificate.authority)?;
     write(&folder.join("server.crt"), certificate.certificate)?;

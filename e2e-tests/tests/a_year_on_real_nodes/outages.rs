@@ -1,6 +1,6 @@
 //! Nodes that stop working, and come back.
 
-use std::{process::Command, time::Instant};
+use std::time::Instant;
 
 use kube::api::DeleteParams;
 use pps_e2e::{
@@ -19,7 +19,10 @@ use tokio::{
 };
 
 use super::{RECOVERY, Stage};
-use crate::support::{note, places, spread_over_nodes};
+use crate::{
+    install,
+    support::{note, places, spread_over_nodes},
+};
 
 /// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the node.
 /// On a node that lacks the image the standby waits for the registry, and the leader records meanwhile.
@@ -69,19 +72,10 @@ pub(super) async fn a_reboot_while_the_registry_is_gone(stage: &Stage<'_>) {
 }
 
 fn remove_sidecars_image(stage: &Stage<'_>, node: &str) {
-    let first = stage.cluster.control_plane.supervisor().status(node).unwrap().pid.unwrap();
-    let socket = format!("/proc/{first}/root/run/containerd/containerd.sock");
-    let images = |args: &[&str]| {
-        let mut ctr = Command::new(Binaries::find_one("node/usr/bin/ctr").unwrap());
-        let ctr = ctr.args(["--address", &socket, "--namespace", "k8s.io", "images"]).args(args);
-        let output = ctr.output().unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let all = images(&["ls", "--quiet"]);
+    let all = install::images(stage.cluster, node, &["ls", "--quiet"]);
     let image =
         all.lines().find(|image| image.contains("sidecar")).expect("the node has the sidecar's image");
-    images(&["rm", image]);
+    install::images(stage.cluster, node, &["rm", image]);
 }
 
 /// Its Pods are no longer Ready, but nobody deletes them.

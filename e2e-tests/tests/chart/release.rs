@@ -12,7 +12,7 @@ use pps_e2e::{
     cluster::Cluster,
     control_plane::Version,
     kubewarden::Controller,
-    manifests::render::{REQUIRED, copy_chart, helm},
+    manifests::render::{CHART, REQUIRED, copy_chart, helm},
     repository::repository_file,
     scratch::Scratch,
     sidecar::NAMESPACE,
@@ -30,7 +30,7 @@ impl<'a> Release<'a> {
     /// Of this repository's chart.
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
         let chart = Scratch::path_for("chart");
-        copy_chart(cluster.control_plane.version(), chart.path()).unwrap();
+        copy_chart(&repository_file(CHART), cluster.control_plane.version(), chart.path()).unwrap();
         Self { cluster, chart }
     }
 

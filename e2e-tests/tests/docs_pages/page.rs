@@ -8,27 +8,27 @@ use std::{fs, mem::take};
 use pps_e2e::{control_plane::Version, repository::repository_file};
 
 /// A page with commands.
-pub(super) struct Page {
+pub(crate) struct Page {
     /// Its path from the root of the repository.
-    pub(super) path: String,
-    pub(super) blocks: Vec<Block>,
+    pub(crate) path: String,
+    pub(crate) blocks: Vec<Block>,
 }
 
 /// Commands that belong together.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// The line of its first fence.
-    pub(super) line: usize,
-    pub(super) not_run: Option<String>,
-    pub(super) scene: Option<String>,
+    pub(crate) line: usize,
+    pub(crate) not_run: Option<String>,
+    pub(crate) scene: Option<String>,
     /// The minor version of kubectl 1 that it needs.
-    pub(super) needs: Option<u32>,
-    pub(super) commands: Vec<Command>,
+    pub(crate) needs: Option<u32>,
+    pub(crate) commands: Vec<Command>,
 }
 
 /// What is entered, and what is printed.
 #[derive(Debug, PartialEq)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Prints what the page does not show.
     Script(String),
     /// Prints these lines.
@@ -36,7 +36,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Self::Script(text) | Self::Prompt(text, _) => text,
         }
@@ -45,7 +45,7 @@ impl Command {
 
 impl Page {
     /// Reads a page.
-    pub(super) fn read(path: &str) -> Self {
+    pub(crate) fn read(path: &str) -> Self {
         let text = fs::read_to_string(repository_file(path)).unwrap();
         Self { path: path.to_owned(), blocks: blocks(&text) }
     }
@@ -53,12 +53,12 @@ impl Page {
 
 impl Block {
     /// Whether this version of kubectl can run it.
-    pub(super) fn is_for(&self, version: Version) -> bool {
+    pub(crate) fn is_for(&self, version: Version) -> bool {
         self.needs.is_none_or(|minor| version >= Version::minor(minor))
     }
 }
 
-pub(super) fn blocks(text: &str) -> Vec<Block> {
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut next = Block::default();
     let mut language = None;

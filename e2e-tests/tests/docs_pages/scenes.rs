@@ -82,15 +82,15 @@ be_recorded() {
 "#;
 
 /// The cluster on which the pages are played, and the reader's shell.
-pub(super) struct Stage<'a> {
-    pub(super) cluster: &'a mut Cluster,
-    pub(super) installation: Installation,
-    pub(super) shell: Shell,
+pub(crate) struct Stage<'a> {
+    pub(crate) cluster: &'a mut Cluster,
+    pub(crate) installation: Installation,
+    pub(crate) shell: Shell,
 }
 
 impl Stage<'_> {
     /// Sets the scene, runs the commands of a block, and clears the scene.
-    pub(super) async fn play(&mut self, block: &Block) -> Result<(), String> {
+    pub(crate) async fn play(&mut self, block: &Block) -> Result<(), String> {
         let (_, before, after) = match &block.scene {
             None => ("", "", ""),
             Some(name) => *SCENES.iter().find(|(known, ..)| known == name).expect("a known scene"),
@@ -130,14 +130,14 @@ impl Stage<'_> {
 }
 
 /// The script of the quick start that creates the workload.
-pub(super) fn workload() -> String {
+pub(crate) fn workload() -> String {
     let page = Page::read("docs/quick-start.md");
     let mut commands = page.blocks.iter().flat_map(|block| &block.commands).map(Command::text);
     commands.find(|text| text.contains("kind: StatefulSet")).unwrap().to_owned()
 }
 
 /// A volume that pins its Pod, as `docs/local-volumes.md` shows it.
-pub(super) fn volume() -> String {
+pub(crate) fn volume() -> String {
     let term = json!({"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"]}]});
     let volume = json!({

@@ -17,7 +17,7 @@ use super::page::Command;
 use crate::docs_kwctl::is_output;
 
 /// How long a command may take, and how long what it prints may take to be what the page shows.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Commands that only read, and so may be run again until they print what the page shows.
 const QUESTIONS: [&str; 6] = [
@@ -34,7 +34,7 @@ const PLUGIN: &str = "kubectl pps ";
 const END: &str = "--- end of the output, with exit code ";
 
 /// A running shell.
-pub(super) struct Shell {
+pub(crate) struct Shell {
     _child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -44,7 +44,7 @@ pub(super) struct Shell {
 
 impl Shell {
     /// Starts a shell in a folder, with further variables.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         folder: &Path,
         variables: &[(&str, OsString)],
         replacements: Vec<(String, String)>,
@@ -62,7 +62,7 @@ impl Shell {
     }
 
     /// Runs a command, and returns what is wrong with what it does.
-    pub(super) async fn run(&mut self, command: &Command) -> Result<(), String> {
+    pub(crate) async fn run(&mut self, command: &Command) -> Result<(), String> {
         match command {
             Command::Script(script) => {
                 // Not in this shell: it would end with the first error.

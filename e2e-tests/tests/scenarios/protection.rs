@@ -38,7 +38,8 @@ pub(crate) async fn install_deployed_policy(cluster: &mut Cluster) {
     });
     let module = PolicyModule::load_file(&policy_path()).unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig_for(POLICY_SERVER).unwrap();
-    cluster.start_installed_webhook(&module, policies.into(), &kubeconfig).await.unwrap();
+    let webhook = cluster.start_installed_webhook(&module, policies.into(), &kubeconfig).await;
+    cluster.webhook = Some(webhook.unwrap());
 }
 
 /// Applies a protected object with that status.

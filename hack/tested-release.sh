@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Does all of a release that precedes a push, and prints what was verified:
+# - builds all files in dist/ (hack/release.sh, whose variables say what), and what is quick to build once more, to compare digests
+# - tests images and installation with these files, on real nodes, and the build for the other processor under an emulator
+# - builds the site of the tag
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+cd "$REPO_DIR"
+WORK="$(mktemp -d "${TMPDIR:-/tmp}/pps-release.XXXXXX")"
+trap 'explain_end $?; rm -rf "$WORK"' EXIT
+VERIFIED="$WORK/verified"
+verified() { echo "verified: $*" | tee -a "$VERIFIED" >&2; }
+
+DIST="$REPO_DIR/dist"
+hack/release.sh
+verified "dist/ has $(wc -l <"$DIST/SHA256SUMS") files, with their digests"
+rm -rf target-wasm/wasm32-unknown-unknown policy.wasm
+DIST="$WORK/again" hack/release.sh
+diff "$DIST/SHA256SUMS" "$WORK/again/SHA256SUMS" >&2 || die "a second build has other digests"
+verified "policy, SBOMs, archives, krew's manifest, manifests and chart, built again, have the same digests"
+
+# The tests push and install these files, and make small releases of their own.
+unset MAKEFLAGS WINDOWS PLUGIN_ARCHIVES ARCH
+PPS_STATIC_SIDECAR="$DIST/pps-sidecar-linux-$(native_arch)" PPS_FOREIGN_SIDECAR="$DIST/pps-sidecar-linux-$(foreign_arch)"
+export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_POLICY_WASM="$DIST/policy.wasm" PPS_RELEASE_DIR="$DIST"
+make --no-print-directory release-tests 2>&1 | tee "$WORK/tests" >&2
+sed -n 's/^ *\(\(verified\|skipped\): \)/\1/p' "$WORK/tests" >>"$VERIFIED"
+verified "the tests of images, installation and release pass; the sidecar for $(foreign_arch) runs under an emulator"
+
+make --no-print-directory site REVISION="${TAG:-HEAD}" REPOSITORY="${REPOSITORY:-}" >&2
+verified "the site's links and anchors lead somewhere"
+
+say "version $(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml), commit $(git rev-parse --short HEAD):"
+cat "$VERIFIED"
