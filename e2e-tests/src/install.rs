@@ -1,12 +1,10 @@
 //! The product as users install it: pushed to a registry, applied from its manifests, pulled and run.
 
-use std::{
-    fs,
-    net::Ipv4Addr,
-    path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};

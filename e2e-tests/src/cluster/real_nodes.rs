@@ -4,15 +4,13 @@
 //! All nodes of a cluster are ports of one bridge, on which the API server and the registry listen. Their Pods'
 //! addresses can be reached from this machine. An IPAM plugin (`ipam.sh`) honours [`IP_ANNOTATION`].
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    net::Ipv4Addr,
-    path::PathBuf,
-    process::{Command, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;

@@ -1,11 +1,9 @@
 //! Kubewarden's PolicyServer. `POLICY_SERVER` names the executable.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 use kube::Client;

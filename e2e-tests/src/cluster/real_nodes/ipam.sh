@@ -1,6 +1,6 @@
 #!/bin/sh
 # An IPAM plugin that honours an address, as kube-ovn does: host-local, which is asked for the address in the Pod's
-# annotation. Where that is taken, or of another node, the Pod gets a free one. The annotation then names the address.
+# annotation. Where that stays taken, or is of another node, the Pod gets a free one. The annotation then names the address.
 config="$(cat)"
 
 host_local() {
@@ -22,11 +22,15 @@ case "$config" in
 esac
 asked="$(annotation "$IP_ANNOTATION")"
 answer=
-[ -z "$asked" ] || answer="$(host_local "$asked")" || {
+# Kubernetes may delete a Pod before the kubelet has freed its address.
+tries=20
+case "$config" in *"\"${asked%.*}.0/24\""*) ;; *) tries=1 ;; esac
+while [ -n "$asked" ] && [ "$tries" -gt 0 ] && ! answer="$(host_local "$asked")"; do
     # A failed attempt may have left an assignment.
     CNI_COMMAND=DEL host_local >/dev/null
-    answer=
-}
+    answer= tries=$((tries - 1))
+    sleep 0.5
+done
 [ -n "$answer" ] || answer="$(host_local)" || { printf %s "$answer"; exit 1; }
 address="$(printf %s "$answer" | sed -n 's,.*"address" *: *"\([0-9.]*\)/.*,\1,p' | head -n 1)"
 # Else the node would look for it at the former Pod's hardware address, for a quarter of a minute.
