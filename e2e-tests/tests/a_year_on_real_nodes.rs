@@ -1,6 +1,7 @@
 //! A rehearsal on real nodes: the product as users install it, and what happens to a cluster in a year. All
 //! scenarios share one cluster and two StatefulSets, and after each the records match the cluster.
 
+mod long_run;
 mod outages;
 mod replacement;
 
