@@ -125,6 +125,18 @@ foreign_arch() {
     if [ "$native" = amd64 ]; then echo arm64; else echo amd64; fi
 }
 
+# rust_target PLATFORM: prints Rust's name of a platform for which a program is released.
+rust_target() {
+    case "$1" in
+    linux-amd64) echo x86_64-unknown-linux-gnu ;;
+    linux-arm64) echo aarch64-unknown-linux-gnu ;;
+    darwin-amd64) echo x86_64-apple-darwin ;;
+    darwin-arm64) echo aarch64-apple-darwin ;;
+    windows-amd64) echo x86_64-pc-windows-gnu ;;
+    *) die "unknown platform $1: use linux-amd64, linux-arm64, darwin-amd64, darwin-arm64 or windows-amd64" ;;
+    esac
+}
+
 # owner_registry, owner_repository: where released images are, and the URL of this repository, as Cargo.toml says.
 owner_registry() { sed -n 's/^registry = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
 owner_repository() { sed -n 's/^repository = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet,
-# kube-proxy, libfaketime, docker-registry and promtool, and in its subfolder `node` what a node needs besides the
+# kube-proxy, libfaketime, docker-registry, promtool, tinyproxy and microsocks, and in its subfolder `node` what a node needs besides the
 # kubelet. Creates the folder if it is missing, and adds what an older one lacks.
 #
 # KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR and build nothing. Without kubelet and kube-proxy there,

@@ -2,8 +2,8 @@
 # Packs kubectl-pps with its man page, the completion for kubectl and the licence, and prints the archive's path. The same
 # files give the same bytes.
 #
-#   hack/pack-kubectl-pps.sh PROGRAM OS ARCH FOLDER   a tar.gz, or a zip for windows, in FOLDER
-#   hack/pack-kubectl-pps.sh --krew FOLDER            krew's manifest, FOLDER/pps.yaml, for all archives in FOLDER
+#   hack/pack-kubectl-pps.sh PROGRAM linux-amd64 FOLDER   a tar.gz, or a zip for windows, in FOLDER
+#   hack/pack-kubectl-pps.sh --krew FOLDER                krew's manifest, FOLDER/pps.yaml, for all archives in FOLDER
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -11,8 +11,7 @@ cd "$REPO_DIR"
 VERSION="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
 
 pack() {
-    local program=$1 os=$2 arch=$3 folder=$4 name stage suffix="" archive
-    name="kubectl-pps-$VERSION-$os-$arch"
+    local program=$1 folder=$3 name="kubectl-pps-$VERSION-$2" os="${2%-*}" stage suffix="" archive
     [ "$os" = windows ] && suffix=.exe
     stage="$(mktemp -d)"
     trap 'rm -rf "$stage"' RETURN
@@ -59,6 +58,7 @@ spec:
     PersistentPodStates, which bring Pods back to their nodes, zones and addresses.
   caveats: |
     The cluster needs PersistentPodState for Kubewarden: kubectl pps check
+    How to set up completion: kubectl pps completion --help
   platforms:
 YAML
     for archive in "$folder"/kubectl-pps-"$VERSION"-*; do
@@ -85,6 +85,6 @@ case "$#:${1:-}" in
     mv "$2/pps.yaml.new" "$2/pps.yaml"
     realpath "$2/pps.yaml"
     ;;
-4:*) pack "$@" ;;
-*) die "use: hack/pack-kubectl-pps.sh PROGRAM OS ARCH FOLDER, or hack/pack-kubectl-pps.sh --krew FOLDER" ;;
+3:*) pack "$@" ;;
+*) die "use: hack/pack-kubectl-pps.sh PROGRAM OS-ARCH FOLDER, or hack/pack-kubectl-pps.sh --krew FOLDER" ;;
 esac

@@ -3,8 +3,8 @@
 #
 #   policy.wasm                           the policy
 #   pps-sidecar-linux-<arch>              the sidecar, one static file, for amd64 and arm64
-#   policy.cdx.json, pps-sidecar-linux-<arch>.cdx.json
-#                                         their software bills of materials (CycloneDX)
+#   policy-sbom.spdx.json, pps-sidecar-linux-<arch>-sbom.spdx.json, kubectl-pps-<os>-<arch>-sbom.spdx.json
+#                                         software bills of materials (SPDX)
 #   kubectl-pps-<version>-<os>-<arch>.tar.gz (.zip for Windows)
 #                                         the plugin with its man page and the licence
 #   pps.yaml                              the plugin's manifest for krew
@@ -20,7 +20,7 @@
 # REGISTRY=ghcr.io/owner, REPOSITORY=https://github.com/owner/repository
 #                       where the images and the repository are. If Cargo.toml says something else, all files of the
 #                       checkout that name them are changed (hack/set-owner.sh), so that what is released names them.
-# ARCH="amd64 arm64"    the processors for which the sidecar is built; both by default.
+# ARCH="amd64 arm64"    the processors; both by default.
 # WINDOWS=1             build the plugin for Windows, too.
 # PLUGIN_ARCHIVES=FOLDER  archives of the plugin that other machines have made: those for macOS.
 # PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM, PPS_STATIC_SIDECAR, PPS_FOREIGN_SIDECAR,
@@ -59,25 +59,32 @@ MODULE="${PPS_POLICY_WASM:-policy.wasm}"
 declare -A SIDECARS PLUGINS
 for arch in ${ARCH:-amd64 arm64}; do
     SIDECARS[$arch]="$(hack/build-sidecar.sh "--arch=$arch")"
-    PLUGINS[$arch]="$(hack/build-kubectl-pps.sh "--arch=$arch")"
+    PLUGINS[linux-$arch]="$(hack/build-kubectl-pps.sh "--arch=$arch")"
 done
-[ -z "${WINDOWS:-}" ] || PLUGIN_FOR_WINDOWS="$(hack/build-kubectl-pps.sh --windows)"
+[ -z "${WINDOWS:-}" ] || PLUGINS[windows-amd64]="$(hack/build-kubectl-pps.sh --windows)"
 with_publish
 KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
 
 rm -rf "$DIST"
 mkdir -p "$DIST"
+
+# sbom PACKAGE TARGET FILE NAME
+sbom() { "$PUBLISH" sbom --package "$1" --target "$2" --file "$3" --output "$DIST/$4-sbom.spdx.json"; }
+
 install -m 644 "$MODULE" "$DIST/policy.wasm"
-"$PUBLISH" sbom policy --module "$MODULE" --output "$DIST/policy.cdx.json"
+sbom persistent-pod-state-policy wasm32-unknown-unknown "$MODULE" policy
 for arch in "${!SIDECARS[@]}"; do
     install -m 755 "${SIDECARS[$arch]}" "$DIST/pps-sidecar-linux-$arch"
-    "$PUBLISH" sbom image --binary "${SIDECARS[$arch]}" --output "$DIST/pps-sidecar-linux-$arch.cdx.json"
+    sbom pps-sidecar "$(rust_target "linux-$arch")" "${SIDECARS[$arch]}" "pps-sidecar-linux-$arch"
 done
-for arch in "${!PLUGINS[@]}"; do
-    hack/pack-kubectl-pps.sh "${PLUGINS[$arch]}" linux "$arch" "$DIST" >/dev/null
+for platform in "${!PLUGINS[@]}"; do
+    hack/pack-kubectl-pps.sh "${PLUGINS[$platform]}" "$platform" "$DIST" >/dev/null
 done
-[ -z "${WINDOWS:-}" ] || hack/pack-kubectl-pps.sh "$PLUGIN_FOR_WINDOWS" windows amd64 "$DIST" >/dev/null
 [ -z "${PLUGIN_ARCHIVES:-}" ] || install -m 644 "$PLUGIN_ARCHIVES"/kubectl-pps-"$VERSION"-* "$DIST"
+for archive in "$DIST"/kubectl-pps-"$VERSION"-*; do
+    platform="${archive#"$DIST/kubectl-pps-$VERSION-"}" platform="${platform%%.*}"
+    sbom kubectl-pps "$(rust_target "$platform")" "$archive" "kubectl-pps-$platform"
+done
 hack/pack-kubectl-pps.sh --krew "$DIST" >/dev/null
 "$KUSTOMIZE" build deploy >"$DIST/install.yaml"
 for overlay in deploy/overlays/*/; do

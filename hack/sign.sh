@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Signs with cosign what was pushed, and attests to it what is known of the build. Then verifies both as users do.
+# Signs with cosign what was pushed, and attests the software bills of materials. Then verifies both as users do.
 #
 #   hack/sign.sh FOLDER <REFERENCES                      without a key, in GitHub Actions
 #   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it
 #
-# REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote:
-# the software bills of materials, and in a workflow provenance.json (`pps-publish provenance`).
+# REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote.
 #
 # COSIGN=PROGRAM   use this cosign (3.0 or newer)
 # KWCTL=PROGRAM    verify the policy with this kwctl, too: it reads signatures as a PolicyServer does
@@ -35,11 +34,11 @@ esac
 
 OLDER_FORMAT=(--new-bundle-format=false)
 
-# attest TYPE PREDICATE REFERENCE
+# attest SBOM REFERENCE
 attest() {
-    [ -f "$2" ] || die "$2 is missing: run make release"
-    "$COSIGN" attest --yes "${SIGN[@]}" --type "$1" --predicate "$2" "$3"
-    "$COSIGN" verify-attestation "${VERIFY[@]}" --type "$1" "$3" >/dev/null
+    [ -f "$1" ] || die "$1 is missing: run make release"
+    "$COSIGN" attest --yes "${SIGN[@]}" --type spdxjson --predicate "$1" "$2"
+    "$COSIGN" verify-attestation "${VERIFY[@]}" --type spdxjson "$2" >/dev/null
 }
 
 # sign REFERENCE
@@ -54,20 +53,14 @@ sign() {
     case "$reference" in
     */policies/persistent-pod-state@*)
         if [ -n "${KWCTL:-}" ]; then "$KWCTL" verify "${KWCTL_VERIFY[@]}" "registry://$reference" >/dev/null; fi
+        attest "$FOLDER/policy-sbom.spdx.json" "$reference"
         ;;
-    esac
-    if [ -f "$FOLDER/provenance.json" ]; then attest slsaprovenance1 "$FOLDER/provenance.json" "$reference"; fi
-    case "$reference" in
-    */policies/persistent-pod-state@*) attest cyclonedx "$FOLDER/policy.cdx.json" "$reference" ;;
     */persistent-pod-state-sidecar@*)
-        for sbom in "$FOLDER"/pps-sidecar-linux-*.cdx.json; do attest cyclonedx "$sbom" "$reference"; done
+        for sbom in "$FOLDER"/pps-sidecar-linux-*-sbom.spdx.json; do attest "$sbom" "$reference"; done
         ;;
     esac
 }
 
-if [ -z "${KEY:-}" ] && [ ! -f "$FOLDER/provenance.json" ]; then
-    die "$FOLDER/provenance.json is missing: run pps-publish provenance --output $FOLDER/provenance.json"
-fi
 mapfile -t REFERENCES < <(grep -E '@sha256:[0-9a-f]{64}$')
 [ ${#REFERENCES[@]} -gt 0 ] || die "no reference with a digest on stdin: pass the output of make publish"
 for reference in "${REFERENCES[@]}"; do

@@ -128,9 +128,54 @@ fn the_release_takes_its_owner_from_the_repository_that_makes_it() {
 fn the_release_is_signed_and_attested_before_it_is_made() {
     let workflow = fs::read_to_string(path(".github/workflows/release.yml")).unwrap();
     let at = |text: &str| workflow.find(text).unwrap_or_else(|| panic!("the release has no {text}"));
-    let order =
-        ["make release-tests", "make publish ", "pps-publish provenance", "hack/sign.sh dist ", "files: |"];
+    let order = ["make release-tests", "make publish ", "hack/sign.sh dist ", "actions/attest@", "files: |"];
     assert!(order.map(at).is_sorted(), "{order:?}");
+
+    // The digest of each reference that `make publish` prints is attested under the reference's name.
+    let folder = env::temp_dir().join(format!("pps-push-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let names =
+        ["policies/persistent-pod-state", "persistent-pod-state-sidecar", "charts/persistent-pod-state"];
+    // An owner may be called anything.
+    let lines = names.map(|name| format!("echo ghcr.io/charts-policies/{name}@sha256:{}", name.len()));
+    write_script(&folder.join("make"), &lines.join("\n"));
+    let path = format!("{}:{}", folder.display(), env::var("PATH").unwrap());
+    let mut push = Command::new("bash");
+    let push = push.args(["-euo", "pipefail", "-c", &step_with("make publish ")]).current_dir(&folder);
+    let done = push
+        .env("PATH", path)
+        .env("GITHUB_OUTPUT", folder.join("out"))
+        .env("REGISTRY", "r")
+        .env("GITHUB_SHA", "0");
+    assert!(done.status().unwrap().success());
+    let outputs = fs::read_to_string(folder.join("out")).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    let attested = steps().into_iter().map(|(_, step)| step["with"].clone());
+    let attested: Vec<Value> = attested.filter(|with| with["subject-digest"].is_string()).collect();
+    assert_eq!(attested.len(), names.len());
+    for (name, with) in names.iter().zip(attested) {
+        assert_eq!(with["subject-name"], format!("${{{{ env.REGISTRY }}}}/{name}"));
+        let digest = with["subject-digest"].as_str().unwrap();
+        let output = digest.trim_start_matches("${{ steps.push.outputs.").trim_end_matches(" }}");
+        assert!(outputs.contains(&format!("{output}=sha256:{}\n", name.len())), "{outputs}");
+        assert_eq!(with["push-to-registry"], true);
+    }
+}
+
+/// The manifests of a release are rendered by the official programs, each with its digest.
+#[test]
+fn the_release_renders_with_kustomize_and_helm_by_checksum() {
+    let script = step_with("kustomize.tgz");
+    let is_digest = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    for program in ["kustomize", "helm"] {
+        let archive = format!("{program}.tgz");
+        assert!(script.contains(&format!("curl -fsSLo {archive} https://")), "{script}");
+        let checked = script.lines().filter_map(|line| line.split_once("  "));
+        assert!(checked.into_iter().any(|(digest, file)| is_digest(digest) && file == archive), "{script}");
+        assert!(script.contains(&format!("tar -xzf {archive} ")), "{script}");
+    }
+    let at = |text: &str| script.find(text).unwrap();
+    assert!([at("curl "), at("sha256sum --check"), at("tar "), at("GITHUB_PATH")].is_sorted(), "{script}");
 }
 
 /// The site names the tag and the owner that were released, and is deployed only once the release exists.
@@ -169,6 +214,62 @@ fn the_release_signs_with_one_version_of_cosign() {
         documented.contains(&format!("cosign {}", &version[1..])),
         "docs/publishing.md names another version"
     );
+}
+
+/// What krew's own validation demands of a manifest, and that each archive has the program that krew links.
+#[test]
+fn the_manifest_for_krew_names_each_platform_and_its_program() {
+    let folder = env::temp_dir().join(format!("pps-krew-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("program"), "a program").unwrap();
+    let pack = |args: &[&str]| {
+        let done = Command::new(path("hack/pack-kubectl-pps.sh")).args(args).current_dir(&folder).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    let (program, to) = (folder.join("program"), folder.to_str().unwrap());
+    let platforms = ["linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64"];
+    let platforms = BTreeSet::from(platforms.map(str::to_owned));
+    for platform in &platforms {
+        pack(&[program.to_str().unwrap(), platform, to]);
+    }
+    pack(&["--krew", to]);
+
+    let manifest: Value =
+        yaml_serde::from_str(&fs::read_to_string(folder.join("pps.yaml")).unwrap()).unwrap();
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!((&manifest["kind"], &manifest["metadata"]["name"]), (&"Plugin".into(), &"pps".into()));
+    assert_eq!(manifest["spec"]["version"], concat!("v", env!("CARGO_PKG_VERSION")));
+    // krew-index refuses longer ones, and such that end with a full stop.
+    let short = manifest["spec"]["shortDescription"].as_str().unwrap();
+    assert!(short.len() <= 50 && !short.contains('\n') && !short.ends_with('.'), "{short}");
+    let mut named = BTreeSet::new();
+    for entry in manifest["spec"]["platforms"].as_array().unwrap() {
+        let keys: BTreeSet<&str> = entry.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["bin", "selector", "sha256", "uri"]));
+        let labels = &entry["selector"]["matchLabels"];
+        let [system, processor] = ["os", "arch"].map(|label| labels[label].as_str().unwrap());
+        assert_eq!(labels.as_object().unwrap().len(), 2);
+        assert!(named.insert(format!("{system}-{processor}")), "{system} {processor} is named twice");
+        let uri = entry["uri"].as_str().unwrap();
+        let archive = folder.join(uri.rsplit('/').next().unwrap());
+        let hash = Command::new("sha256sum").arg(&archive).output().unwrap().stdout;
+        assert!(hash.starts_with(entry["sha256"].as_str().unwrap().as_bytes()), "{uri}");
+        let (list, program) = if system == "windows" {
+            (["python3", "-m", "zipfile", "-l"].as_slice(), "kubectl-pps.exe")
+        } else {
+            (["tar", "--list", "--file"].as_slice(), "kubectl-pps")
+        };
+        assert_eq!(entry["bin"], program);
+        let files = Command::new(list[0]).args(&list[1..]).arg(&archive).output().unwrap().stdout;
+        let files = String::from_utf8(files).unwrap();
+        for file in [program, "LICENSE", "kubectl-pps.1"] {
+            let listed = |line: &str| line.split(' ').next().unwrap().trim_start_matches("./") == file;
+            assert!(files.lines().any(listed), "{uri} has no {file}: {files}");
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(named, platforms);
 }
 
 /// Commands of the documents call jq, and a fresh Debian has none.
@@ -245,8 +346,8 @@ fn sign(
 fn everything_pushed_is_signed_attested_and_verified() {
     let folder = env::temp_dir().join(format!("pps-sign-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    for name in ["policy.cdx.json", "pps-sidecar-linux-amd64.cdx.json", "pps-sidecar-linux-arm64.cdx.json"] {
-        fs::write(folder.join(name), "{}").unwrap();
+    for name in ["policy", "pps-sidecar-linux-amd64", "pps-sidecar-linux-arm64", "kubectl-pps-linux-amd64"] {
+        fs::write(folder.join(format!("{name}-sbom.spdx.json")), "{}").unwrap();
     }
     let digest = format!("@sha256:{}", "0".repeat(64));
     let [policy, sidecar, chart] =
@@ -259,9 +360,6 @@ fn everything_pushed_is_signed_attested_and_verified() {
         ("GITHUB_WORKFLOW_REF", "o/n/.github/workflows/release.yml@refs/tags/v1"),
     ];
 
-    let (done, calls, said) = sign(&folder, &[], &references, &workflow);
-    assert!(!done && calls.is_empty() && said.contains("provenance.json is missing"), "{said}");
-    fs::write(folder.join("provenance.json"), "{}").unwrap();
     let (done, calls, said) = sign(&folder, &[], &references, &workflow);
     assert!(done, "{said}");
     let verify = "--certificate-identity https://github.example/o/n/.github/workflows/release.yml@refs/tags/v1 \
@@ -277,24 +375,21 @@ fn everything_pushed_is_signed_attested_and_verified() {
         .join("\n")
     };
     let kwctl = format!("verify --github-owner o --github-repo n registry://{policy}");
-    let attested = |kind: &str, file: &str, reference: &str| {
+    let attested = |name: &str, reference: &str| {
         [
-            format!("attest --yes --type {kind} --predicate DIST/{file} {reference}"),
-            format!("verify-attestation {verify} --type {kind} {reference}"),
+            format!("attest --yes --type spdxjson --predicate DIST/{name}-sbom.spdx.json {reference}"),
+            format!("verify-attestation {verify} --type spdxjson {reference}"),
         ]
         .join("\n")
     };
     let expected = [
         signed(&policy),
         kwctl,
-        attested("slsaprovenance1", "provenance.json", &policy),
-        attested("cyclonedx", "policy.cdx.json", &policy),
+        attested("policy", &policy),
         signed(&sidecar),
-        attested("slsaprovenance1", "provenance.json", &sidecar),
-        attested("cyclonedx", "pps-sidecar-linux-amd64.cdx.json", &sidecar),
-        attested("cyclonedx", "pps-sidecar-linux-arm64.cdx.json", &sidecar),
+        attested("pps-sidecar-linux-amd64", &sidecar),
+        attested("pps-sidecar-linux-arm64", &sidecar),
         signed(&chart),
-        attested("slsaprovenance1", "provenance.json", &chart),
     ];
     assert_eq!(calls, expected.join("\n") + "\n");
 

@@ -245,7 +245,8 @@ fn each_alert_says_which_command_of_the_plugin_to_run() {
     for alert in alerts(&rules) {
         let description = alert["annotations"]["description"].as_str().unwrap();
         let (_, command) = description.split_once("kubectl pps ").unwrap_or_else(|| panic!("{alert}"));
-        let known = ["check -n persistent-pod-state.", "status -A.", "status -A to see which Pods"];
+        let known =
+            ["check -n persistent-pod-state.", "status -A.", "status -A --problems to see which Pods"];
         assert!(known.iter().any(|known| command.starts_with(known)), "{description}");
         let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
         assert!(runbook.starts_with(env!("CARGO_PKG_REPOSITORY")), "{runbook}");

@@ -6,6 +6,7 @@ mod answers;
 mod command_line;
 mod explain;
 mod files;
+mod flags;
 mod forget;
 mod move_keeps;
 mod move_pod;
@@ -22,7 +23,8 @@ use crate::support::{self, TIMEOUT};
 #[tokio::test]
 async fn commands_do_what_they_say() {
     let mut cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    for user in [answers::VIEWER, move_pod::DEVELOPER, simulate::USER, rights::USER, files::USER] {
+    for user in [answers::VIEWER, move_pod::DEVELOPER, simulate::USER, rights::USER, files::USER, flags::USER]
+    {
         cluster = cluster.user(User::new(user));
     }
     let cluster = cluster.start().await.unwrap();
@@ -36,6 +38,7 @@ async fn commands_do_what_they_say() {
     scenarios.extend(forget::scenarios(&cluster));
     scenarios.extend(scenarios![&cluster;
         rights::the_documented_role_is_what_the_commands_use,
+        flags::a_user_who_is_impersonated_is_asked_for_and_named_again,
         files::pods_return_to_their_nodes_in_a_restored_namespace,
     ]);
     let result = support::run(scenarios).await;

@@ -33,7 +33,7 @@ pub(crate) fn changes() -> Vec<Change> {
             let kind = kind.clone().unwrap_or_else(|| panic!("CHANGELOG.md: no heading above {line:?}"));
             found.push(Change { kind, description: text.to_owned() });
         } else if let (Some(text), Some(last)) = (line.strip_prefix("  "), found.last_mut()) {
-            last.description += &format!(" {text}");
+            last.description.extend([" ", text]);
         }
     }
     found

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use kube::Client;
+use serde_json::Value;
 
 use crate::gather::{TIMING, gather};
-use crate::report;
+use crate::report::{self, API_VERSION, KIND, Versioned};
 use crate::rules::judge;
 use crate::settings::{ExitZero, NAMESPACE, Settings};
 
@@ -27,7 +28,7 @@ pub struct CheckArgs {
     pub kubeconfig: Option<PathBuf>,
 
     /// Output format.
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     output: Output,
 
     /// Namespace of the sidecar. Defaults to the namespace of the Pod.
@@ -41,17 +42,19 @@ pub struct CheckArgs {
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+enum Output {
     /// For people.
-    Table,
+    #[value(name = "text", alias = "table")]
+    Text,
     /// For programs.
     Json,
 }
 
-/// What the check printed, and its exit code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the check found, for people and for programs, and its exit code.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub text: String,
+    pub document: Value,
     pub exit_code: u8,
 }
 
@@ -60,19 +63,24 @@ impl CheckArgs {
     pub async fn run(&self, client: &Client, runs_in_cluster: bool) -> Report {
         let settings =
             Settings { namespace: self.namespace.clone(), runs_in_cluster, ..self.settings.clone() };
-        Box::pin(run(client, settings, self.output, report::WIDTH)).await
+        let mut report = Box::pin(run(client, settings, report::WIDTH)).await;
+        if self.output == Output::Json {
+            let answer = Versioned { api_version: API_VERSION, kind: KIND, answer: &report.document };
+            report.text = serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n";
+        }
+        report
     }
 }
 
-/// Runs the check. `width` is how long the lines of a table are.
-pub async fn run(client: &Client, settings: Settings, output: Output, width: usize) -> Report {
+/// Runs the check. `width` is how long the lines for people are.
+pub async fn run(client: &Client, settings: Settings, width: usize) -> Report {
     let facts = gather(client, settings, &TIMING).await;
     let findings = judge(&facts);
-    let text = match output {
-        Output::Table => report::table(&facts, &findings, width),
-        Output::Json => report::to_json(&facts, &findings),
-    };
-    Report { text, exit_code: exit_code(facts.settings.exit_zero, report::exit_code(&findings)) }
+    Report {
+        text: report::table(&facts, &findings, width),
+        document: report::document(&facts, &findings),
+        exit_code: exit_code(facts.settings.exit_zero, report::exit_code(&findings)),
+    }
 }
 
 fn exit_code(zero: Option<ExitZero>, found: u8) -> u8 {

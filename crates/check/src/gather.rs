@@ -12,13 +12,14 @@ use futures::future::join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Client;
+use pps_core::is_dns_subdomain;
 use pps_recorder::whitelist;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use self::leases::Leases;
 pub use self::leases::{Silence, silent_recorder};
 use crate::facts::{Facts, Module, ModuleAnswer, Objects, Read, Recorded, Recording, Right, container};
-use crate::reader::{Limits, Reader, User, is_name};
+use crate::reader::Reader;
 use crate::registry::{self, Sources};
 use crate::settings::{Recorder, Settings};
 
@@ -49,7 +50,7 @@ const SIDECARS: &str = "app.kubernetes.io/component=sidecar";
 
 /// Reads everything. The facts have what could not be read.
 pub(crate) async fn gather(client: &Client, settings: Settings, timing: &Timing) -> Facts {
-    let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
+    let reader = Reader::new(client.clone(), settings.limits, timing.total);
     let mut facts = Facts { settings, ..Facts::default() };
     facts.kubernetes = reader.version().await;
     // Without an answer nothing else could be read either.
@@ -101,8 +102,10 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
     // The policy for Pods first: its name is the shortest.
     let installed = facts.own_policies().min_by_key(|policy| policy.name().len());
     let installed = installed.map(|policy| policy.spec.policy_server.clone()).filter(|name| !name.is_empty());
-    let name = facts.settings.policy_server.clone().or(installed).unwrap_or_else(|| "default".into());
-    facts.server = if is_name(&name) && !facts.server_definition.is_absent() {
+    // Without a policy, no PolicyServer is in use.
+    let named = facts.settings.policy_server.clone().or(installed);
+    let Some(name) = named.or(facts.settings.is_before().then(|| "default".into())) else { return };
+    facts.server = if is_dns_subdomain(&name) && !facts.server_definition.is_absent() {
         let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
         reader.get(Right::new("get", KUBEWARDEN, "policyservers"), &path).await
     } else {
@@ -115,12 +118,11 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
     }
     // Only in Kubewarden's namespace: in others anybody could have made them.
     let (namespace, account) = (facts.server_namespace.as_str(), facts.account_name());
-    let user = User::account(namespace, account);
     let lookup = Right::new("get", "apps.kruise.io", "persistentpodstates");
     let (deployment, account, may) = tokio::join!(
         reader.get_one::<Deployment>(Some(namespace), &deployment),
         reader.get_one::<ServiceAccount>(Some(namespace), account),
-        reader.may(Some(&user), &lookup),
+        reader.may((namespace, account), &lookup),
     );
     facts.server_deployment = deployment;
     facts.server_account = account.map(|_| ());
@@ -136,7 +138,7 @@ fn kubewarden_namespace(facts: &Facts) -> String {
     let namespace =
         webhooks.find_map(|webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone()));
     let named = || facts.settings.kubewarden_namespace.clone();
-    namespace.filter(|namespace| is_name(namespace)).unwrap_or_else(named)
+    namespace.filter(|namespace| is_dns_subdomain(namespace)).unwrap_or_else(named)
 }
 
 async fn read_modules(reader: &Reader, facts: &mut Facts) {
@@ -212,8 +214,8 @@ async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
         let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
         rights.extend([leases("create"), leases("get").named(lease), leases("update").named(lease)]);
     }
-    let user = &User::account(namespace, name);
-    let answers = rights.into_iter().map(|right| async { (reader.may(Some(user), &right).await, right) });
+    let answers =
+        rights.into_iter().map(|right| async { (reader.may((namespace, name), &right).await, right) });
     let lacks = join_all(answers).await.into_iter().filter(|(may, _)| *may == Read::Known(false));
     facts.sidecar_lacks = lacks.map(|(_, right)| right).collect();
 }

@@ -19,4 +19,4 @@ mod settings;
 
 pub use gather::{Silence, silent_recorder};
 pub use rules::is_own_webhook;
-pub use settings::{NAMESPACE, Recorder, Settings};
+pub use settings::{NAMESPACE, Recorder, Settings, name};

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::{Client, Resource};
+use pps_core::is_dns_subdomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -57,9 +58,9 @@ enum Failure {
 }
 
 impl Reader {
-    /// One whose requests are all answered before the deadline, or fail.
-    pub fn new(client: Client, limits: Limits, deadline: Instant) -> Self {
-        Self { client, limits, deadline, problems: Mutex::default() }
+    /// One whose requests are all answered within this time, or fail.
+    pub fn new(client: Client, limits: Limits, total: Duration) -> Self {
+        Self { client, limits, deadline: Instant::now() + total, problems: Mutex::default() }
     }
 
     /// How much time is left for all further requests.
@@ -99,7 +100,7 @@ impl Reader {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        if !is_name(name) || !namespace.is_none_or(is_name) {
+        if !is_dns_subdomain(name) || !namespace.is_none_or(is_dns_subdomain) {
             return Read::Absent;
         }
         let mut right = Right::new("get", K::group(&()).into_owned(), &K::plural(&())).named(name);
@@ -187,26 +188,26 @@ impl Reader {
         }
     }
 
-    /// Whether a user has a right, also through other roles than the product's. Without a user: whether this
-    /// client has it.
-    pub async fn may(&self, user: Option<&User>, right: &Right) -> Read<bool> {
+    /// Whether the ServiceAccount of this namespace and name has a right, also through other roles than the
+    /// product's.
+    pub(crate) async fn may(&self, (namespace, name): (&str, &str), right: &Right) -> Read<bool> {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
-        let mut spec = json!({"resourceAttributes": {
-            "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
-            "namespace": right.namespace.as_deref().unwrap_or_default(),
-            "name": right.name.as_deref().unwrap_or_default(),
-        }});
-        let mut kind = "SelfSubjectAccessReview";
-        if let Some(User { name, groups }) = user {
-            kind = "SubjectAccessReview";
-            (spec["user"], spec["groups"]) = (name.as_str().into(), json!(groups));
-        }
-        let plural = format!("{}s", kind.to_lowercase());
-        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}).to_string();
-        let request = Request::post(format!("/apis/authorization.k8s.io/v1/{plural}"))
+        let accounts = "system:serviceaccounts";
+        let spec = json!({
+            "user": format!("system:serviceaccount:{namespace}:{name}"),
+            "groups": [accounts, format!("{accounts}:{namespace}"), "system:authenticated"],
+            "resourceAttributes": {
+                "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
+                "namespace": right.namespace.as_deref().unwrap_or_default(),
+                "name": right.name.as_deref().unwrap_or_default(),
+            },
+        });
+        let (group, kind, plural) = ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews");
+        let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec}).to_string();
+        let request = Request::post(format!("/apis/{group}/v1/{plural}"))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(review.into_bytes()));
-        let needed = Right::new("create", "authorization.k8s.io", &plural);
+        let needed = Right::new("create", group, plural);
         match self.send(request.map_err(|error| error.to_string())).await {
             Ok(body) => {
                 let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -247,7 +248,7 @@ impl Reader {
         let why = if left < self.limits.request {
             "no time is left for the answer: the API server answers too slowly".to_owned()
         } else {
-            format!("no answer within {} s", self.limits.request.as_secs())
+            format!("no answer within {} s", self.limits.request.as_secs_f32())
         };
         timeout(self.limits.request.min(left), exchange).await.unwrap_or(Err(Failure::Other(why)))
     }
@@ -275,21 +276,6 @@ impl Reader {
     }
 }
 
-/// A user of the API server.
-pub struct User {
-    name: String,
-    groups: Vec<String>,
-}
-
-impl User {
-    /// The user that a ServiceAccount is.
-    pub(crate) fn account(namespace: &str, name: &str) -> Self {
-        let accounts = "system:serviceaccounts";
-        let groups = vec![accounts.into(), format!("{accounts}:{namespace}"), "system:authenticated".into()];
-        Self { name: format!("system:serviceaccount:{namespace}:{name}"), groups }
-    }
-}
-
 fn get(url: &str) -> Result<Request<Body>, String> {
     let request = Request::get(url).header(header::ACCEPT, "application/json").body(Body::empty());
     request.map_err(|error| error.to_string())
@@ -301,13 +287,6 @@ pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     let next = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source());
     next.map_or_else(|| error.to_string(), root_cause)
-}
-
-/// Whether an object can have this name. Names from a spec may be any text, and must not change a path.
-pub(crate) fn is_name(text: &str) -> bool {
-    let is_inside = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-    let is_end = |c: char| c.is_ascii_alphanumeric();
-    text.len() <= 253 && text.starts_with(is_end) && text.ends_with(is_end) && text.bytes().all(is_inside)
 }
 
 #[cfg(test)]
@@ -327,7 +306,7 @@ mod tests {
             ("ä", false),
             (&"a".repeat(254), false),
         ] {
-            assert_eq!(is_name(text), wanted, "{text}");
+            assert_eq!(is_dns_subdomain(text), wanted, "{text}");
         }
     }
 }

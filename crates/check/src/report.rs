@@ -7,8 +7,9 @@ mod words;
 
 use std::borrow::Cow;
 
+use pps_core::is_hidden;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
 pub(crate) use self::words::{Words, words};
@@ -85,6 +86,9 @@ fn summary(findings: &[Finding]) -> String {
 /// The version of all answers for programs. Fields may be added to it.
 pub const API_VERSION: &str = "kubectl-pps/v1";
 
+/// The kind of the check's answer.
+pub const KIND: &str = "CheckReport";
+
 /// An answer for programs: its version and kind, and its fields.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -95,8 +99,8 @@ pub struct Versioned<'a, T> {
     pub answer: &'a T,
 }
 
-/// The findings as JSON.
-pub(crate) fn to_json(facts: &Facts, findings: &[Finding]) -> String {
+/// The findings for programs.
+pub(crate) fn document(facts: &Facts, findings: &[Finding]) -> Value {
     let finding = |one: &Finding| {
         let words = words(facts, one);
         json!({
@@ -108,21 +112,13 @@ pub(crate) fn to_json(facts: &Facts, findings: &[Finding]) -> String {
         })
     };
     let shown: Vec<_> = findings.iter().map(finding).collect();
-    let answer = &json!({"exitCode": exit_code(findings), "findings": shown});
-    let report = Versioned { api_version: API_VERSION, kind: "CheckReport", answer };
-    serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
+    json!({"exitCode": exit_code(findings), "findings": shown})
 }
 
-/// Replaces what a terminal would obey or hide: control characters, and those that change the direction of
-/// text or have no width. Cuts what is too long.
+/// Replaces what a terminal would obey or hide. Cuts what is too long.
 pub fn printable(text: &str) -> String {
-    let is_printable = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-    };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let clean = |c| if is_printable(c) { c } else { '\u{fffd}' };
+    let clean = |c| if is_hidden(c) { '\u{fffd}' } else { c };
     let end = if text.chars().count() > MAX_TEXT { "…" } else { "" };
     text.chars().map(clean).take(MAX_TEXT).chain(end.chars()).collect()
 }
@@ -165,7 +161,7 @@ mod tests {
             finding(Severity::Warning, "Pod a", failed(&"n".repeat(10_000))),
             finding(Severity::Warning, "Pod a", failed(&"wort 字 ".repeat(300))),
         ];
-        for text in [table(&facts, &findings, WIDTH), to_json(&facts, &findings)] {
+        for text in [table(&facts, &findings, WIDTH), document(&facts, &findings).to_string()] {
             let bad =
                 |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
             assert_eq!(text.chars().find(bad), None, "{text:?}");
@@ -204,8 +200,7 @@ mod tests {
         assert_eq!(table(&facts, &findings, WIDTH), expected);
         facts.settings.all = true;
         assert!(table(&facts, &findings, WIDTH).starts_with("OK        PolicyServerReady\n"));
-        let json: serde_json::Value = serde_json::from_str(&to_json(&facts, &findings)).unwrap();
-        assert_eq!((&json["apiVersion"], &json["kind"]), (&API_VERSION.into(), &"CheckReport".into()));
+        let json = document(&facts, &findings);
         assert_eq!(json["exitCode"], 1);
         assert_eq!(json["findings"][1]["code"], "DefinitionVersionNotServed");
         assert_eq!(json["findings"][1]["severity"], "error");

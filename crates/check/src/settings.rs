@@ -3,8 +3,9 @@
 #![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
 use clap::{Parser, ValueEnum};
+use pps_core::is_dns_subdomain;
 
-use crate::reader::is_name;
+use crate::reader::Limits;
 
 /// When the check runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -130,6 +131,10 @@ pub struct Settings {
     #[arg(skip = NAMESPACE.to_owned())]
     pub namespace: String,
 
+    /// How long a request may take, and how much is read.
+    #[arg(skip = Limits::CHECK)]
+    pub limits: Limits,
+
     /// Whether the check reaches a registry as the PolicyServer reaches it.
     #[arg(skip = true)]
     pub runs_in_cluster: bool,
@@ -163,8 +168,10 @@ pub(crate) fn is_policy_of(policy_for_pods: &str, policy: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest == VALIDATION || rest == CUSTOM_WORKLOADS)
 }
 
-fn name(text: &str) -> Result<String, String> {
-    is_name(text).then(|| text.to_owned()).ok_or_else(|| "use a name of a Kubernetes object".into())
+/// The name of a Kubernetes object, such as a Pod or a node.
+pub fn name(text: &str) -> Result<String, String> {
+    let why = "use the name of a Kubernetes object: lowercase letters, digits, - and .";
+    is_dns_subdomain(text).then(|| text.to_owned()).ok_or_else(|| why.into())
 }
 
 fn namespaced_name(text: &str) -> Result<(String, String), String> {

@@ -1,16 +1,17 @@
 //! The proxy to an API server or a registry: the one that kubectl would use.
 
 use std::env;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use http::Uri;
 use http::uri::InvalidUri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// The configuration of a client. kube itself would take the proxy of the environment also for a server on this
-/// machine, and compare `NO_PROXY` with the address of the proxy.
+/// machine, compare `NO_PROXY` with the address of the proxy, and send credentials to a server without TLS.
 pub async fn load(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<Config, KubeconfigError> {
     let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
     let context = kubeconfig.contexts.iter().find(|one| Some(&one.name) == context);
@@ -22,7 +23,30 @@ pub async fn load(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result
     let proxy =
         if named.is_empty() { proxy_of_environment(&config.cluster_url) } else { parse(&named).map(Some) };
     config.proxy_url = proxy.map_err(KubeconfigError::ParseProxyUrl)?;
+    if config.cluster_url.scheme_str() == Some("http") {
+        config.auth_info = without_credentials(config.auth_info);
+    }
     Ok(config)
+}
+
+/// Whether there is no kubeconfig, and not one that cannot be read.
+pub fn is_missing(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::FindPath => true,
+        KubeconfigError::ReadConfig(error, _) => error.kind() == ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// The user that is impersonated, without the credentials of the one who does that.
+pub fn without_credentials(user: AuthInfo) -> AuthInfo {
+    AuthInfo {
+        impersonate: user.impersonate,
+        impersonate_uid: user.impersonate_uid,
+        impersonate_groups: user.impersonate_groups,
+        impersonate_user_extra: user.impersonate_user_extra,
+        ..AuthInfo::default()
+    }
 }
 
 /// The proxy that the environment names for a server.

@@ -31,6 +31,16 @@ pub fn addresses_in(value: &str) -> Vec<IpAddr> {
     listed.iter().map(address).collect::<Option<_>>().unwrap_or_default()
 }
 
+/// Whether a Pod has another value of a recorded annotation, or, if the value is addresses, none of them.
+pub fn differs(recorded: &str, own: Option<&str>, ips: &[String]) -> bool {
+    let addresses = addresses_in(recorded);
+    let ips: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();
+    match own.filter(|own| !own.is_empty()) {
+        Some(own) if own != recorded => true,
+        _ => !addresses.is_empty() && !ips.is_empty() && !addresses.iter().any(|ip| ips.contains(ip)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::error::EditError;
 use self::read::Object;
-use crate::packed::{Bucket, write_bucket};
+use crate::packed::{self, Bucket, write_bucket};
 use crate::plan::HOSTNAME;
 use crate::pps::PodState;
 use crate::status::{compact_patch, entry_patch, guarded_patch};
@@ -39,6 +39,13 @@ pub struct Change {
     pub before: Option<PodState>,
     /// What is recorded after the write.
     pub after: Option<PodState>,
+}
+
+impl Change {
+    /// Whether it replaces a state that says something.
+    pub fn replaces(&self) -> bool {
+        self.before.as_ref().is_some_and(|state| *state != PodState::default())
+    }
 }
 
 /// An edit that takes over states, and the Pods that keep others.
@@ -122,6 +129,32 @@ pub fn merge(pps: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) 
         }
     }
     Ok(Merge { edit: object.edit(pps, after)?, kept })
+}
+
+/// The same. If `podStates` is too small for the states, an object without states gets the compact form.
+pub fn merge_or_compact(
+    pps: &Value,
+    states: &BTreeMap<String, PodState>,
+    overwrite: bool,
+) -> Result<Merge, EditError> {
+    match merge(pps, states, overwrite) {
+        Err(EditError::TooLarge { .. }) if has_no_states(pps) => {
+            let mut compact = pps.clone();
+            compact["status"] = compact_status();
+            merge(&compact, states, overwrite)
+        }
+        merge => merge,
+    }
+}
+
+/// Whether an object has no states, and not the compact form, either.
+pub fn has_no_states(pps: &Value) -> bool {
+    pps["status"]["packed"].is_null() && states(pps).is_ok_and(|states| states.is_empty())
+}
+
+/// The status of an object in the compact form, without states.
+pub fn compact_status() -> Value {
+    json!({"packed": {"version": packed::VERSION, "buckets": {}}, "podStates": null})
 }
 
 impl Object<'_> {

@@ -32,6 +32,14 @@ pub(crate) fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= 63 && consists_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_."))
 }
 
+/// Whether a terminal obeys or hides a character: control characters, and characters without a width or with
+/// an effect on the direction of text.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// Whether a text can be the name of a workload, or of a PersistentPodState.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| consists_of(label, is_lower_case, b"-"))

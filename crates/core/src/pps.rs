@@ -19,7 +19,7 @@ use serde_json::Value;
 pub use null::null_as_default;
 pub use spec::{
     NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RecordingPolicy,
-    RetentionPolicy, Spec, TargetReference, ValueFrom, group_of,
+    RetentionPolicy, Spec, TargetReference, ValueFrom, group_of, short,
 };
 pub use status::{Condition, Packed, PodState, Status};
 

@@ -11,6 +11,12 @@ pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
     if canonical { digits.parse().ok() } else { None }
 }
 
+/// What Pods' names are sorted by: `db` and 10 for `db-10`.
+pub fn name_order(pod: &str) -> (&str, u64) {
+    let (base, ordinal) = pod.rsplit_once('-').unwrap_or((pod, ""));
+    ordinal.parse().map_or((pod, 0), |ordinal| (base, ordinal))
+}
+
 /// Which of its two revisions a workload gives to a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
@@ -71,6 +77,41 @@ pub fn successor_revision<'a>(workload: &'a Value, pod: &str) -> Option<&'a str>
         Revision::Update => "updateRevision",
     };
     workload["status"][field].as_str().filter(|revision| !revision.is_empty())
+}
+
+/// The label by which a StatefulSet knows the revision of a Pod.
+const REVISION: &str = "controller-revision-hash";
+
+fn revision(pod: &Value) -> Option<&str> {
+    pod["metadata"]["labels"][REVISION].as_str()
+}
+
+/// Whether a Pod is of the newest revision of its workload; `None` if a revision is not known.
+pub fn has_newest_revision(pod: &Value, workload: &Value) -> Option<bool> {
+    Some(workload["status"]["updateRevision"].as_str()? == revision(pod)?)
+}
+
+/// Whether a Pod was made from another template than its successor will be.
+pub fn is_former(pod: &Value, workload: &Value) -> bool {
+    let next = pod["metadata"]["name"].as_str().and_then(|name| successor_revision(workload, name));
+    next.zip(revision(pod)).is_some_and(|(next, own)| next != own)
+}
+
+/// Whether the next Pod of this name is made from a former template: the update strategy holds it back.
+pub fn is_held_back(workload: &Value, pod: &str) -> bool {
+    let newest = workload["status"]["updateRevision"].as_str();
+    if let Some((next, newest)) = successor_revision(workload, pod).zip(newest) {
+        return next != newest;
+    }
+    let ordinal = workload["metadata"]["name"].as_str().and_then(|name| ordinal(name, pod));
+    let strategy = UpdateStrategy::read(&workload["spec"]);
+    ordinal.is_some_and(|ordinal| strategy.successor(ordinal) == Revision::Current)
+}
+
+/// Whether a workload's controller has not seen its latest change yet.
+pub fn is_unobserved(workload: &Value) -> bool {
+    let generation = workload["metadata"]["generation"].as_i64().unwrap_or_default();
+    workload["status"]["observedGeneration"].as_i64().unwrap_or_default() < generation
 }
 
 #[cfg(test)]

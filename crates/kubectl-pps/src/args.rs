@@ -5,10 +5,11 @@
 mod commands;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use http::Uri;
 
 pub use self::commands::*;
 
@@ -31,44 +32,92 @@ pub struct Cli {
     pub connection: Connection,
 }
 
-/// The title of what all commands have.
-const GLOBAL: &str = "Options of all commands";
-
+/// Which cluster, and as whom: flags of kubectl, with its meaning.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Options of all commands", next_display_order = 901)]
 pub struct Connection {
     /// Namespace. Defaults to that of the context.
-    #[arg(
-        short,
-        long,
-        value_name = "NAMESPACE",
-        global = true,
-        display_order = 901,
-        help_heading = GLOBAL,
-        value_parser = commands::name
-    )]
+    #[arg(short, long, value_name = "NAMESPACE", global = true, value_parser = pps_check::name)]
     pub namespace: Option<String>,
 
     /// Context to use instead of the current one.
-    #[arg(long, value_name = "NAME", global = true, display_order = 902, help_heading = GLOBAL)]
+    #[arg(long, value_name = "NAME", global = true)]
     pub context: Option<String>,
 
     /// Kubeconfig file to use instead of the default one.
-    #[arg(long, value_name = "FILE", global = true, display_order = 903, help_heading = GLOBAL)]
+    #[arg(long, value_name = "FILE", global = true)]
     pub kubeconfig: Option<PathBuf>,
+
+    /// Cluster of the kubeconfig to use instead of the context's.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub cluster: Option<String>,
+
+    /// User of the kubeconfig to use instead of the context's.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub user: Option<String>,
+
+    /// Address of the API server.
+    #[arg(short, long, value_name = "URL", global = true, hide_short_help = true)]
+    #[arg(value_parser = commands::server)]
+    pub server: Option<Uri>,
+
+    /// File with the certificate authority of the API server, in place of the kubeconfig's.
+    #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Do not check the API server's certificate: whoever intercepts the connection may read and change it.
+    #[arg(long, global = true, hide_short_help = true, conflicts_with = "certificate_authority")]
+    pub insecure_skip_tls_verify: bool,
+
+    /// Bearer token, in place of the kubeconfig's credentials.
+    #[arg(long, value_name = "TOKEN", global = true, hide_short_help = true)]
+    pub token: Option<String>,
+
+    /// User to impersonate.
+    #[arg(long = "as", value_name = "NAME", global = true, hide_short_help = true)]
+    pub as_user: Option<String>,
+
+    /// Group to impersonate. May be repeated.
+    #[arg(long, value_name = "GROUP", global = true, hide_short_help = true)]
+    pub as_group: Vec<String>,
+
+    /// UID to impersonate.
+    #[arg(long, value_name = "UID", global = true, hide_short_help = true)]
+    pub as_uid: Option<String>,
+
+    /// How long one request may take: a number of seconds, or 90s, 2m or 1h; 0 for no limit. Without it, 10
+    /// to 30 seconds.
+    #[arg(long, value_name = "DURATION", global = true, hide_short_help = true)]
+    #[arg(value_parser = commands::request_timeout)]
+    pub request_timeout: Option<Duration>,
 }
 
-/// Output format of an answer.
+impl Connection {
+    /// The flags with which another command reaches the same cluster as the same user. Left out are a token,
+    /// which is a secret, and `--insecure-skip-tls-verify`, which nobody should copy unseen.
+    pub fn flags(&self) -> Vec<(&'static str, String)> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let flags = [
+            ("context", self.context.clone()),
+            ("kubeconfig", path(&self.kubeconfig)),
+            ("cluster", self.cluster.clone()),
+            ("user", self.user.clone()),
+            ("server", self.server.as_ref().map(Uri::to_string)),
+            ("certificate-authority", path(&self.certificate_authority)),
+            ("as", self.as_user.clone()),
+            ("as-uid", self.as_uid.clone()),
+        ];
+        let flags = flags.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        flags.chain(self.as_group.iter().map(|group| ("as-group", group.clone()))).collect()
+    }
+}
+
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
-    /// Output format: text that fits the terminal, or JSON or YAML for programs.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = without_wide())]
+    /// Output format: text that fits the terminal, wide with all columns of status, or JSON or YAML for
+    /// programs.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
     pub output: Output,
-}
-
-fn without_wide() -> impl TypedValueParser<Value = Output> {
-    let values = Output::value_variants().iter().filter(|one| **one != Output::Wide);
-    PossibleValuesParser::new(values.filter_map(Output::to_possible_value))
-        .try_map(|text| Output::from_str(&text, true))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -81,7 +130,6 @@ pub enum Output {
     Yaml,
 }
 
-/// How an action asks.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Consent {
     /// Show what would be done, and do nothing.
@@ -95,14 +143,12 @@ pub struct Consent {
 
 #[derive(Args, Clone, Debug)]
 pub struct Check {
-    /// Output format.
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = pps_check::args::Output::Table)]
-    pub output: pps_check::args::Output,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     pub settings: pps_check::Settings,
 }
 
-/// All namespaces.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct AllNamespaces {
     /// All namespaces.
@@ -110,19 +156,18 @@ pub struct AllNamespaces {
     pub all_namespaces: bool,
 }
 
-/// What to do.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
     /// Shows where each Pod is, where it is recorded, and what pins it.
     ///
     /// Has a line for each Pod of the workloads that have a PersistentPodState, and ends with advice for what
-    /// is wrong.
+    /// is wrong. With -A, it has a line for each workload; name a workload, or give -o wide, to see the Pods.
     #[command(after_help = "\
 Examples:
   # The Pods of one StatefulSet, with all columns
   kubectl pps status db -o wide
-  # All namespaces
-  kubectl pps status -A
+  # What needs a look in all namespaces
+  kubectl pps status -A --problems
   # Again every two seconds, while a rollout or a drain goes on
   watch kubectl pps status db")]
     Status(Status),
@@ -223,7 +268,6 @@ Examples:
 /// kubectl runs this program of the PATH when it completes `kubectl pps`.
 const FOR_KUBECTL: &str = include_str!("../kubectl_complete-pps");
 
-/// The completion script for a shell, or for kubectl.
 pub fn script(shell: &str) -> String {
     let Ok(shell) = shell.parse::<Shell>() else { return FOR_KUBECTL.to_owned() };
     let mut script = Vec::new();
@@ -268,12 +312,27 @@ mod tests {
 
     #[test]
     fn what_would_be_ignored_is_refused() {
-        for line in ["explain db-0 -o wide", "simulate --drain n -o wide", "move db-0 --to n --any zone"] {
+        for line in ["move db-0 --to n --any zone", "status db -l app=db", "status -A -n prod"] {
             assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_err(), "{line}");
         }
-        for line in ["explain db-0 -o json", "status -o wide", "explain db-0 -o table"] {
+        for line in ["explain db-0 -o json", "status -o wide", "check -o table"] {
             assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn other_commands_get_the_flags_of_cluster_and_user_but_no_token() {
+        let line = "pps status --as jane --as-group dev --as-group ops --as-uid 7 --cluster c --user u \
+                    --server https://host:6443 --token secret --request-timeout 1m --context x -n shop \
+                    --certificate-authority ca.crt";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let flags: Vec<String> =
+            cli.connection.flags().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            flags.join(" "),
+            "context=x cluster=c user=u server=https://host:6443/ certificate-authority=ca.crt as=jane as-uid=7 \
+             as-group=dev as-group=ops"
+        );
     }
 
     #[test]

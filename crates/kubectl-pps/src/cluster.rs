@@ -7,22 +7,30 @@ pub mod write;
 
 use std::time::Duration;
 
+use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
 use pps_check::read::{Problem, Right};
 use pps_check::reader::{Limits, Reader};
-use serde_json::Value;
-use tokio::time::Instant;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::Connection;
 
-/// How long a connection may take, and the first answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// More than the answer of `/version` has.
-const MAX_VERSION: usize = 1 << 16;
+/// A client of the API server, and how long it waits for an answer.
+#[derive(Clone)]
+pub struct Client {
+    pub kube: kube::Client,
+    /// How long one request may take, if the user says so.
+    pub request_timeout: Option<Duration>,
+}
 
-/// A connection to a cluster.
+impl Client {
+    /// These limits, with the user's own for a request.
+    pub fn limits(&self, own: Limits) -> Limits {
+        Limits { request: self.request_timeout.unwrap_or(own.request), ..own }
+    }
+}
+
 #[derive(Clone)]
 pub struct Connected {
     /// The client. Reads through [`read`], writes through [`write`] only.
@@ -34,40 +42,93 @@ pub struct Connected {
 /// Connects, and checks that the API server answers: an unreachable server is reported at once, and not list
 /// by list.
 pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-    let unusable = |error: KubeconfigError| {
-        let file = connection.kubeconfig.as_ref().map(|path| format!("--kubeconfig {}: ", path.display()));
-        Failure::Usage(format!("{}{error}", file.unwrap_or_default()))
-    };
-    let read = match &connection.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let is_named = connection.kubeconfig.is_some() || connection.context.is_some();
-    let (mut config, context) = match (read, Config::incluster()) {
-        (Ok(kubeconfig), _) => {
-            let current = connection.context.clone().or_else(|| kubeconfig.current_context.clone());
-            let config = pps_connect::load(kubeconfig, &options).await.map_err(unusable)?;
-            (config, current.unwrap_or_default())
-        }
-        (Err(error), _) if is_named => return Err(unusable(error)),
-        // In a Pod there is no kubeconfig, but a ServiceAccount.
-        (Err(_), Ok(config)) => (config, String::new()),
-        (Err(error), Err(_)) => {
-            return Err(Failure::Usage(format!(
-                "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
-            )));
-        }
-    };
+    let (mut config, context) = find(connection).await?;
+    apply(connection, &mut config)?;
     let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.connect_timeout = Some(connection.request_timeout.unwrap_or(Limits::CHECK.request));
     // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear
     // of it at once.
     config.default_retry = false;
     let server = address(&config.cluster_url);
-    let client = Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
-    reach(&client, &server, &context, CONNECT_TIMEOUT).await?;
+    let is_impersonated = config.auth_info.impersonate.is_some();
+    let kube = kube::Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
+    let client = Client { kube, request_timeout: connection.request_timeout };
+    reach(&client, &server, &context, is_impersonated).await?;
     Ok(Connected { client, namespace })
+}
+
+/// The configuration that kubectl would use, and the name of its context, if it has one.
+async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
+    let Connection { context, cluster, user, kubeconfig: file, server, .. } = connection.clone();
+    let is_named = file.is_some()
+        || std::env::var_os("KUBECONFIG").is_some_and(|files| !files.is_empty())
+        || [&context, &cluster, &user].iter().any(|name| name.is_some());
+    let unusable = |error: KubeconfigError| {
+        let file = file.as_ref().map(|path| format!("--kubeconfig {}: ", path.display()));
+        Failure::Usage(format!("{}{error}", file.unwrap_or_default()))
+    };
+    let mut read = match file.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from) {
+        Ok(read) => read,
+        // Somebody means a certain cluster, which is not the one that this Pod runs in.
+        Err(error) if is_named || !pps_connect::is_missing(&error) => return Err(unusable(error)),
+        Err(_) if server.is_some() => Kubeconfig::default(),
+        Err(error) => match Config::incluster() {
+            // In a Pod there is no kubeconfig, but a ServiceAccount.
+            Ok(config) => return Ok((config, String::new())),
+            Err(_) => {
+                return Err(Failure::Usage(format!(
+                    "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
+                )));
+            }
+        },
+    };
+    let clusters = read.clusters.iter_mut().filter_map(|one| one.cluster.as_mut());
+    for cluster in clusters.filter(|_| server.is_some()) {
+        cluster.server = server.as_ref().map(ToString::to_string);
+        cluster.tls_server_name = None;
+    }
+    // Without such a user, the client would be nobody.
+    let is_unknown = |user: &&String| read.auth_infos.iter().all(|one| one.name != **user);
+    if let Some(user) = user.as_ref().filter(is_unknown) {
+        return Err(Failure::Usage(format!("the kubeconfig has no user {user}")));
+    }
+    let name = context.clone().or(read.current_context.clone()).unwrap_or_default();
+    // Without a context, an address is enough.
+    if let Some(server) = server.filter(|_| name.is_empty()) {
+        let cluster = json!({"name": "", "cluster": {"server": server.to_string()}});
+        let context = json!({"name": "", "context": {"cluster": ""}});
+        let own = json!({"current-context": "", "contexts": [context], "clusters": [cluster]}).to_string();
+        read = Kubeconfig::from_yaml(&own).and_then(|own| read.merge(own)).map_err(unusable)?;
+    }
+    let options = KubeConfigOptions { context, cluster, user };
+    Ok((pps_connect::load(read, &options).await.map_err(unusable)?, name))
+}
+
+/// Lets the command line take precedence over the kubeconfig. An empty text is none, as in kubectl.
+fn apply(connection: &Connection, config: &mut Config) -> Result<(), Failure> {
+    if connection.certificate_authority.is_some() || connection.insecure_skip_tls_verify {
+        config.accept_invalid_certs = connection.insecure_skip_tls_verify;
+        config.root_cert_file.clone_from(&connection.certificate_authority);
+        config.root_cert = Some(Vec::new());
+    }
+    if connection.token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(Failure::Usage("--token has a space, a line break or a letter that no token has".into()));
+    }
+    let user = &mut config.auth_info;
+    if let Some(token) = connection.token.as_ref().filter(|token| !token.is_empty()) {
+        // The API server would prefer a client certificate, and kube a password.
+        *user = pps_connect::without_credentials(std::mem::take(user));
+        user.token = Some(token.clone().into());
+    }
+    let groups = Some(&connection.as_group).filter(|groups| !groups.is_empty());
+    let named = connection.as_user.clone().filter(|name| !name.is_empty());
+    user.impersonate = named.or(user.impersonate.take());
+    user.impersonate_groups = groups.cloned().or(user.impersonate_groups.take());
+    user.impersonate_uid = connection.as_uid.clone().or(user.impersonate_uid.take());
+    if user.impersonate.is_none() && (user.impersonate_groups.is_some() || user.impersonate_uid.is_some()) {
+        return Err(Failure::Usage("--as-group and --as-uid need --as NAME".into()));
+    }
+    Ok(())
 }
 
 /// `https://host:6443`, without a password.
@@ -78,18 +139,19 @@ fn address(url: &http::Uri) -> String {
 }
 
 /// Whether the API server answers. Every user may ask for its version.
-async fn reach(client: &Client, server: &str, context: &str, within: Duration) -> Result<(), Failure> {
-    let limits = Limits { request: within, body: MAX_VERSION, page: 1, objects: 1 };
-    let reader = Reader::new(client.clone(), limits, Instant::now() + 2 * within);
+async fn reach(client: &Client, server: &str, context: &str, is_impersonated: bool) -> Result<(), Failure> {
+    let limits = client.limits(Limits::CHECK);
+    let reader = Reader::new(client.kube.clone(), limits, 2 * limits.request);
     let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "version"), "/version").await;
-    // A refusal is an answer.
-    let failed = |problem| if let Problem::Failed { why, .. } = problem { Some(why) } else { None };
-    let Some(why) = reader.into_problems().into_iter().find_map(failed) else { return Ok(()) };
     let context = if context.is_empty() { String::new() } else { format!(" (context {context})") };
-    Err(Failure::Unreadable(format!("cannot reach the API server at {server}{context}: {why}")))
-}
-
-/// The time, as Events have it.
-pub fn now() -> String {
-    k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    Err(Failure::Unreadable(match reader.into_problems().pop() {
+        Some(Problem::Failed { why, .. }) => {
+            format!("cannot reach the API server at {server}{context}: {why}")
+        }
+        Some(Problem::Forbidden(_)) if is_impersonated => {
+            "you have no permission to impersonate this user, or this user with these groups".into()
+        }
+        // A refusal is an answer.
+        _ => return Ok(()),
+    }))
 }

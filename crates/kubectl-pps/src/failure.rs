@@ -23,7 +23,6 @@ impl Outcome {
     }
 }
 
-/// How a command ends.
 pub type CommandResult = Result<Outcome, Failure>;
 
 /// Why a command gave no answer or did not do its work. The text names the remedy.
@@ -65,5 +64,3 @@ impl fmt::Display for Failure {
         })
     }
 }
-
-impl std::error::Error for Failure {}

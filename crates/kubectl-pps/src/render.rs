@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use pps_check::report::{API_VERSION, Versioned};
 pub use pps_check::report::{printable, wrap};
-use pps_manifest::text::is_hidden;
+use pps_core::is_hidden;
 use pps_manifest::to_yaml;
 use serde::Serialize;
 

@@ -9,17 +9,16 @@ mod states;
 
 use std::collections::BTreeSet;
 
-use kube::Client;
 use pps_check::read::Right;
 
 use crate::args::{Cli, Command, Connection, candidates, script};
+use crate::cluster::Client;
 use crate::cluster::read::{Wanted, get, read};
 use crate::decide::command_line::CommandLine;
 use crate::render::Terminal;
 use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
-/// Runs a command.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
         Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),
@@ -47,18 +46,14 @@ fn scope(is_all: bool, namespace: &str) -> Scope {
     if is_all { Scope::All } else { Scope::Namespace(namespace.to_owned()) }
 }
 
-/// How an answer writes commands.
 fn commands(connection: &Connection, namespace: &str) -> CommandLine {
-    CommandLine {
-        own_namespace: connection.namespace.is_none().then(|| namespace.to_owned()),
-        context: connection.context.clone(),
-        kubeconfig: connection.kubeconfig.as_ref().map(|path| path.display().to_string()),
-    }
+    let own_namespace = connection.namespace.is_none().then(|| namespace.to_owned());
+    CommandLine { own_namespace, flags: connection.flags() }
 }
 
 /// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may be newer
 /// than the list. A node that is still not in the snapshot is gone.
-async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
+async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
     let mut snapshot = Box::pin(read(client, scope, wanted)).await?;
     confirm_nodes(client, &mut snapshot).await?;
     Ok(snapshot)

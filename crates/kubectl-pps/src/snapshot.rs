@@ -14,7 +14,6 @@ use pps_core::pps::GROUP;
 use serde_json::Value;
 
 pub use self::index::{Index, WorkloadKey};
-pub(crate) use self::objects::name_order;
 pub use self::objects::{Node, Pod, Pps, Workload};
 #[cfg(test)]
 pub(crate) use self::tests::forbidden;

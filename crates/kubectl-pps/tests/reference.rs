@@ -114,7 +114,9 @@ fn markdown() -> String {
 
 fn man_page() -> String {
     let command = command();
-    let man = clap_mangen::Man::new(command.clone()).section("1");
+    // clap_mangen leaves out the text of an option that `-h` does not show.
+    let shown = command.clone().mut_args(|arg| arg.hide_short_help(false));
+    let man = clap_mangen::Man::new(shown).section("1");
     let mut page = Vec::new();
     man.render_title(&mut page).unwrap();
     man.render_name_section(&mut page).unwrap();

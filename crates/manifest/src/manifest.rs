@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::text::is_hidden;
 use crate::yaml::is_read_as_string;
+use pps_core::is_hidden;
 
 /// An object as YAML. Fields are in the order in which people write them: what an object is, then its
 /// metadata and its spec.

@@ -54,36 +54,20 @@ pub(crate) enum Command {
         #[command(flatten)]
         pushed: Push,
     },
-    /// Write the provenance (SLSA 1.0) of a build in GitHub Actions to a file, for `cosign attest`. Reads the
-    /// variables that GitHub sets.
-    Provenance {
-        /// The file to write.
-        #[arg(long, value_name = "FILE", default_value = "provenance.json")]
-        output: PathBuf,
-    },
-    /// Write the SBOM (CycloneDX) to a file: the one that a push attaches.
+    /// Write the SBOM (SPDX) of a file. A push attaches the same to the policy and to the image.
     Sbom {
-        #[command(subcommand)]
-        subject: Subject,
+        /// The package that is compiled into the file.
+        #[arg(long)]
+        package: String,
+        /// The target for which it is compiled, as Rust names it.
+        #[arg(long)]
+        target: String,
+        /// The module, the executable, or the archive with it.
+        #[arg(long)]
+        file: PathBuf,
         /// The file to write.
-        #[arg(long, global = true, value_name = "FILE", default_value = "sbom.cdx.json")]
+        #[arg(long, value_name = "FILE", default_value = "sbom.spdx.json")]
         output: PathBuf,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Subject {
-    /// The SBOM of the policy.
-    Policy {
-        /// The Wasm module with embedded metadata; `make policy.wasm` builds it.
-        #[arg(long, value_name = "FILE", default_value = "policy.wasm")]
-        module: PathBuf,
-    },
-    /// The SBOM of the sidecar.
-    Image {
-        /// The static executable; `hack/build-sidecar.sh` builds it.
-        #[arg(long, value_name = "FILE")]
-        binary: PathBuf,
     },
 }
 

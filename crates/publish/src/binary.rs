@@ -21,11 +21,6 @@ impl Architecture {
         }
     }
 
-    /// The name of the platform, as container tools write it.
-    pub(crate) fn platform(self) -> String {
-        format!("linux/{}", self.name())
-    }
-
     pub(crate) const fn target(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-gnu",

@@ -1,5 +1,5 @@
-//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the provenance
-//! and the SBOMs to attest. See `--help`.
+//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the SBOMs to attest.
+//! See `--help`.
 //!
 //! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same commit
 //! gives the same digests. Only [`registry`] uses the network.
@@ -15,7 +15,6 @@ mod policy;
 mod provenance;
 mod registry;
 mod sbom;
-mod slsa;
 
 use std::{
     fs,
@@ -27,12 +26,11 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use oci_client::RegistryOperation;
 
-use args::{Args, Command, Push, Subject};
+use args::{Args, Command, Push};
 use artifact::Artifact;
 use binary::Architecture;
 use provenance::Provenance;
 use registry::Registry;
-use sbom::Sbom;
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -68,18 +66,10 @@ fn run(args: &Args) -> Result<()> {
         Command::Digest { pushed } => {
             use_registry(pushed, RegistryOperation::Pull, async |registry| registry.resolve().await)
         }
-        Command::Provenance { output } => {
-            let predicate = slsa::predicate(|name| std::env::var(name).ok())?;
-            write(output, format!("{predicate:#}\n").as_bytes())
-        }
-        Command::Sbom { subject, output } => {
-            let provenance = provenance()?;
-            let build = match subject {
-                Subject::Policy { module } => build_policy(module, &provenance),
-                Subject::Image { binary } => build_image(binary, &provenance),
-            };
-            let sbom = build?.create_sbom(&args.source, &provenance)?;
-            write(output, &sbom.json)?;
+        Command::Sbom { package, target, file, output } => {
+            let components = components::list(&args.source, package, target)?;
+            let sbom = sbom::create(&read(file)?, target, &components, &provenance()?);
+            fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
         }
@@ -136,20 +126,15 @@ struct Build {
     file: Vec<u8>,
     package: &'static str,
     target: &'static str,
-    name: &'static str,
     /// The architecture of an executable.
     architecture: Option<Architecture>,
 }
 
 impl Build {
-    fn create_sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
-        let components = components::list(source, self.package, self.target)?;
-        let platform = self.architecture.map(Architecture::platform);
-        Ok(sbom::create(self.name, &self.file, platform.as_deref(), &components, provenance))
-    }
-
     fn sbom_artifact(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {
-        self.create_sbom(source, provenance)?.build_artifact(&self.artifact, provenance)
+        let components = components::list(source, self.package, self.target)?;
+        sbom::create(&self.file, self.target, &components, provenance)
+            .build_artifact(&self.artifact, provenance)
     }
 }
 
@@ -157,7 +142,7 @@ fn build_policy(module: &Path, provenance: &Provenance) -> Result<Build> {
     let file = read(module)?;
     let artifact = policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
     let (package, target) = (policy::PACKAGE, policy::TARGET);
-    Ok(Build { artifact, file, package, target, name: "policy", architecture: None })
+    Ok(Build { artifact, file, package, target, architecture: None })
 }
 
 fn build_image(binary: &Path, provenance: &Provenance) -> Result<Build> {
@@ -165,11 +150,7 @@ fn build_image(binary: &Path, provenance: &Provenance) -> Result<Build> {
     let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
     let artifact = image::build_artifact(&file, architecture, provenance)?;
     let (package, target) = (image::PACKAGE, architecture.target());
-    Ok(Build { artifact, file, package, target, name: package, architecture: Some(architecture) })
-}
-
-fn write(path: &Path, content: &[u8]) -> Result<()> {
-    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+    Ok(Build { artifact, file, package, target, architecture: Some(architecture) })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

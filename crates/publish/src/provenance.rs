@@ -10,9 +10,9 @@ use crate::artifact::Annotations;
 
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+pub(crate) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const LICENSE: &str = "Apache-2.0";
-const VENDOR: &str = "The PersistentPodState authors";
+pub(crate) const VENDOR: &str = "The PersistentPodState authors";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provenance {

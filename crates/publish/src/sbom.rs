@@ -1,4 +1,4 @@
-//! The software bill of materials (SBOM) in CycloneDX form, and the artifact that attaches it to its subject.
+//! The software bill of materials (SBOM) in SPDX form, and the artifact that attaches it to its subject.
 
 use anyhow::Result;
 use oci_client::{
@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use crate::{
     artifact::{Annotations, Artifact, Blob, sha256_hex},
     components::{Components, Package, PackageKey},
-    provenance::{Provenance, VERSION},
+    provenance::{Provenance, REPOSITORY, VENDOR, VERSION},
 };
 
 /// The media type of the layer, and the artifact type by which clients find SBOMs.
-const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
+const MEDIA_TYPE: &str = "application/spdx+json";
+const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 
 #[derive(Clone, Debug)]
@@ -24,47 +25,43 @@ pub(crate) struct Sbom {
     pub(crate) json: Vec<u8>,
 }
 
-/// Creates the SBOM of a file, which is for a platform if it is an executable. The same file, commit and lock
-/// file give the same bytes: there is no random serial number.
-pub(crate) fn create(
-    name: &str,
-    file: &[u8],
-    platform: Option<&str>,
-    components: &Components,
-    provenance: &Provenance,
-) -> Sbom {
+/// Creates the SBOM of a file that was compiled for a target. The same file, commit and lock file give the same
+/// bytes.
+pub(crate) fn create(file: &[u8], target: &str, components: &Components, provenance: &Provenance) -> Sbom {
     let Components { root, packages } = components;
-    let mut subject = describe("application", root, &packages[root]);
-    subject["hashes"] = json!([{"alg": "SHA-256", "content": sha256_hex(file)}]);
-    if let Some(platform) = platform {
-        subject["properties"] = json!([{"name": "persistent-pod-state:platform", "value": platform}]);
+    let (name, digest) = (format!("{}-{}-{target}", root.0, root.1), sha256_hex(file));
+    let relate = |of: &str, how: &str, to: &str| json!({"spdxElementId": of, "relationshipType": how, "relatedSpdxElement": to});
+    let mut relationships = vec![relate(DOCUMENT, "DESCRIBES", &identifier(root))];
+    let mut list = Vec::new();
+    for (key, package) in packages {
+        let used = |used| relate(&identifier(key), "DEPENDS_ON", &identifier(used));
+        relationships.extend(package.dependencies.iter().map(used));
+        let mut described = describe(key, package);
+        if key == root {
+            described["checksums"] = json!([{"algorithm": "SHA256", "checksumValue": digest}]);
+        }
+        list.push(described);
     }
-    let used = packages.iter().filter(|(key, _)| *key != root);
-    let list: Vec<Value> = used.map(|(key, package)| describe("library", key, package)).collect();
-    let dependencies = packages.iter().map(|(key, package)| {
-        let used: Vec<String> = package.dependencies.iter().map(bom_ref).collect();
-        json!({"ref": bom_ref(key), "dependsOn": used})
-    });
-    let bom = json!({
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": {
-            "timestamp": provenance.created(),
-            "tools": [{"vendor": "PersistentPodState", "name": "pps-publish", "version": VERSION}],
-            "component": subject,
+    let document = json!({
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": DOCUMENT,
+        "name": name,
+        "documentNamespace": format!("{REPOSITORY}/spdx/{name}-{digest}"),
+        "creationInfo": {
+            "created": provenance.created(),
+            "creators": [format!("Tool: pps-publish-{VERSION}"), format!("Organization: {VENDOR}")],
         },
-        "components": list,
-        "dependencies": dependencies.collect::<Vec<_>>(),
+        "packages": list,
+        "relationships": relationships,
     });
-    let json = format!("{bom:#}\n").into_bytes();
-    Sbom { name: name.to_owned(), components: packages.len() - 1, json }
+    Sbom { name, components: packages.len() - 1, json: format!("{document:#}\n").into_bytes() }
 }
 
 impl Sbom {
     /// Builds the artifact that attaches the SBOM to its subject.
     pub(crate) fn build_artifact(&self, subject: &Artifact, provenance: &Provenance) -> Result<Artifact> {
-        let title = format!("{}.cdx.json", self.name);
+        let title = format!("{}.spdx.json", self.name);
         let annotation = |key: &str, value: String| Annotations::from([(key.to_owned(), value)]);
         let config = Blob::new(EMPTY_MEDIA_TYPE, "{}");
         let layer = Blob {
@@ -84,23 +81,32 @@ impl Sbom {
     }
 }
 
-fn describe(kind: &str, key: &PackageKey, package: &Package) -> Value {
+fn describe(key: &PackageKey, package: &Package) -> Value {
     let (name, version) = key;
-    let mut component = json!({"type": kind, "bom-ref": bom_ref(key), "name": name, "version": version});
+    // An SPDX expression. Old packages separate alternatives by a slash, as in `MIT/Apache-2.0`.
+    let license = Some(package.license.replace('/', " OR ")).filter(|license| !license.is_empty());
+    let mut described = json!({
+        "SPDXID": identifier(key),
+        "name": name,
+        "versionInfo": version,
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": false,
+        "licenseDeclared": license.as_deref().unwrap_or("NOASSERTION"),
+    });
+    if !package.repository.is_empty() {
+        described["homepage"] = package.repository.as_str().into();
+    }
     // A package of this workspace has no package URL.
     if !package.is_own {
-        component["purl"] = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")).into();
+        let purl = format!("pkg:cargo/{name}@{}", version.replace('+', "%2B"));
+        described["externalRefs"] = json!([
+            {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
+        ]);
     }
-    // An SPDX expression. Old packages separate alternatives by a slash, as in `MIT/Apache-2.0`.
-    if !package.license.is_empty() {
-        component["licenses"] = json!([{"expression": package.license.replace('/', " OR ")}]);
-    }
-    if !package.repository.is_empty() {
-        component["externalReferences"] = json!([{"type": "vcs", "url": package.repository}]);
-    }
-    component
+    described
 }
 
-fn bom_ref((name, version): &PackageKey) -> String {
-    format!("{name}@{version}")
+/// Letters, digits, dots and hyphens are allowed.
+fn identifier((name, version): &PackageKey) -> String {
+    format!("SPDXRef-{name}-{version}").replace(['_', '+'], "-")
 }

@@ -142,7 +142,7 @@ pub(super) async fn the_loss_of_the_leaders_node(stage: &Stage<'_>) {
     stage.are_back(&before).await;
 }
 
-/// One of two PolicyServers is lost with its node. Until Kubernetes has noticed, some requests to create a Pod wait.
+/// One of two PolicyServer replicas is lost with its node. Until Kubernetes has noticed, some requests to create a Pod wait.
 pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (cluster, webhook) = (stage.cluster, stage.cluster.webhook().unwrap());

@@ -15,7 +15,7 @@ use pps_e2e::{
 };
 use serde_json::Value;
 
-const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
+const MEDIA_TYPE: &str = "application/spdx+json";
 
 /// The only SBOM attached to a reference, and the tags of its repository.
 pub(super) async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<String>) {
@@ -31,37 +31,45 @@ pub(super) async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<Stri
     assert_eq!((&about.digest, &about.media_type), (&subject.digest, &subject.media_type));
     let [layer] = manifest.layers.as_slice() else { panic!("{manifest:?}") };
     assert_eq!(layer.media_type, MEDIA_TYPE);
-    assert!(layer.annotations["org.opencontainers.image.title"].ends_with(".cdx.json"), "{layer:?}");
+    assert!(layer.annotations["org.opencontainers.image.title"].ends_with(".spdx.json"), "{layer:?}");
     (reader.blob(&list, layer).await.unwrap(), reader.tags(reference).await.unwrap())
 }
 
-/// Checks an SBOM and returns the names of its components.
-pub(super) fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
+/// Checks the SBOM of a program for a target, and returns the names of its components.
+pub(super) fn check(list: &[u8], program: &str, target: &str, file: &[u8]) -> BTreeSet<String> {
     let list: Value = serde_json::from_slice(list).unwrap();
-    assert_eq!((&list["bomFormat"], &list["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
-    let subject = &list["metadata"]["component"];
-    assert_eq!(subject["name"], program);
-    assert_eq!(subject["hashes"][0]["content"], digest(file).trim_start_matches("sha256:"));
-    let components = list["components"].as_array().unwrap();
-    let mut references: BTreeMap<&str, bool> =
-        components.iter().map(|component| (component["bom-ref"].as_str().unwrap(), false)).collect();
-    assert_eq!(references.len(), components.len(), "a component is listed twice");
-    // Every component is used by another one, and every used one is listed.
-    for dependency in list["dependencies"].as_array().unwrap() {
-        for used in dependency["dependsOn"].as_array().into_iter().flatten() {
-            *references.get_mut(used.as_str().unwrap()).unwrap() = true;
+    assert_eq!((&list["spdxVersion"], &list["SPDXID"]), (&"SPDX-2.3".into(), &"SPDXRef-DOCUMENT".into()));
+    assert_eq!(list["name"], format!("{program}-{}-{target}", super::VERSION));
+    let packages = list["packages"].as_array().unwrap();
+    let packages: BTreeMap<&str, &Value> =
+        packages.iter().map(|package| (package["SPDXID"].as_str().unwrap(), package)).collect();
+    assert_eq!(packages.len(), list["packages"].as_array().unwrap().len(), "a component is listed twice");
+    // The document describes the program, and everything else is used by something.
+    let mut unused: BTreeSet<&str> = packages.keys().copied().collect();
+    for relationship in list["relationships"].as_array().unwrap() {
+        let [of, to] = ["spdxElementId", "relatedSpdxElement"].map(|end| relationship[end].as_str().unwrap());
+        assert!(packages.contains_key(to), "{to}");
+        unused.remove(to);
+        if relationship["relationshipType"] == "DESCRIBES" {
+            assert_eq!((of, &packages[to]["name"]), ("SPDXRef-DOCUMENT", &program.into()));
+            let digest = digest(file);
+            assert_eq!(packages[to]["checksums"][0]["checksumValue"], digest.trim_start_matches("sha256:"));
+        } else {
+            assert_eq!(relationship["relationshipType"], "DEPENDS_ON");
+            assert!(packages.contains_key(of), "{of}");
         }
     }
-    let unused: Vec<_> = references.iter().filter(|(_, used)| !**used).collect();
     assert!(unused.is_empty(), "{unused:?}");
-    for component in components {
-        assert!(component["version"].is_string(), "{component}");
-        assert!(component["licenses"].is_array(), "{component}");
-        let purl = format!("pkg:cargo/{}@", component["name"].as_str().unwrap());
-        let ours = component["name"].as_str().unwrap().starts_with("pps-");
-        assert!(ours || component["purl"].as_str().unwrap().starts_with(&purl), "{component}");
+    for (id, package) in &packages {
+        assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte)), "{id}");
+        assert!(package["versionInfo"].is_string(), "{package}");
+        assert_ne!(package["licenseDeclared"], "NOASSERTION", "{package}");
+        let name = package["name"].as_str().unwrap();
+        let purl = package["externalRefs"][0]["referenceLocator"].as_str().unwrap_or_default();
+        let ours = name.starts_with("pps-") || name == program;
+        assert!(ours || purl.starts_with(&format!("pkg:cargo/{name}@")), "{package}");
     }
-    components.iter().map(|component| component["name"].as_str().unwrap().to_owned()).collect()
+    packages.values().map(|package| package["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
@@ -72,7 +80,8 @@ async fn sbom_is_attached_complete_and_reproducible() {
 
     let policy = publisher.policy(&format!("{}/policy:v1", registry.host())).await.unwrap();
     let (policy_list, tags) = find(&reader, &policy).await;
-    let names = check(&policy_list, "persistent-pod-state-policy", &std::fs::read(&module).unwrap());
+    let target = "wasm32-unknown-unknown";
+    let names = check(&policy_list, "persistent-pod-state-policy", target, &std::fs::read(&module).unwrap());
     for there in ["wapc-guest", "pps-core", "serde_json"] {
         assert!(names.contains(there), "{there}: {names:?}");
     }
@@ -85,7 +94,8 @@ async fn sbom_is_attached_complete_and_reproducible() {
 
     let image = publisher.images(&[&binary], &format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let (image_list, _) = find(&reader, &image).await;
-    let names = check(&image_list, "pps-sidecar", &std::fs::read(&binary).unwrap());
+    let native = rust_target(NATIVE);
+    let names = check(&image_list, "pps-sidecar", native, &std::fs::read(&binary).unwrap());
     for there in ["kube", "tokio", "ring", "rustls", "pps-core"] {
         assert!(names.contains(there), "{there}: {names:?}");
     }
@@ -98,22 +108,24 @@ async fn sbom_is_attached_complete_and_reproducible() {
     assert_eq!(find(&reader, &image).await.0, image_list);
 
     // The command `sbom` writes the same file.
-    for (args, stored) in [
-        (["sbom", "policy", "--module", module.to_str().unwrap()], policy_list),
-        (["sbom", "image", "--binary", binary.to_str().unwrap()], image_list),
-    ] {
-        let path = supervisor.folder().join("list.cdx.json");
-        let args: Vec<&str> = args.into_iter().chain(["--output", path.to_str().unwrap()]).collect();
-        let output = run(&args, &[]).await.unwrap();
+    let path = supervisor.folder().join("list.spdx.json");
+    let write = async |package: &str, target: &str, file: &Path, env: &[(&str, &Path)]| {
+        let [file, path] = [file, &path].map(|path| path.to_str().unwrap());
+        let args = ["sbom", "--package", package, "--target", target, "--file", file, "--output", path];
+        let output = run(&args, env).await.unwrap();
         assert!(output.status.success(), "{output:?}");
-        assert!(std::fs::read(&path).unwrap() == stored, "{args:?}");
-    }
+        std::fs::read(path).unwrap()
+    };
+    assert!(write("persistent-pod-state-policy", target, &module, &[]).await == policy_list);
+    assert!(write("pps-sidecar", native, &binary, &[]).await == image_list);
 
     // SOURCE_DATE_EPOCH sets its time.
-    let path = supervisor.folder().join("of-another-time.cdx.json");
-    let args = ["sbom", "policy", "--module", module.to_str().unwrap(), "--output", path.to_str().unwrap()];
-    let output = run(&args, &[("SOURCE_DATE_EPOCH", Path::new("1700000000"))]).await.unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let list: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    assert_eq!(list["metadata"]["timestamp"], "2023-11-14T22:13:20Z");
+    let epoch = [("SOURCE_DATE_EPOCH", Path::new("1700000000"))];
+    let list: Value = serde_json::from_slice(&write("pps-sidecar", native, &binary, &epoch).await).unwrap();
+    assert_eq!(list["creationInfo"]["created"], "2023-11-14T22:13:20Z");
+}
+
+/// Rust's name of the target for which the sidecar's release is built.
+pub(super) fn rust_target(architecture: &str) -> &'static str {
+    if architecture == "arm64" { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" }
 }

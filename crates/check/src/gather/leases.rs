@@ -87,12 +87,12 @@ pub struct Silence {
 
 /// Whether the recorder of a namespace, or of all, is silent. What may not be read, or is found under no name
 /// that is certain, is not called silent.
-pub async fn silent_recorder(client: &Client, namespace: Option<&str>) -> Option<Silence> {
-    silent_within(client, namespace, &TIMING).await
+pub async fn silent_recorder(client: &Client, namespace: Option<&str>, limits: Limits) -> Option<Silence> {
+    let reader = Reader::new(client.clone(), limits, TIMING.total);
+    silent_within(reader, namespace, &TIMING).await
 }
 
-pub(super) async fn silent_within(client: &Client, of: Option<&str>, timing: &Timing) -> Option<Silence> {
-    let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
+pub(super) async fn silent_within(reader: Reader, of: Option<&str>, timing: &Timing) -> Option<Silence> {
     let mut facts = Facts::default();
     read_sidecars(&reader, &mut facts).await;
     if let (Read::Known(all), Some(asked)) = (&mut facts.sidecars, of) {

@@ -13,9 +13,11 @@ use http::Response;
 use k8s_openapi::jiff::Timestamp;
 use kube::Config;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::finding::Severity;
+use crate::reader::Limits;
 use crate::report::words;
 use crate::rules::judge;
 use crate::settings::Phase;
@@ -162,6 +164,23 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
     );
 }
 
+/// A PolicyServer of somebody else exists, whose account may not read PersistentPodStates.
+#[tokio::test]
+async fn without_a_policy_no_policy_server_is_judged() {
+    let server = json!({"metadata": {"name": "default"}, "spec": {"replicas": 1}});
+    let answer: Answer =
+        Arc::new(move |path, _| path.ends_with("/policyservers/default").then(|| server.clone()));
+    let client = api_server(Duration::ZERO, answer).await;
+    for (settings, expected) in [
+        (Settings { policy: "typo".into(), skip_registry: true, ..Settings::default() }, [0, 0, 2]),
+        (Settings { policy_server: Some("default".into()), ..Settings::default() }, [1, 1, 2]),
+    ] {
+        let facts = gather(&client, settings, &timing(60_000, 10, 10)).await;
+        let codes = ["LookupForbidden", "ServiceAccountMissing", "PolicyMissing"];
+        assert_eq!(codes.map(|code| found(&facts, code).len()), expected);
+    }
+}
+
 /// The chart names it after the release.
 #[tokio::test]
 async fn the_only_sidecar_in_its_namespace_may_have_any_name() {
@@ -259,7 +278,9 @@ async fn silence_of(
             _ => None,
         }),
     );
-    let silent = leases::silent_within(&client.await, namespace, &timing(60_000, 100, 300)).await;
+    let timing = timing(60_000, 100, 300);
+    let reader = Reader::new(client.await, Limits::CHECK, timing.total);
+    let silent = leases::silent_within(reader, namespace, &timing).await;
     let seen = silent.map(|one| format!("{}: {}", one.subject, one.seen));
     (seen, reads.load(Ordering::Relaxed))
 }

@@ -179,7 +179,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
                 "is sent other Pods than with the {} of this version: Pods that it leaves out start without their states",
                 fields.join(", ")
             ),
-            "apply the policy of this version again, if that is not meant (chart: policy.namespaceSelector,              policy.extraMatchConditions)",
+            "apply the policy of this version again, if that is not meant (chart: policy.namespaceSelector, policy.extraMatchConditions)",
         ),
         D::LookupNotGranted => say(
             "spec.contextAwareResources does not name PersistentPodState: the PolicyServer refuses each lookup",

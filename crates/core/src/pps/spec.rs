@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "kubectl explain shows these texts unchanged")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
@@ -11,6 +12,8 @@ use serde_json::Value;
 
 #[cfg(feature = "schema")]
 use crate::limits;
+use crate::plan::HOSTNAME;
+use crate::pps::PodState;
 use crate::pps::null::null_as_default;
 #[cfg(feature = "schema")]
 use crate::pps::rules;
@@ -282,6 +285,24 @@ impl Spec {
         self.required_keys()
             .chain(self.preferred_persistent_topology.iter().flat_map(|term| term.preference.keys()))
     }
+
+    /// The topology keys that a user's word names: the key itself, or all keys that end with it.
+    pub fn keys_named(&self, word: &str) -> BTreeSet<&str> {
+        let whole = self.topology_keys().find(|key| *key == word);
+        let is_named = |key: &&str| whole.map_or(short(key) == word, |whole| *key == whole);
+        self.topology_keys().filter(is_named).collect()
+    }
+
+    /// The recorded values that the Pod requires, beside the node itself.
+    pub fn required_values<'a>(&'a self, state: &'a PodState) -> BTreeMap<&'a str, &'a str> {
+        let keys = self.required_keys().filter(|key| *key != HOSTNAME);
+        keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str()))).collect()
+    }
+}
+
+/// A key as users write it: `zone`.
+pub fn short(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
 }
 
 impl NodeTopologyTerm {

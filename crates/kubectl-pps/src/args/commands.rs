@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use http::Uri;
 use k8s_openapi::jiff::SignedDuration;
+use pps_check::name;
 
-use super::{AllNamespaces, Consent, Output, OutputArgs};
+use super::{AllNamespaces, Consent, OutputArgs};
 
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
@@ -15,11 +17,16 @@ pub struct Status {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
+    /// Only the StatefulSets with these labels, as in kubectl: app=db,tier!=test.
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "workload")]
+    pub selector: Option<String>,
+    /// Only the Pods that need a look.
+    #[arg(long)]
+    pub problems: bool,
     #[command(flatten)]
     pub all: AllNamespaces,
-    /// Output format: text that fits the terminal, the same with all columns, or JSON or YAML for programs.
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
-    pub output: Output,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -143,18 +150,20 @@ pub struct Complete {
     pub words: Vec<String>,
 }
 
-/// The name of a Kubernetes object, such as a Pod or a node.
-pub(super) fn name(text: &str) -> Result<String, String> {
-    if pps_core::is_dns_subdomain(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("use the name of a Kubernetes object: lowercase letters, digits, - and .".into())
-    }
-}
-
-/// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
 fn pod(text: &str) -> Result<String, String> {
     name(crate::decide::names::pod_name(text))
+}
+
+pub(super) fn server(text: &str) -> Result<Uri, String> {
+    let is_valid = |url: &Uri| matches!(url.scheme_str(), Some("https" | "http")) && !text.contains('@');
+    let url = text.parse().ok().filter(is_valid);
+    url.ok_or_else(|| "use https://HOST:PORT".into())
+}
+
+/// As in kubectl, a number is one of seconds, and 0 means without an end: a day, here.
+pub(super) fn request_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_or_else(|_| duration(text), |seconds| Ok(Duration::from_secs(seconds)))?;
+    Ok(if seconds.is_zero() { MAX_TIMEOUT } else { seconds.min(MAX_TIMEOUT) })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -174,6 +183,25 @@ mod tests {
         }
         for text in ["", "m", "-1s", "1d", "5", "99999999999s", "25h"] {
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_timeout_is_read_as_kubectl_reads_it() {
+        for (text, seconds) in [("30s", 30), ("1m", 60), ("45", 45), ("0", 86_400), ("0s", 86_400)] {
+            assert_eq!(request_timeout(text).unwrap().as_secs(), seconds, "{text}");
+        }
+        assert_eq!(request_timeout("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["", "s", "-1", "-1s", "1d"] {
+            assert!(request_timeout(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_a_url_without_a_password() {
+        assert_eq!(server("https://host:6443/k8s").unwrap().path(), "/k8s");
+        for text in ["", "host:6443", "ftp://host", "https://user:secret@host"] {
+            assert!(server(text).is_err(), "{text}");
         }
     }
 

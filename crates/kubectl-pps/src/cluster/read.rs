@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use pps_check::read::{Problem, Read, Right};
 use pps_check::reader::{Limits, Reader};
 use pps_core::pps::GROUP;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::Failure;
+use crate::cluster::Client;
 use crate::decide::names::hint;
 use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 
@@ -24,41 +23,41 @@ const TOTAL: Duration = Duration::from_mins(3);
 /// The lists that a command needs beside PersistentPodStates.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a kind of object")]
-pub struct Wanted {
+pub struct Wanted<'a> {
     pub pods: bool,
     /// The nodes, for their labels.
     pub nodes: bool,
-    /// The Pods of all other namespaces, which take room.
-    pub other_pods: bool,
+    /// The Pods of all other namespaces, which take room, and the volumes, which exclude nodes.
+    pub scheduling: bool,
     pub workloads: bool,
-    /// The volumes, which exclude nodes.
-    pub volumes: bool,
+    /// The labels of the workloads; empty for all.
+    pub selector: &'a str,
     /// The `PodDisruptionBudgets`, which refuse evictions.
     pub budgets: bool,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     /// All that the simulated scheduler reads.
     pub const SCHEDULING: Self =
-        Self { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true, budgets: false };
+        Self { pods: true, nodes: true, scheduling: true, workloads: true, selector: "", budgets: false };
 }
 
 /// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`]
 /// has the list. Without PersistentPodStates for another reason, or without the namespace, there is no
 /// answer.
-pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
-    let lists = Lists::new(client);
+pub async fn read(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
+    let lists = Lists { client, selector: wanted.selector, unread: RefCell::default() };
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
         lists.list(Resource::PersistentPodStates, scope, Pps::read),
-        read_if(wanted.pods || wanted.other_pods, lists.pods(scope, wanted.other_pods)),
+        read_if(wanted.pods || wanted.scheduling, lists.pods(scope, wanted.scheduling)),
         read_if(wanted.nodes, lists.list(Resource::Nodes, &Scope::All, Node::read)),
         read_if(
             wanted.workloads,
             lists.list(Resource::StatefulSets, scope, |object| Workload::read(object, "apps/v1"))
         ),
         read_if(wanted.workloads, lists.kruise_workloads(scope)),
-        read_if(wanted.volumes, lists.list(Resource::PersistentVolumeClaims, scope, Some)),
-        read_if(wanted.volumes, lists.list(Resource::PersistentVolumes, &Scope::All, Some)),
+        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumeClaims, scope, Some)),
+        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumes, &Scope::All, Some)),
         read_if(wanted.budgets, lists.list(Resource::PodDisruptionBudgets, scope, Some)),
     );
     let mut unread = lists.unread.into_inner();
@@ -100,7 +99,7 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
 /// Fails if the API server says that there is no such namespace. Without the right to read namespaces nothing
 /// is said.
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
-    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
+    let reader = reader(client);
     let right = Right::new("get", "", "namespaces").named(namespace);
     if !reader.get::<Value>(right, &format!("/api/v1/namespaces/{namespace}")).await.is_absent() {
         return Ok(());
@@ -114,7 +113,7 @@ async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failu
 
 /// Reads one object; none if it does not exist.
 pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Value>, Failure> {
-    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
+    let reader = reader(client);
     match reader.get::<Value>(right, path).await {
         Read::Known(object) => Ok(Some(object)),
         Read::Absent => Ok(None),
@@ -129,6 +128,18 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
     }
 }
 
+/// Whether the API server serves a kind in this version. Every user may read the served kinds.
+pub async fn serves(client: &Client, api_version: &str, plural: &str) -> Result<bool, Failure> {
+    let right = Right::new("get", "", "the kinds that the API server serves");
+    let served = get(client, right, &format!("/apis/{api_version}")).await?.unwrap_or_default();
+    Ok(served["resources"].as_array().into_iter().flatten().any(|one| one["name"] == plural))
+}
+
+fn reader(client: &Client) -> Reader {
+    let limits = client.limits(LIMITS);
+    Reader::new(client.kube.clone(), limits, TOTAL.max(limits.request))
+}
+
 async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {
     if is_wanted { read.await } else { Read::Unknown }
 }
@@ -136,25 +147,16 @@ async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -
 /// Reads lists, and remembers which of them it could not read.
 struct Lists<'a> {
     client: &'a Client,
-    deadline: Instant,
+    /// The labels of the workloads.
+    selector: &'a str,
     unread: RefCell<Vec<Unread>>,
 }
 
-impl<'a> Lists<'a> {
-    fn new(client: &'a Client) -> Self {
-        Self { client, deadline: Instant::now() + TOTAL, unread: RefCell::default() }
-    }
-
+impl Lists<'_> {
     /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list
-    /// them would get 403 in both cases, so the served kinds are read first: every user may read these.
+    /// them would get 403 in both cases, so the served kinds are read first.
     async fn kruise_workloads(&self, scope: &Scope) -> Read<Vec<Workload>> {
-        let discovery = Reader::new(self.client.clone(), LIMITS, Instant::now() + LIMITS.request);
-        let right = Right::new("get", "", "the kinds that the API server serves");
-        let served: Read<Value> = discovery.get(right, &format!("/apis/{GROUP}/v1beta1")).await;
-        let has_kind = |served: &Value| {
-            served["resources"].as_array().into_iter().flatten().any(|one| one["name"] == "statefulsets")
-        };
-        if served.is_absent() || served.known().is_some_and(|served| !has_kind(served)) {
+        if serves(self.client, &format!("{GROUP}/v1beta1"), "statefulsets").await == Ok(false) {
             return Read::Absent;
         }
         let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
@@ -214,8 +216,10 @@ impl<'a> Lists<'a> {
                 (right.within(namespace), format!("{base}/namespaces/{namespace}/{plural}"))
             }
         };
-        let reader = Reader::new(self.client.clone(), LIMITS, self.deadline);
-        let found = reader.list_as(right, &path, "", take).await;
+        let is_workload = matches!(resource, Resource::StatefulSets | Resource::KruiseStatefulSets);
+        let selector = if is_workload { self.selector } else { "" };
+        let reader = reader(self.client);
+        let found = reader.list_as(right, &path, selector, take).await;
         let more = found.known().map_or(0, |(_, more)| *more);
         let failures = reader.into_problems().into_iter().map(|problem| match problem {
             Problem::Forbidden(_) => None,

@@ -2,8 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Parser;
 
 use super::*;
+use crate::args::Cli;
 
 /// A client of an API server that answers `GET PATH` with this status and object.
 pub(crate) fn serve(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static) -> Client {
@@ -18,7 +22,7 @@ pub(crate) fn serve(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'stati
             reply(&stream, &mut answer);
         }
     });
-    Client::try_from(config).unwrap()
+    Client { kube: config.try_into().unwrap(), request_timeout: None }
 }
 
 fn reply(mut stream: &TcpStream, answer: &mut impl FnMut(&str) -> (u16, Value)) {
@@ -38,10 +42,9 @@ fn reply(mut stream: &TcpStream, answer: &mut impl FnMut(&str) -> (u16, Value)) 
 
 fn ask(server: &str, within: Duration) -> Result<(), Failure> {
     let config = Config::new(server.parse().unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::try_from(config).unwrap();
-        reach(&client, server, "prod", within).await
+    run(async {
+        let client = Client { kube: config.try_into().unwrap(), request_timeout: Some(within) };
+        reach(&client, server, "prod", false).await
     })
 }
 
@@ -87,4 +90,101 @@ fn an_address_has_no_password() {
     let url = "https://user:secret@host:6443/".parse().unwrap();
     assert_eq!(address(&url), "https://host:6443");
     assert_eq!(address(&"https://host/k8s/clusters/c-1".parse().unwrap()), "https://host/k8s/clusters/c-1");
+}
+
+const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "main",
+    "contexts": [{"name": "main", "context": {"cluster": "a", "user": "a", "namespace": "shop"}}],
+    "clusters": [{"name": "insecure", "cluster": {"server": "https://i", "insecure-skip-tls-verify": true}},
+                 {"name": "a", "cluster": {"server": "https://a:1", "tls-server-name": "a"}},
+                 {"name": "b", "cluster": {"server": "https://b:2"}}],
+    "users": [{"name": "a", "user": {"username": "u", "password": "p", "as": "file", "as-groups": ["g"]}},
+              {"name": "b", "user": {"token": "of-b"}}]}"#;
+
+/// The connection of a command line with these flags and this kubeconfig.
+fn connection(flags: &str, kubeconfig: &str) -> Connection {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("kubectl-pps-{}-{number}", std::process::id()));
+    std::fs::write(&file, kubeconfig).unwrap();
+    let line = format!("pps status --kubeconfig {} {flags}", file.display());
+    Cli::try_parse_from(line.split_whitespace()).unwrap().connection
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn config(flags: &str) -> Result<Config, Failure> {
+    let connection = connection(flags, KUBECONFIG);
+    let (mut config, _) = run(find(&connection))?;
+    apply(&connection, &mut config).map(|()| config)
+}
+
+/// The headers of the first request, in order.
+fn headers(flags: &str) -> Vec<String> {
+    let (listener, server) = listen();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let head: Vec<String> = lines.skip(1).take_while(|line| !line.is_empty()).collect();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").unwrap();
+        head
+    });
+    let connected = run(connect(&connection(&format!("{flags} --server {server}"), KUBECONFIG))).unwrap();
+    assert_eq!(connected.namespace, "shop");
+    let is_about_user = |line: &String| line.starts_with("authorization") || line.starts_with("impersonate");
+    let mut about: Vec<String> = serving.join().unwrap().into_iter().filter(is_about_user).collect();
+    about.sort();
+    about
+}
+
+#[test]
+fn the_command_line_takes_precedence_over_the_kubeconfig() {
+    // Without TLS nobody gets the kubeconfig's password.
+    let own = ["impersonate-group: g", "impersonate-user: file"];
+    assert_eq!(headers(""), own);
+    assert_eq!(headers("--token secret"), ["authorization: Bearer secret", own[0], own[1]]);
+    assert!(config("").unwrap().auth_info.password.is_some());
+    let user = config("--user b").unwrap().auth_info;
+    assert_eq!((user.token.is_some(), user.password.is_none(), user.impersonate), (true, true, None));
+    assert_eq!(
+        headers("--user b --as jane --as-group dev --as-group ops --as-uid 7"),
+        ["impersonate-group: dev", "impersonate-group: ops", "impersonate-uid: 7", "impersonate-user: jane"]
+    );
+    assert_eq!(config("--cluster b").unwrap().cluster_url.host(), Some("b"));
+    let trust = |flags: &str| {
+        let config = config(flags).unwrap();
+        (config.accept_invalid_certs, config.root_cert_file.map(|path| path.display().to_string()))
+    };
+    assert_eq!(trust("--cluster insecure"), (true, None));
+    assert_eq!(trust("--insecure-skip-tls-verify"), (true, None));
+    assert_eq!(trust("--cluster insecure --certificate-authority ca"), (false, Some("ca".into())));
+    let config = config("--server https://c:3").unwrap();
+    assert_eq!((config.cluster_url.host(), config.tls_server_name), (Some("c"), None));
+}
+
+#[test]
+fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
+    let refused = |flags: &str| config(flags).unwrap_err().to_string();
+    assert_eq!(refused("--user jane"), "the kubeconfig has no user jane");
+    assert!(refused("--cluster c").ends_with("failed to load the cluster of context: c"));
+    assert_eq!(refused("--user b --as-group dev"), "--as-group and --as-uid need --as NAME");
+    // An unset variable in a script.
+    let unset =
+        Connection { as_user: Some(String::new()), token: Some(String::new()), ..connection("", KUBECONFIG) };
+    let mut found = run(find(&unset)).unwrap().0;
+    apply(&unset, &mut found).unwrap();
+    assert_eq!(found.auth_info.impersonate.as_deref(), Some("file"));
+    assert!(found.auth_info.password.is_some());
+    let mut damaged = connection("", KUBECONFIG);
+    damaged.token = Some("secret\r".into());
+    let refused = run(connect(&damaged)).err().unwrap().to_string();
+    assert!(refused.starts_with("--token has ") && !refused.contains("secret"), "{refused}");
+    let empty = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}"#;
+    let found = run(find(&connection("--server https://c:3", empty))).unwrap();
+    assert_eq!((found.0.cluster_url.host(), found.1.as_str()), (Some("c"), ""));
+    assert!(run(find(&connection("", empty))).is_err());
+    let without_context = KUBECONFIG.replace(r#""current-context": "main","#, "");
+    let found = run(find(&connection("--server https://c:3 --user b", &without_context))).unwrap();
+    assert!(found.0.auth_info.token.is_some(), "the user is not ignored");
 }

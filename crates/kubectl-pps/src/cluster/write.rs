@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
-use kube::Client;
+use k8s_openapi::jiff::Timestamp;
 use pps_check::read::Right;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::Failure;
+use crate::cluster::Client;
 
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
@@ -60,12 +61,11 @@ pub struct Write {
     body: Value,
     right: Right,
     dry_run: bool,
-    timeout: Duration,
 }
 
 impl Write {
     fn new(method: Method, path: String, content_type: &'static str, body: Value, right: Right) -> Self {
-        Self { method, path, content_type, body, right, dry_run: false, timeout: TIMEOUT }
+        Self { method, path, content_type, body, right, dry_run: false }
     }
 
     /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and the
@@ -137,8 +137,9 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
         .header(http::header::ACCEPT, "application/json")
         .body(write.body.to_string().into_bytes())
         .map_err(|error| WriteError::Failed(error.to_string()))?;
-    let Ok(answer) = tokio::time::timeout(write.timeout, client.request::<Value>(request)).await else {
-        let seconds = write.timeout.as_secs_f32();
+    let within = client.request_timeout.unwrap_or(TIMEOUT);
+    let Ok(answer) = tokio::time::timeout(within, client.kube.request::<Value>(request)).await else {
+        let seconds = within.as_secs_f32();
         return Err(WriteError::Failed(if write.dry_run {
             format!("the API server did not answer within {seconds} s")
         } else {
@@ -185,7 +186,7 @@ pub struct Note<'a> {
 }
 
 /// Leaves an Event on an object.
-pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), WriteError> {
+pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError> {
     let metadata = &note.about["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or("default");
     let name = metadata["name"].as_str().unwrap_or_default();
@@ -193,7 +194,7 @@ pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), 
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"generateName": format!("{name}-"), "namespace": namespace},
-        "eventTime": now,
+        "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
         "type": "Normal",
         "reason": note.reason,
         "action": note.action,
@@ -227,15 +228,15 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut config = Config::new(url.parse().unwrap());
         config.root_cert = Some(Vec::new());
-        (listener, Client::try_from(config).unwrap())
+        let request_timeout = Some(Duration::from_millis(200));
+        (listener, Client { kube: config.try_into().unwrap(), request_timeout })
     }
 
     #[tokio::test]
     async fn a_write_that_is_not_answered_ends() {
         let (_listener, client) = silent();
         let begun = std::time::Instant::now();
-        let timeout = Duration::from_millis(200);
-        let eviction = || Write { timeout, ..Write::evict("prod", "db-0", "uid", "1") };
+        let eviction = || Write::evict("prod", "db-0", "uid", "1");
         let Err(WriteError::Failed(text)) = send(&client, eviction()).await else { panic!("nobody answers") };
         assert_eq!(
             text,
@@ -277,8 +278,8 @@ mod tests {
     async fn a_read_that_is_not_answered_ends() {
         use pps_check::reader::{Limits, Reader};
         let (_listener, client) = silent();
-        let limits = Limits { request: Duration::from_millis(200), body: 1 << 20, page: 500, objects: 10 };
-        let reader = Reader::new(client, limits, tokio::time::Instant::now() + Duration::from_mins(1));
+        let limits = client.limits(Limits::CHECK);
+        let reader = Reader::new(client.kube, limits, Duration::from_mins(1));
         let path = "/api/v1/namespaces/prod/pods/db-0";
         let _: pps_check::read::Read<Value> = reader.get(Right::new("get", "", "pods"), path).await;
         assert_eq!(reader.into_problems().len(), 1);

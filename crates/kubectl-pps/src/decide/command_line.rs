@@ -23,10 +23,8 @@ pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
 pub struct CommandLine {
     /// The namespace that commands need not name.
     pub own_namespace: Option<String>,
-    /// The context, if it was named.
-    pub context: Option<String>,
-    /// The kubeconfig file, if it was named.
-    pub kubeconfig: Option<String>,
+    /// The flags that name the cluster and the user, with their values.
+    pub flags: Vec<(&'static str, String)>,
 }
 
 impl CommandLine {
@@ -67,10 +65,8 @@ impl CommandLine {
                 format!("'{}'", text.replace('\'', r"'\''"))
             }
         };
-        let flag = |name: &str, value: &Option<String>| {
-            value.as_ref().map(|value| format!(" --{name} {}", quoted(value))).unwrap_or_default()
-        };
-        flag("context", &self.context) + &flag("kubeconfig", &self.kubeconfig)
+        let add = |all: String, (name, value): &(&str, String)| all + " --" + name + " " + &quoted(value);
+        self.flags.iter().fold(String::new(), add)
     }
 }
 
@@ -94,11 +90,8 @@ mod tests {
         let own = CommandLine { own_namespace: Some("shop".into()), ..CommandLine::default() };
         assert_eq!(own.pps("explain db-0", "shop"), "kubectl pps explain db-0");
         assert_eq!(own.pps("explain db-0", "other"), "kubectl pps explain db-0 -n other");
-        let named = CommandLine {
-            context: Some("my cluster".into()),
-            kubeconfig: Some("a/b".into()),
-            own_namespace: None,
-        };
+        let flags = vec![("context", "my cluster".into()), ("kubeconfig", "a/b".into())];
+        let named = CommandLine { own_namespace: None, flags };
         let command = "kubectl uncordon n --context 'my cluster' --kubeconfig a/b";
         assert_eq!(named.kubectl("uncordon n"), command);
         assert_eq!(own.check(), "kubectl pps check");

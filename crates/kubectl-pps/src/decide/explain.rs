@@ -159,10 +159,10 @@ impl<'a> Explanation<'a> {
     }
 }
 
-/// Answers.
 pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
-    let subject = Subject::of(question, &index).ok_or_else(|| unknown(question, &index))?;
+    let subject = Subject::of(question, &index).filter(Subject::is_anything);
+    let subject = subject.ok_or_else(|| unknown(question, &index))?;
     let is_enabled = subject.pps.known().is_none_or(|pps| pps.is_enabled());
     let mut explanation = match subject.pod {
         None => absent(question, &index, subject),
@@ -183,10 +183,14 @@ fn unknown(question: &Question, index: &Index) -> Failure {
         return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
     }
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
-    let states = index.targeted_in(namespace).filter_map(|(_, all)| all.first()?.states().ok());
+    let targeted = index.targeted().filter(|(key, _)| key.namespace == *namespace);
+    let states = targeted.filter_map(|(_, all)| all.first()?.states().ok());
     let recorded: Vec<String> = states.flat_map(std::collections::BTreeMap::into_keys).collect();
     let hint = hint(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
-    Failure::Usage(format!("there is no Pod {pod} in namespace {namespace}, and no workload wants one{hint}"))
+    let who = wanting(snapshot, namespace, pod).map_or("no workload wants one".to_owned(), |workload| {
+        format!("StatefulSet {} (replicas: {}) does not want one", workload.name(), workload.replicas())
+    });
+    Failure::Usage(format!("there is no Pod {pod} in namespace {namespace}, and {who}{hint}"))
 }
 
 /// A Pod that has a node, or that ends.

@@ -10,7 +10,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy};
+use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy, short};
+use pps_core::succession::name_order;
 use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
     Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source, run_live,
@@ -18,8 +19,8 @@ use pps_simulation::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::way_out::{WayOut, short};
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey, name_order};
+use super::way_out::WayOut;
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
 /// What happens to nodes.

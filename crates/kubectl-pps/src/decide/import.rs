@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::edit::{self, Change, EditError, Merge};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::validate::{self, Violation};
-use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain, packed};
+use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain};
 use pps_recorder::workload::{PodOwnership, WorkloadPresence, retains_state};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::export::portable;
 use crate::snapshot::{Index, Node, Pps, Snapshot, WorkloadKey};
@@ -164,18 +164,12 @@ pub enum Refusal {
 impl Plan {
     /// The number of states that replace another state.
     pub fn replaced(&self) -> usize {
-        self.changes.values().filter(|change| replaces(change)).count()
+        self.changes.values().filter(|change| change.replaces()).count()
     }
 
-    /// Whether something is written.
     pub fn writes(&self) -> bool {
         matches!(self.action, Action::Create(_) | Action::Update)
     }
-}
-
-/// Whether a change replaces a state that says something.
-pub fn replaces(change: &Change) -> bool {
-    change.before.as_ref().is_some_and(|state| *state != PodState::default())
 }
 
 /// Decides for each object of a file.
@@ -217,7 +211,7 @@ fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: boo
     states.retain(|pod, _| !ready.contains(pod));
     let decided = match (existing, index.governing(&key)) {
         (Some(pps), _) if !pps.target().is_same_workload(&target) => Err(Refusal::OtherTarget(pps.target())),
-        (Some(pps), _) => merge(pps.object(), &states, overwrite)
+        (Some(pps), _) => edit::merge_or_compact(pps.object(), &states, overwrite)
             .map(|merge| (if merge.edit.is_some() { Action::Update } else { Action::Nothing }, merge))
             .map_err(Refusal::Edit),
         (None, Some(other)) => Err(Refusal::SharedTarget(other.name().to_owned())),
@@ -226,7 +220,7 @@ fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: boo
             let mut created = entry.pps.object().clone();
             created["metadata"]["uid"] = "new".into();
             created["metadata"]["resourceVersion"] = "0".into();
-            let merged = merge(&created, &states, false).map_err(Refusal::Edit);
+            let merged = edit::merge_or_compact(&created, &states, false).map_err(Refusal::Edit);
             merged.map(|merge| (Action::Create(entry.pps.object().clone()), merge))
         }
     };
@@ -242,29 +236,6 @@ fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: boo
         ready,
         unwanted,
     }
-}
-
-/// The states that an object lacks. If `podStates` is too small for them, an object without states gets the
-/// compact form.
-fn merge(object: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -> Result<Merge, EditError> {
-    match edit::merge(object, states, overwrite) {
-        Err(EditError::TooLarge { .. }) if has_no_states(object) => {
-            let mut compact = object.clone();
-            compact["status"] = compact_status();
-            edit::merge(&compact, states, overwrite)
-        }
-        merge => merge,
-    }
-}
-
-/// Whether an object has no states, and not the compact form, either.
-pub fn has_no_states(object: &Value) -> bool {
-    object["status"]["packed"].is_null() && edit::states(object).is_ok_and(|states| states.is_empty())
-}
-
-/// The status of an object in the compact form, without states.
-pub fn compact_status() -> Value {
-    json!({"packed": {"version": packed::VERSION, "buckets": {}}, "podStates": null})
 }
 
 /// The next write to an object that was just read, within the plan that the user has seen. None if nothing is

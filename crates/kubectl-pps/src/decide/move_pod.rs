@@ -4,6 +4,7 @@
 mod new_state;
 mod select;
 
+use pps_core::succession::{is_former, name_order};
 use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
 use pps_scheduler::{Exclusion, Selection};
 use serde_json::{Value, json};
@@ -12,9 +13,8 @@ pub use self::new_state::{NewState, require_keys};
 pub use self::select::{Selected, select};
 use crate::decide::explain::{Question, Subject};
 use crate::decide::placement::Landing;
-use crate::decide::template::is_former;
 use crate::decide::way_out::WayOut;
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey, name_order};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
 
 /// The value of the mark of a Pod that a user has exempted from recording.
 const EXEMPT: &str = "exempt";
@@ -199,7 +199,8 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     }
     let next = subject.successor_with(after.as_ref());
     let forecast = next.as_ref().and_then(|next| subject.select(next));
-    let is_former = pod.zip(subject.workload).is_some_and(|(pod, workload)| is_former(pod, workload));
+    let is_former =
+        pod.zip(subject.workload).is_some_and(|(pod, workload)| is_former(pod.object(), workload.object()));
     let removal = match pod {
         None => Removal::Unneeded,
         Some(_) if is_there => Removal::Stay,

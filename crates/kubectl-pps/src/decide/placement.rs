@@ -113,7 +113,6 @@ impl Landing {
         &self.others
     }
 
-    /// Whether the scheduler may choose this node.
     pub fn may_be(&self, node: &str) -> bool {
         self.favourites.iter().any(|one| one == node)
     }

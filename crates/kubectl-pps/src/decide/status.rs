@@ -2,7 +2,7 @@
 
 mod row;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_check::Silence;
 use pps_core::{PodState, Spec};
@@ -69,6 +69,11 @@ impl Status {
         well.max(if is_incomplete { Outcome::Incomplete } else { Outcome::Well })
     }
 
+    /// Leaves out the Pods that need no look.
+    pub fn retain_problems(&mut self) {
+        self.pods.retain(|row| row.concern.is_some());
+    }
+
     pub fn is_empty(&self) -> bool {
         self.governed == 0 && self.pods.is_empty() && self.unpinned.is_empty() && self.problems.is_empty()
     }
@@ -82,17 +87,23 @@ struct Governed<'a> {
     states: BTreeMap<String, PodState>,
 }
 
+/// Answers about all workloads that a PersistentPodState governs, about the workload of a name, or about the
+/// workloads of the snapshot, which a selector has chosen.
 pub fn status(
     snapshot: &Snapshot,
     workload: Option<&str>,
+    selector: Option<&str>,
     explain: impl Fn(&Pod) -> String,
 ) -> Result<Status, Failure> {
     let index = Index::of(snapshot);
-    let chosen = workload.map(|text| find(snapshot, &index, text, explain)).transpose()?;
+    let named =
+        workload.map(|text| find(snapshot, &index, text, explain)).transpose()?.map(BTreeSet::from_iter);
+    let selected = selector.map(|selector| selected(snapshot, selector)).transpose()?;
+    let chosen = named.as_ref().or(selected.as_ref());
     let unread = snapshot.relevant_unread().cloned().collect();
     let mut status = Status { unread, ..Status::default() };
     for (key, all) in index.targeted() {
-        let is_chosen = chosen.as_ref().is_none_or(|chosen| chosen.contains(key));
+        let is_chosen = chosen.is_none_or(|chosen| chosen.contains(key));
         if !is_chosen || !snapshot.scope.contains(&key.namespace) {
             continue;
         }
@@ -114,7 +125,7 @@ pub fn status(
             (_, Err(why)) => status.problems.push(problem(pps, ProblemKind::Unreadable(why.to_string()))),
         }
     }
-    for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {
+    for key in named.iter().flatten().filter(|key| index.governing(key).is_none()) {
         let bare = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
         status.is_cut |= row::rows(snapshot, &index, &bare, &mut status.pods);
         if index.read_governing(key).is_absent() {
@@ -122,6 +133,16 @@ pub fn status(
         }
     }
     Ok(status)
+}
+
+/// The workloads that a selector has chosen.
+fn selected(snapshot: &Snapshot, selector: &str) -> Result<BTreeSet<WorkloadKey>, Failure> {
+    snapshot.require_workloads()?;
+    if snapshot.workloads.is_empty() {
+        return Err(Failure::Usage(format!("no StatefulSet has the labels {selector}")));
+    }
+    let read = snapshot.workloads.iter();
+    Ok(read.map(|one| WorkloadKey::of(one.namespace(), &one.target())).collect())
 }
 
 /// The workloads that a text may mean. The name of a Pod leads to `explain`.

@@ -1,28 +1,11 @@
 //! The recorded values that keep a Pod from other nodes, and the fewest to give up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use pps_core::pps::short;
 use pps_core::{PodState, Spec};
-use pps_scheduler::HOSTNAME;
 
 use crate::snapshot::Node;
-
-/// A key as users write it: `zone`.
-pub fn short(key: &str) -> &str {
-    key.rsplit('/').next().unwrap_or(key)
-}
-
-/// The topology keys that a word of `--any` names: the key itself, or all keys that end with it.
-pub fn named<'a>(spec: &'a Spec, word: &str) -> BTreeSet<&'a str> {
-    let whole = spec.topology_keys().find(|key| *key == word);
-    spec.topology_keys().filter(|key| whole.map_or(short(key) == word, |whole| *key == whole)).collect()
-}
-
-/// The recorded values that the Pod requires, beside the node itself.
-pub fn required<'a>(spec: &'a Spec, state: &'a PodState) -> BTreeMap<&'a str, &'a str> {
-    let keys = spec.required_keys().filter(|key| *key != HOSTNAME);
-    keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str()))).collect()
-}
 
 /// The fewest required values, beside the node itself, that have to be given up so that a node can take a
 /// Pod.
@@ -39,7 +22,7 @@ pub struct WayOut {
 impl WayOut {
     /// For a Pod that only its recorded state keeps from these nodes; none without a node.
     pub fn of<'a>(spec: &Spec, state: &PodState, nodes: impl IntoIterator<Item = &'a Node>) -> Option<Self> {
-        let recorded = required(spec, state);
+        let recorded = spec.required_values(state);
         let differing = |node: &Node| -> BTreeSet<(&str, &str)> {
             let recorded = recorded.iter().map(|(key, value)| (*key, *value));
             recorded.filter(|(key, value)| node.label(key) != Some(value)).collect()
@@ -49,7 +32,7 @@ impl WayOut {
         let within = all.iter().filter(|(_, values)| values.is_subset(fewest));
         let nodes = within.map(|(node, _)| (*node).to_owned()).collect();
         let values = fewest.iter().map(|(key, value)| format!("{}={value}", short(key))).collect();
-        let word = |key| if named(spec, short(key)).len() > 1 { key } else { short(key) };
+        let word = |key| if spec.keys_named(short(key)).len() > 1 { key } else { short(key) };
         let flags = fewest.iter().flat_map(|(key, _)| [" --any ", word(key)]).collect();
         Some(Self { values, flags, nodes })
     }

@@ -6,7 +6,7 @@ use pps_core::edit::Change;
 
 use super::{Role, Style, Table};
 use crate::Failure;
-use crate::decide::import::{Action, Flaw, Plan, Refusal, replaces};
+use crate::decide::import::{Action, Flaw, Plan, Refusal};
 use crate::decide::names::{count, list};
 
 const NAMED: usize = 10;
@@ -66,7 +66,7 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     };
     let moved = |(pod, change): (&String, &Change)| {
         let (before, after) = (node(&change.before), node(&change.after));
-        replaces(change).then(|| format!("{pod}: {before} -> {after}"))
+        change.replaces().then(|| format!("{pod}: {before} -> {after}"))
     };
     let replaced: BTreeSet<String> = plan.changes.iter().filter_map(moved).collect();
     let all = [

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use pps_core::PodState;
+use pps_core::pps::short;
 use pps_scheduler::Exclusion;
 
 use super::status::{Line, enable};
@@ -16,7 +17,7 @@ use crate::decide::forget::Drops;
 use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected};
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
-use crate::decide::way_out::{WayOut, short};
+use crate::decide::way_out::WayOut;
 use crate::snapshot::{Pod, Scope};
 
 const MAX_NODES: usize = 20;
@@ -83,18 +84,13 @@ pub fn notes(one: &PodMove) -> Vec<String> {
     let caveats = forecast.caveats.iter().map(|caveat| format!("Pod {} {caveat}", one.pod));
     let is_promised = one.to.as_ref().is_none_or(|to| forecast.may_land_on == [to.clone()]);
     let choice = (!is_promised && one.obstacle.is_none()).then(|| {
-        let nodes = listed(&forecast.may_land_on);
+        let nodes = list(&forecast.may_land_on, "or");
         format!(
             "PersistentPodState {} does not require the node itself: the scheduler may choose {nodes}",
             one.pps
         )
     });
     caveats.chain(choice).collect()
-}
-
-fn listed(names: &[String]) -> String {
-    let shown = names[..names.len().min(MAX_NODES)].join(", ");
-    if names.len() > MAX_NODES { format!("{shown} and {} more", names.len() - MAX_NODES) } else { shown }
 }
 
 pub fn obstacle(one: &PodMove) -> Option<String> {
@@ -107,7 +103,7 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
             format!("node {to} cannot take Pod {pod}:{}", reasons(to, exclusions))
         }
         Obstacle::NotChosen => {
-            let nodes = one.forecast.as_ref().map(|forecast| listed(&forecast.may_land_on));
+            let nodes = one.forecast.as_ref().map(|forecast| list(&forecast.may_land_on, "or"));
             let nodes = nodes.filter(|nodes| !nodes.is_empty()).unwrap_or_else(|| "no node".into());
             format!(
                 "PersistentPodState {} does not require node {to}, and the scheduler would choose {nodes} for Pod {pod}",

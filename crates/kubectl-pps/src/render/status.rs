@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use pps_core::pps::short;
 use pps_core::{DEFAULT_NAMESPACE_SELECTOR, Reason};
 use pps_recorder::generate::{AUTO_GENERATE, REQUIRED_TOPOLOGY};
 use serde::Serialize;
@@ -12,10 +13,18 @@ use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::CommandLine;
 use crate::decide::status as decide;
 use crate::decide::status::{Concern, Drift, Phase, ProblemKind, Row, Status};
-use crate::decide::way_out::short;
 use crate::snapshot::{Scope, WorkloadKey};
 
 const SHOWN: usize = 3;
+
+/// What a line of the table is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    Workloads,
+    Pods,
+    /// Pods, with all columns.
+    Wide,
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,21 +73,19 @@ impl<'a> Document<'a> {
     }
 
     /// The answer for people. `with_namespaces` adds a column.
-    pub fn text(&self, style: Style, is_wide: bool, with_namespaces: bool) -> String {
+    pub fn text(&self, style: Style, columns: Columns, with_namespaces: bool) -> String {
         let mut text = Text::new(style);
-        if !self.pods.is_empty() {
-            text.push(&table(self.pods, style, is_wide, with_namespaces));
+        match columns {
+            _ if self.pods.is_empty() => {}
+            Columns::Workloads => text.push(&summary(self.pods, style)),
+            _ => text.push(&table(self.pods, style, columns == Columns::Wide, with_namespaces)),
         }
         if self.is_cut {
             text.sentence("", None, "More Pods are missing than are shown.");
         }
         if self.pods.is_empty() && self.governed > 0 && self.problems.is_empty() {
-            let nothing = "no Pod is wanted, and nothing is recorded";
-            text.sentence(
-                "",
-                None,
-                &format!("Workloads with a PersistentPodState: {}; {nothing}.", self.governed),
-            );
+            let workloads = format!("Workloads with a PersistentPodState: {}", self.governed);
+            text.sentence("", None, &format!("{workloads}; there is no Pod to show."));
         }
         // Advice has one line for all objects of a namespace that is not enabled.
         let is_own = |one: &&Problem| one.reason != Reason::NamespaceNotEnabled.as_str();
@@ -206,6 +213,31 @@ impl fmt::Display for Drift {
             Self::Unrecorded { .. } => f.write_str("no node is recorded"),
         }
     }
+}
+
+/// A line for each workload.
+fn summary(rows: &[Row], style: Style) -> String {
+    let mut table = Table::new(style, &["NAMESPACE", "WORKLOAD", "READY", "RECORDED", "PROBLEMS"]);
+    let workload = |row: &Row| (row.namespace.clone(), row.workload_kind.clone(), row.workload.clone());
+    for pods in rows.chunk_by(|one, other| workload(one) == workload(other)) {
+        let (namespace, _, name) = workload(&pods[0]);
+        let count = |is_meant: &dyn Fn(&&Row) -> bool| pods.iter().filter(is_meant).count();
+        let wanted = count(&|row| !matches!(row.phase, Phase::NotWanted | Phase::Unknown));
+        let ready = count(&|row| row.phase == Phase::Ready);
+        let concerns: BTreeSet<Concern> = pods.iter().filter_map(|row| row.concern).collect();
+        let worst = concerns.first().map(|one| if one.is_bad() { Role::Bad } else { Role::Warning });
+        let problems =
+            concerns.iter().map(|one| format!("{} {one:?}", count(&|row| row.concern == Some(*one))));
+        let role = if ready == wanted { Role::Good } else { Role::Warning };
+        table.row(&[
+            (&namespace, None),
+            (&name, None),
+            (&format!("{ready}/{wanted}"), Some(role)),
+            (&count(&|row| row.recorded.is_some()).to_string(), None),
+            (&problems.collect::<Vec<_>>().join(", "), worst),
+        ]);
+    }
+    table.render()
 }
 
 fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> String {

@@ -19,12 +19,10 @@ pub enum Role {
     Bad,
     /// What counts most.
     Strong,
-    /// Of little interest.
     Dim,
 }
 
 impl Role {
-    /// The style in ANSI.
     pub fn ansi(self) -> Ansi {
         let colour = |colour: AnsiColor| Ansi::new().fg_color(Some(colour.into()));
         match self {
@@ -37,7 +35,6 @@ impl Role {
     }
 }
 
-/// How a text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether colours are used.

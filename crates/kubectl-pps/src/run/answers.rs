@@ -2,19 +2,20 @@
 
 use std::io::{self, IsTerminal};
 
-use kube::Client;
 use pps_check::read::Right;
-use pps_check::report::WIDTH;
+use pps_check::reader::Limits;
+use pps_check::report::{KIND, WIDTH};
 use pps_check::{NAMESPACE, Settings, silent_recorder};
 use serde_json::Value;
 
 use super::{commands, read_confirmed, scope};
 use crate::args::{Check, Connection, Explain, Output, Simulate, Status};
-use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
+use crate::cluster::{Client, connect};
 use crate::decide::explain::{Question, wanting};
 use crate::decide::{explain, forecast, status};
-use crate::render::{self, Terminal, explanation};
+use crate::render::status::Columns;
+use crate::render::{self, Style, Terminal, explanation};
 use crate::snapshot::{Pod, Scope};
 use crate::{CommandResult, Outcome};
 
@@ -28,10 +29,16 @@ pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Term
             .say("Reading the installation, and waiting for 5 seconds to see whether its Lease is renewed …");
     }
     let width = terminal.style().width.unwrap_or(WIDTH);
-    let settings =
-        Settings { namespace: namespace.to_owned(), runs_in_cluster: false, ..args.settings.clone() };
-    let report = Box::pin(pps_check::args::run(&connected.client, settings, args.output, width)).await;
-    terminal.print(&report.text)?;
+    let client = &connected.client;
+    let settings = Settings {
+        namespace: namespace.to_owned(),
+        limits: client.limits(Limits::CHECK),
+        runs_in_cluster: false,
+        ..args.settings.clone()
+    };
+    let report = Box::pin(pps_check::args::run(&client.kube, settings, width)).await;
+    let text = render::for_programs(args.output.output, KIND, &report.document);
+    terminal.print(&text.unwrap_or(report.text))?;
     Ok(match report.exit_code {
         0 => Outcome::Well,
         1 => Outcome::NotWell,
@@ -99,23 +106,33 @@ pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal:
 
 pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
-    let scope = scope(args.all.all_namespaces, &connected.namespace);
-    let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
-    let snapshot = read_confirmed(&connected.client, &scope, wanted).await?;
+    let (client, scope) = (&connected.client, scope(args.all.all_namespaces, &connected.namespace));
+    let selector = args.selector.as_deref().filter(|selector| !selector.is_empty());
+    let mut wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
+    wanted.selector = selector.unwrap_or_default();
+    let snapshot = read_confirmed(client, &scope, wanted).await?;
     let commands = commands(connection, &connected.namespace);
     let explain = |pod: &Pod| commands.pps(&format!("explain {}", pod.name()), pod.namespace());
-    let mut answer = status::status(&snapshot, args.workload.as_deref(), explain)?;
+    let mut answer = status::status(&snapshot, args.workload.as_deref(), selector, explain)?;
     if answer.governed > 0 {
-        answer.silence = silent_recorder(&connected.client, scope.namespace()).await;
+        let limits = client.limits(Limits::CHECK);
+        answer.silence = silent_recorder(&client.kube, scope.namespace(), limits).await;
+    }
+    if args.problems {
+        answer.retain_problems();
     }
     let document = render::status::Document::of(&answer, &scope, &commands);
-    if let Some(text) = render::for_programs(args.output, "Status", &document) {
+    if let Some(text) = render::for_programs(args.output.output, "Status", &document) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
-    let is_wide = args.output == Output::Wide;
-    let style = render::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
-    terminal.print(&document.text(style, is_wide, scope == Scope::All))?;
+    let columns = match args.output.output {
+        Output::Wide => Columns::Wide,
+        _ if scope == Scope::All && args.workload.is_none() && !args.problems => Columns::Workloads,
+        _ => Columns::Pods,
+    };
+    let width = terminal.style().width.filter(|_| columns != Columns::Wide);
+    terminal.print(&document.text(Style { width, ..terminal.style() }, columns, scope == Scope::All))?;
     for unread in &document.unread {
         terminal.note(unread);
     }

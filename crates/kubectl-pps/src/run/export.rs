@@ -30,9 +30,8 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
         return Err(unread.into());
     }
     let chosen = chosen(&snapshot.pps, &args.names).map_err(|missing| {
-        let within = scope.namespace().map(|namespace| format!(" in namespace {namespace}"));
+        let within = scope.namespace().map(|one| format!(" in namespace {one}")).unwrap_or_default();
         let names = missing.into_iter().collect::<Vec<_>>().join(", ");
-        let within = within.unwrap_or_default();
         Failure::Refused(format!("there is no PersistentPodState {names}{within}; nothing was written"))
     })?;
     // The list is kept without managed fields, and only these show that a definition hides states.

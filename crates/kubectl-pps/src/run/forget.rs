@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use kube::Client;
 use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
 use super::states::{Address, TRIES, publish};
 use super::{read_confirmed, scope};
 use crate::args::{Connection, Forget};
-use crate::cluster::connect;
 use crate::cluster::read::Wanted;
 use crate::cluster::write::{Note, WriteError};
+use crate::cluster::{Client, connect};
 use crate::decide::forget::{Drops, decide};
 use crate::decide::names::count;
 use crate::render::Terminal;

@@ -6,9 +6,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use futures::StreamExt;
-use kube::Client;
 use pps_check::read::Right;
-use pps_core::edit::EditError;
+use pps_core::edit::{EditError, compact_status, has_no_states};
 use pps_core::pps::{API_VERSIONS, GROUP, PLURAL};
 use pps_manifest::text::decode;
 use pps_manifest::yaml::parse_up_to;
@@ -16,12 +15,10 @@ use serde_json::{Value, json};
 
 use super::states::{Address, TRIES, publish};
 use crate::args::{Connection, Import};
-use crate::cluster::connect;
-use crate::cluster::read::{self, Wanted, get};
+use crate::cluster::read::{self, Wanted, serves};
 use crate::cluster::write::{self, Note, Write, WriteError};
-use crate::decide::import::{
-    Action, Options, Plan, absent_values, compact_status, has_no_states, next_write, plan, read,
-};
+use crate::cluster::{Client, connect};
+use crate::decide::import::{Action, Options, Plan, absent_values, next_write, plan, read};
 use crate::render::Terminal;
 use crate::render::import as show;
 use crate::snapshot::{Resource, Scope};
@@ -123,13 +120,10 @@ fn file_name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
 }
 
-/// The version in which the cluster serves the objects. Every user may read the served versions.
+/// The version in which the cluster serves the objects.
 async fn served_version(client: &Client) -> Result<&'static str, Failure> {
     for api_version in API_VERSIONS {
-        let right = Right::new("get", "", "the kinds that the API server serves");
-        let served = get(client, right, &format!("/apis/{api_version}")).await?.unwrap_or_default();
-        let mut resources = served["resources"].as_array().into_iter().flatten();
-        if resources.any(|resource| resource["name"] == PLURAL) {
+        if serves(client, api_version, PLURAL).await? {
             return Ok(api_version);
         }
     }

@@ -7,13 +7,11 @@ mod steps;
 
 use std::time::Duration;
 
-use kube::Client;
-
 use self::steps::{Budget, Steps};
 use super::{commands, read_confirmed, scope};
 use crate::args::{Connection, Move};
-use crate::cluster::connect;
 use crate::cluster::read::Wanted;
+use crate::cluster::{Client, connect};
 use crate::decide::command_line::CommandLine;
 use crate::decide::move_pod::{PodMove, PodName, Request, decide, order, require_keys, select};
 use crate::render::move_pod as text;

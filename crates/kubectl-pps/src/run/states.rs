@@ -1,6 +1,5 @@
 //! Reads one PersistentPodState again and writes its states.
 
-use kube::Client;
 use pps_check::read::Right;
 use pps_core::edit::{Edit, EditError, may_hide_states};
 use pps_core::packed::VERSION;
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::cluster::write::{self, Note, Write, WriteError};
-use crate::cluster::{now, read};
+use crate::cluster::{Client, read};
 use crate::render::Terminal;
 use crate::snapshot::Snapshot;
 
@@ -112,7 +111,7 @@ impl Address {
 
 /// Leaves an Event on a PersistentPodState. A failure is only noted.
 pub(super) async fn publish(client: &Client, terminal: &Terminal, note: &Note<'_>) {
-    if let Err(error) = write::publish(client, note, &now()).await {
+    if let Err(error) = write::publish(client, note).await {
         terminal.note(&format!("no Event tells others of this: {}", Failure::from(error)));
     }
 }

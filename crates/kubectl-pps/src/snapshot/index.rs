@@ -91,13 +91,6 @@ impl<'a> Index<'a> {
         self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
     }
 
-    /// The same of one namespace.
-    pub fn targeted_in(&self, namespace: &str) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
-        let first = WorkloadKey { namespace: namespace.to_owned(), ..WorkloadKey::default() };
-        let own = self.targeting.range(first..).map(|(key, all)| (key, all.as_slice()));
-        own.take_while(move |(key, _)| key.namespace == namespace)
-    }
-
     pub fn governing(&self, workload: &WorkloadKey) -> Option<&'a Pps> {
         self.targeting.get(workload)?.first().copied()
     }

@@ -11,6 +11,7 @@ use pps_core::alias::aliased;
 use pps_core::edit::{self, EditError};
 use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
+use pps_core::succession::name_order;
 use pps_core::{
     INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec, TargetReference,
     forbids_recording, packed,
@@ -35,9 +36,7 @@ mod kind {
     pub enum Workload {}
 }
 
-/// A Pod, with the fields that the scheduler, the policy and the sidecar read.
 pub type Pod = Object<kind::Pod>;
-/// A node, with the fields that the scheduler reads.
 pub type Node = Object<kind::Node>;
 pub type Pps = Object<kind::Pps>;
 pub type Workload = Object<kind::Workload>;
@@ -62,7 +61,6 @@ impl<K> Object<K> {
         &self.value
     }
 
-    /// Shared with a simulation.
     pub fn shared(&self) -> &Arc<Value> {
         &self.value
     }
@@ -196,12 +194,6 @@ impl Pod {
     }
 }
 
-/// What Pods' names are sorted by: `db` and 10 for `db-10`.
-pub(crate) fn name_order(pod: &str) -> (&str, u64) {
-    let (base, ordinal) = pod.rsplit_once('-').unwrap_or((pod, ""));
-    ordinal.parse().map_or((pod, 0), |ordinal| (base, ordinal))
-}
-
 impl Node {
     /// Keeps the fields that the scheduler reads. None without a name.
     pub fn read(mut value: Value) -> Option<Self> {
@@ -277,12 +269,10 @@ impl Pps {
         Ok(spec)
     }
 
-    /// The recorded state of one Pod.
     pub fn state(&self, pod: &str) -> Result<Option<PodState>, packed::Damaged> {
         packed::recorded_state(&self.value["status"], pod)
     }
 
-    /// All recorded states.
     pub fn states(&self) -> Result<BTreeMap<String, PodState>, EditError> {
         edit::states(&self.value)
     }

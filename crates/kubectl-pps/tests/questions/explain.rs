@@ -258,6 +258,19 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
     let answer = ask(&mut world, "db-5");
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotWanted, Outcome::Well));
     shown(&answer);
+    // Without a state there is nothing to explain.
+    world.bare_workload("web", 2, &json!({}));
+    for (pod, who) in [
+        ("db-7", "StatefulSet db (replicas: 1) does not want one; similar names: db-5"),
+        ("web-2", "StatefulSet web (replicas: 2) does not want one"),
+        ("other-0", "no workload wants one"),
+    ] {
+        let refused = world.explain(pod, &[]).unwrap_err();
+        let expected = format!("there is no Pod {pod} in namespace shop, and {who}");
+        assert_eq!(refused, Failure::Usage(expected));
+    }
+    world.forbid(Resource::PersistentPodStates);
+    assert_eq!(ask(&mut world, "web-2").outcome(), Outcome::Incomplete, "it may have a state");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn a_workload_of_no_pods_is_not_called_one_without_a_persistentpodstate() {
     let answer = world.status(None).unwrap();
     assert_eq!((answer.is_empty(), answer.advice.len()), (false, 0));
     let text = answer.text(&world, Style::PLAIN, false);
-    assert_eq!(text, "Workloads with a PersistentPodState: 1; no Pod is wanted, and nothing is recorded.\n");
+    assert_eq!(text, "Workloads with a PersistentPodState: 1; there is no Pod to show.\n");
 }
 
 #[test]

@@ -53,6 +53,51 @@ fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
     assert_golden("status.json", answer.json());
 }
 
+#[test]
+fn all_namespaces_have_a_line_for_each_workload() {
+    let mut world = troubled();
+    world.workload("web", 1, &required(&[HOSTNAME]));
+    world.ready_pod("web", 0, "node-0");
+    world.record("web", "web-0", "node-0");
+    let text = ask(&mut world, None).summary(&world, NARROW);
+    assert_fits(&text, 80);
+    assert_golden("status-all.txt", &text);
+}
+
+#[test]
+fn problems_alone_are_shown_with_the_same_outcome() {
+    let mut world = troubled();
+    let mut answer = ask(&mut world, None);
+    answer.retain_problems();
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    assert_golden("status-problems.txt", &answer.text(&world, NARROW, false));
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    world.ready_pod("db", 0, "node-0");
+    world.record("db", "db-0", "node-0");
+    let mut answer = ask(&mut world, None);
+    answer.retain_problems();
+    let text = answer.text(&world, NARROW, false);
+    assert_eq!(text, "Workloads with a PersistentPodState: 1; there is no Pod to show.\n");
+}
+
+#[test]
+fn a_selector_chooses_workloads_that_a_persistentpodstate_governs() {
+    let mut world = troubled();
+    world.workload("cache", 1, &required(&[ZONE]));
+    world.ready_pod("cache", 0, "node-1");
+    // What the API server answers to the selector: `web` has no PersistentPodState.
+    world.snapshot.workloads.retain(|workload| workload.name() != "db");
+    let answer = world.selected("tier=back").unwrap();
+    assert_eq!(answer.pods.iter().map(|row| row.pod.as_str()).collect::<Vec<_>>(), ["cache-0"]);
+    assert_eq!((answer.governed, answer.lines()), (1, vec![]));
+    world.snapshot.workloads.clear();
+    let refused = world.selected("tier=back").unwrap_err();
+    assert_eq!(refused, Failure::Usage("no StatefulSet has the labels tier=back".into()));
+    world.forbid(Resource::StatefulSets);
+    assert!(matches!(world.selected("tier=back"), Err(Failure::Unreadable(_))));
+}
+
 pub(crate) const ENABLE: &str =
     "kubectl label namespace shop persistent-pod-state/injection=enabled --overwrite";
 

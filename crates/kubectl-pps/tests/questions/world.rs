@@ -5,7 +5,7 @@ use std::ops::Deref;
 use kubectl_pps::decide::command_line::CommandLine;
 use kubectl_pps::decide::explain::{Cause, Question, explain};
 use kubectl_pps::decide::status::{Status, status};
-use kubectl_pps::render::status::Line;
+use kubectl_pps::render::status::{Columns, Line};
 use kubectl_pps::render::{self, Style};
 use kubectl_pps::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 use kubectl_pps::{Failure, Outcome};
@@ -231,8 +231,21 @@ impl Answered {
     }
 
     pub(crate) fn text(&self, world: &World, style: Style, is_wide: bool) -> String {
-        let document = render::status::Document::of(&self.status, &world.snapshot.scope, &commands());
-        document.text(style, is_wide, false)
+        self.document(world).text(style, if is_wide { Columns::Wide } else { Columns::Pods }, false)
+    }
+
+    /// What `-A` shows.
+    pub(crate) fn summary(&self, world: &World, style: Style) -> String {
+        self.document(world).text(style, Columns::Workloads, true)
+    }
+
+    fn document(&self, world: &World) -> render::status::Document<'_> {
+        render::status::Document::of(&self.status, &world.snapshot.scope, &commands())
+    }
+
+    /// What `--problems` leaves.
+    pub(crate) fn retain_problems(&mut self) {
+        self.status.retain_problems();
     }
 
     /// What is advised: each text with its command.
@@ -251,6 +264,11 @@ impl World {
 
     pub(crate) fn status(&self, workload: Option<&str>) -> Result<Answered, Failure> {
         let explain = |pod: &Pod| format!("kubectl pps explain {}", pod.name());
-        Ok(Answered::of(self, status(&self.snapshot, workload, explain)?))
+        Ok(Answered::of(self, status(&self.snapshot, workload, None, explain)?))
+    }
+
+    /// The answer about the workloads of the snapshot, which a selector has chosen.
+    pub(crate) fn selected(&self, selector: &str) -> Result<Answered, Failure> {
+        Ok(Answered::of(self, status(&self.snapshot, None, Some(selector), |_| String::new())?))
     }
 }

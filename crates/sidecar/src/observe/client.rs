@@ -27,10 +27,11 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             let read = async { pps_connect::load(Kubeconfig::read_from(path)?, &options).await };
             read.await.with_context(|| format!("--kubeconfig {}", path.display()))?
         }
-        (None, Ok(found)) => pps_connect::load(found, &options).await?,
-        (None, Err(error)) => Config::incluster()
-            .map_err(|_| error)
-            .context("no cluster is configured: run it in a Pod, or pass --kubeconfig FILE")?,
+        (None, Ok(found)) if !found.contexts.is_empty() => pps_connect::load(found, &options).await?,
+        (None, found) => Config::incluster().with_context(|| {
+            let why = found.err().map(|error| format!(" ({error})")).unwrap_or_default();
+            format!("no cluster is configured{why}: run it in a Pod, or pass --kubeconfig FILE")
+        })?,
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));

@@ -1,16 +1,10 @@
 //! What users type and paste.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use fantoccini::key::Key;
-use pps_e2e::report::note;
 use serde_json::{Value, json};
 
 use super::{Page, key, stateful_set};
-
-/// A page that does not answer for longer looks broken.
-const LONGEST_FREEZE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn texts_are_checked_as_they_are_typed() -> Result<()> {
@@ -198,24 +192,12 @@ async fn a_megabyte_can_be_pasted(page: &Page) -> Result<()> {
         const text = document.getElementById("objects");
         text.focus();
         text.select();
-        window.longestFrame = 0;
-        let last = performance.now();
-        const frame = (now) => {
-            window.longestFrame = Math.max(window.longestFrame, now - last);
-            last = now;
-            requestAnimationFrame(frame);
-        };
-        requestAnimationFrame(frame);
     "#;
     page.browser.script(script, Vec::new()).await?;
     let paste = format!("{}v{}", char::from(Key::Control), char::from(Key::Null));
     page.browser.keys(&paste).await?;
     page.browser.wait_until("document.getElementById('objects').value.length === 1 << 20").await?;
     page.settle().await?;
-    let longest = page.browser.evaluate("window.longestFrame").await?;
-    let longest = Duration::from_secs_f64(longest.as_f64().unwrap_or(f64::MAX) / 1000.0);
-    note(&format!("the longest frame while 1 MiB is pasted: {} ms", longest.as_millis()));
-    ensure!(longest < LONGEST_FREEZE, "the page did not answer for {longest:?}");
     let status = page.text("objects-status").await?;
     ensure!(status.contains("error"), "{status}");
     let lines: Value = page.browser.evaluate("document.querySelectorAll('.number').length").await?;

@@ -3,6 +3,7 @@
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
+use pps_core::succession::{is_former, is_held_back, is_unobserved};
 use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
 use pps_scheduler::{HOSTNAME, Selection};
 use pps_simulation::pods_of;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::{Question, wanting};
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::status::ProblemKind;
-use crate::decide::template::{self, Injected, injected};
+use crate::decide::template::{Injected, injected, same_labels};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
@@ -64,7 +65,7 @@ impl<'a> Subject<'a> {
             let workload = wanting(snapshot, namespace, name);
             let wanted = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
             let has_state = |pps: &&Pps| matches!(pps.state(name), Ok(Some(_)));
-            let mut all = index.targeted_in(namespace);
+            let mut all = index.targeted().filter(|(key, _)| key.namespace == namespace);
             let recorded = all.find(|(_, all)| all.first().is_some_and(has_state));
             let governed = wanted.clone().filter(|key| index.governing(key).is_some());
             let owner = governed.or(recorded.map(|(key, _)| key.clone())).or(wanted)?;
@@ -95,6 +96,12 @@ impl<'a> Subject<'a> {
             injected,
             nodes,
         })
+    }
+
+    /// Whether the Pod exists, is wanted, or has a state, as far as is known.
+    pub(super) fn is_anything(&self) -> bool {
+        let is_wanted = self.workload.is_some_and(|workload| workload.wants(self.name));
+        self.pod.is_some() || is_wanted || self.state != Ok(None)
     }
 
     /// The recorded state, unless it is empty.
@@ -140,7 +147,7 @@ impl<'a> Subject<'a> {
 
     /// Whether a Pod that is created now would require other labels than the injected ones.
     pub fn has_changed(&self) -> bool {
-        let differs = |injected: &Injected| !template::same_labels(&injected.required, &self.plan().required);
+        let differs = |injected: &Injected| !same_labels(&injected.required, &self.plan().required);
         self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
     }
 
@@ -151,14 +158,13 @@ impl<'a> Subject<'a> {
     }
 
     pub(crate) fn present(&self, pod: &Pod) -> Candidate {
-        let is_former =
-            |workload: &Workload| !template::is_unobserved(workload) && template::is_former(pod, workload);
+        let is_former = |workload: &Value| !is_unobserved(workload) && is_former(pod.object(), workload);
         Candidate {
             pod: unbound(pod.object()),
             before: self.before(pod),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
-            is_former: self.workload.is_some_and(is_former),
+            is_former: self.workload.map(Workload::object).is_some_and(is_former),
         }
     }
 
@@ -173,12 +179,11 @@ impl<'a> Subject<'a> {
         self.successor_with(self.recorded())
     }
 
-    /// The successor with another recorded state.
     pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
         self.state.as_ref().ok().zip(self.owner.as_ref())?;
         // A Pod that a partition holds back is made from the former template, which is not at hand: the
         // present Pod stands for it.
-        let workload = self.workload.filter(|workload| !template::is_held_back(workload, self.name));
+        let workload = self.workload.filter(|workload| !is_held_back(workload.object(), self.name));
         let made = workload
             .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());
         let before = made.or_else(|| Some(self.before(self.pod?)))?;

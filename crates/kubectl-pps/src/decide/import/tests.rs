@@ -1,3 +1,6 @@
+use pps_core::edit::compact_status;
+use serde_json::json;
+
 use super::*;
 use crate::snapshot::{Node, Pod, Scope, Workload};
 

@@ -8,14 +8,13 @@ use pps_recorder::facts::{NodeFact, PodFact};
 use pps_recorder::record::record;
 
 use super::{Refusal, Request};
-use crate::decide::way_out::{named, required};
 use crate::snapshot::{Index, Node, Resource, Snapshot};
 
 /// Fails if one of these words names a key of no governing PersistentPodState: nothing would be given up.
 pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal> {
     let index = Index::of(snapshot);
     let specs: Vec<Spec> = index.targeted().filter_map(|(_, all)| all.first()?.spec().ok()).collect();
-    let is_unknown = |word: &&String| specs.iter().all(|spec| named(spec, word).is_empty());
+    let is_unknown = |word: &&String| specs.iter().all(|spec| spec.keys_named(word).is_empty());
     let Some(word) = words.iter().find(is_unknown) else { return Ok(()) };
     snapshot.require(Resource::PersistentPodStates)?;
     let keys: BTreeSet<&str> = specs.iter().flat_map(Spec::topology_keys).collect();
@@ -38,7 +37,7 @@ impl NewState {
     pub(super) fn new(request: &Request<'_>, spec: &Spec, is_bound: bool) -> Result<Self, Refusal> {
         let mut given_up = Vec::new();
         for word in request.any {
-            let keys: Vec<String> = named(spec, word).into_iter().map(str::to_owned).collect();
+            let keys: Vec<String> = spec.keys_named(word).into_iter().map(str::to_owned).collect();
             if keys.len() > 1 {
                 return Err(Refusal::AmbiguousKey { word: word.clone(), keys });
             }
@@ -77,6 +76,6 @@ impl NewState {
 
     /// The recorded values that the Pod requires, beside the node itself.
     pub(super) fn required_of<'a>(&'a self, state: Option<&'a PodState>) -> BTreeMap<&'a str, &'a str> {
-        state.map(|state| required(&self.spec, state)).unwrap_or_default()
+        state.map(|state| self.spec.required_values(state)).unwrap_or_default()
     }
 }

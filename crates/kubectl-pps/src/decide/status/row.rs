@@ -1,17 +1,17 @@
 //! One Pod: its node, its differences from the recorded state, and the reason to look at it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use pps_core::addresses::addresses_in;
+use pps_core::addresses::differs;
 use pps_core::plan::Requirement;
+use pps_core::succession::name_order;
 use pps_core::{AnnotationRules, PodState, Spec, plan};
 use serde::Serialize;
 
 use super::Governed;
 use crate::decide::placement::is_closed;
 use crate::decide::template::{injected, same_labels};
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey, name_order};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// The most missing Pods that are listed of one workload.
 const MAX_MISSING: usize = 200;
@@ -311,14 +311,9 @@ pub fn drift_of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodS
         let is_away = spec.is_away(&recorded, name);
         found.push(if is_away { Drift::Away { home: recorded } } else { Drift::Node { recorded } });
     }
-    let ips: Vec<IpAddr> = pod.ips().iter().filter_map(|ip| ip.parse().ok()).collect();
     for key in spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key) {
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
-        let recorded = addresses_in(value);
-        let differs = match pod.annotation(key).filter(|own| !own.is_empty()) {
-            Some(own) if own != value => true,
-            _ => !recorded.is_empty() && !ips.is_empty() && !recorded.iter().any(|ip| ips.contains(ip)),
-        };
+        let differs = differs(value, pod.annotation(key), &pod.ips());
         found.extend(differs.then(|| Drift::Annotation { key: key.clone() }));
     }
     found

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::args::Consent;
+use crate::cluster::Client;
 use crate::cluster::tests::serve;
 use crate::snapshot::{Node, Pod, Pps, Workload};
 
