@@ -16,7 +16,7 @@ use pps_e2e::{
 use crate::scenarios::permissions;
 
 /// The ServiceAccount of the PolicyServer that is installed.
-const ACCOUNT: &str = "policy-server-persistent-pod-state";
+pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
 
 /// A cluster of real nodes with Kubewarden's definitions and namespace, but without the product.
 pub(crate) async fn cluster() -> Cluster {
