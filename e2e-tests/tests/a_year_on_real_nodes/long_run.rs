@@ -1,19 +1,18 @@
 //! A long run: for as many minutes as `PPS_LONG_RUN_MINUTES` says, faults in random order, each once before any comes
 //! again. At the end the sidecars hold and send as much as at the beginning.
+#![allow(clippy::cast_precision_loss, reason = "the figures are small")]
 
 use std::{collections::BTreeMap, env, time::Duration};
 
 use kube::ResourceExt;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::{sys::signal, unistd::Pid};
 use pps_e2e::{
     cluster::{Cluster, real_nodes},
     control_plane::program,
     http,
-    install::{Installation, SIDECAR},
-    metrics, report,
+    install::Installation,
+    metrics::{self, Sample},
+    report,
     sidecar::NAMESPACE,
 };
 use tokio::time::{Instant, sleep};
@@ -21,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::{RECOVERY, Stage};
 use crate::{
     install,
-    scenarios::permissions::requests_of,
+    scenarios::permissions::{requests_of, writes},
     support::{Random, homes, note},
 };
 
@@ -74,7 +73,6 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
         }
     }
     note(&format!("{counts:#?}"));
-    install::assert_used_as_granted(&cluster);
 
     // The last third is compared with the first one after a warm-up.
     let (all, third) = (&samples[samples.len() / 12..], samples.len() * 11 / 36);
@@ -94,6 +92,7 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
         grown.extend((last > most).then_some(name));
     }
     assert!(grown.is_empty(), "{grown:?} grew");
+    install::assert_used_as_granted(&cluster);
 }
 
 /// No Pod is created without its recorded state.
@@ -114,20 +113,16 @@ async fn a_deletion_by_force(stage: &Stage<'_>) {
 }
 
 async fn a_crash_of_the_leader(stage: &Stage<'_>) {
-    let before = stage.places().await;
     let [(leader, _), _] = stage.sidecars().await;
     let uid = stage.cluster.pods_api(NAMESPACE).get(&leader).await.unwrap().uid().unwrap();
     let [process] = stage.nodes().processes(&uid).unwrap()[..] else { panic!("{leader} has one process") };
-    kill(Pid::from_raw(process.try_into().unwrap()), Signal::SIGKILL).unwrap();
-    stage.replace_one("--wait=false").await;
-    stage.are_back(&before).await;
+    signal::kill(Pid::from_raw(process.try_into().unwrap()), signal::SIGKILL).unwrap();
+    stage.one_returns().await;
 }
 
 async fn a_restart_of_the_api_server(stage: &Stage<'_>) {
-    let before = stage.places().await;
     stage.cluster.control_plane.restart(program::API_SERVER).await.unwrap();
-    stage.replace_one("--wait=false").await;
-    stage.are_back(&before).await;
+    stage.one_returns().await;
 }
 
 impl Stage<'_> {
@@ -135,6 +130,12 @@ impl Stage<'_> {
         let old = self.pods().await.into_values().next().unwrap();
         self.cluster.control_plane.kubectl(&["delete", "pod", "-n", "shop", &old.name, flag]).await.unwrap();
         self.replaced(&old).await;
+    }
+
+    async fn one_returns(&self) {
+        let before = self.places().await;
+        self.replace_one("--wait=false").await;
+        self.are_back(&before).await;
     }
 
     /// Memory and watches now; writes and requests since the start.
@@ -147,23 +148,13 @@ impl Stage<'_> {
             memory = memory.max(http::metric(&metrics, "process_resident_memory_bytes").unwrap());
         }
         let served = self.cluster.control_plane.kubectl(&["get", "--raw", "/metrics"]).await.unwrap();
-        let served = metrics::parse(&served).into_iter();
-        let watches = served
-            .filter(|one| one.name.starts_with("apiserver_longrunning_") && one.labels["verb"] == "WATCH");
-        let requests = requests_of(self.cluster, &format!("system:serviceaccount:{NAMESPACE}:{SIDECAR}"));
-        let writes = |resource: &str| {
-            let is_write = |verb: &str| ["create", "update", "patch", "delete"].contains(&verb);
-            let of = requests.iter().filter(|one| {
-                one["objectRef"]["resource"] == resource && one["verb"].as_str().is_some_and(is_write)
-            });
-            of.count() as f64
-        };
-        [
-            memory / 1024.0 / 1024.0,
-            watches.map(|one| one.value).sum(),
-            writes("persistentpodstates"),
-            writes("events"),
-            requests.len() as f64,
-        ]
+        let is_watch =
+            |one: &Sample| one.name.starts_with("apiserver_longrunning_") && one.labels["verb"] == "WATCH";
+        let watches = metrics::parse(&served).into_iter().filter(is_watch).map(|one| one.value).sum();
+        let (requests, writes) =
+            (requests_of(self.cluster, &install::user()), writes(self.cluster, &install::user()));
+        let of =
+            |resource| writes.iter().filter(|one| one["objectRef"]["resource"] == resource).count() as f64;
+        [memory / 1024.0 / 1024.0, watches, of("persistentpodstates"), of("events"), requests.len() as f64]
     }
 }

@@ -19,7 +19,10 @@ use tokio::{
 };
 
 use super::{RECOVERY, Stage};
-use crate::support::{note, places, spread_over_nodes};
+use crate::{
+    install::deployment,
+    support::{note, places, spread_over_nodes},
+};
 
 /// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the node.
 /// On a node that lacks the image the standby waits for the registry, and the leader records meanwhile.
@@ -124,16 +127,10 @@ pub(super) async fn a_loss_of_power_with_pods_that_terminate(stage: &Stage<'_>) 
 /// The standby leads, and Pods of other nodes are re-created as before. The node stays away meanwhile.
 pub(super) async fn the_loss_of_the_leaders_node(stage: &Stage<'_>) {
     let before = stage.places().await;
-    let node = stage.leaders_node().await;
+    let [(leader, node), _] = stage.sidecars().await;
     let lost = Instant::now();
     stage.nodes().power_off(&node).await.unwrap();
-    let old = stage.installation.leader(stage.cluster).await.unwrap();
-    wait_for("the standby to lead", RECOVERY, async || {
-        let leader = stage.installation.leader(stage.cluster).await?;
-        Ok(Progress::when(leader.is_some() && leader != old, (), format!("{leader:?}")))
-    })
-    .await
-    .unwrap();
+    deployment::other_leader(stage.cluster, stage.installation, &leader).await;
     note(&format!("the standby leads {:.1?} after the leader's node was lost", lost.elapsed()));
     let (pod, _) = stage.node_without(&node).await;
     let again = stage.pool().recreate("db", &[&pod]).await;
