@@ -94,6 +94,29 @@ fn decisions_have_no_clock_no_io_and_no_cluster() {
     }
 }
 
+/// rustdoc takes a second for each crate, even for one without examples.
+#[test]
+fn exactly_the_crates_with_examples_test_them() {
+    let is_example = |line: &str| {
+        let text = line.trim_start();
+        matches!(
+            text.strip_prefix("/// ").or(text.strip_prefix("//! ")),
+            Some("```" | "```rust" | "```no_run")
+        )
+    };
+    for library in rust_files(root()).into_iter().filter(|file| file.ends_with("src/lib.rs")) {
+        let sources = library.parent().unwrap();
+        // A fence ends each example, and each text that is none.
+        let has_examples = rust_files(sources).iter().any(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let fences = text.lines().filter(|line| line.contains("// ```") || line.contains("//! ```"));
+            fences.step_by(2).any(is_example)
+        });
+        let manifest = fs::read_to_string(sources.with_file_name("Cargo.toml")).unwrap();
+        assert_eq!(manifest.contains("doctest = false"), !has_examples, "{}", sources.display());
+    }
+}
+
 #[test]
 fn one_file_makes_host_calls() {
     assert_eq!(files_with("src", &["host_call", "host_capabilities"]), ["src/cluster.rs"]);

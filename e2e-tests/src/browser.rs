@@ -285,6 +285,8 @@ fn capabilities(chromium: &Path, profile: &Path) -> Map<String, Value> {
     let mut args: Vec<String> = [
         "--headless=new",
         "--disable-gpu",
+        // The engine answers in milliseconds: to optimise it takes longer than it runs.
+        "--js-flags=--liftoff-only",
         "--disable-dev-shm-usage",
         "--disable-quic",
         "--no-first-run",

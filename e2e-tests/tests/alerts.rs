@@ -176,7 +176,15 @@ fn tests_notice_an_alert_that_fires_at_once() {
             }
         }
     }
-    let (passed, output) = run(&hasty, &test_files());
+    // What is expected to be silent is enough, and ends early.
+    let mut tests = test_files();
+    for test in tests.iter_mut().flat_map(|(_, file)| file["tests"].as_array_mut().unwrap()) {
+        test["promql_expr_test"] = json!([]);
+        if let Some(alerts) = test["alert_rule_test"].as_array_mut() {
+            alerts.retain(|alert| alert["exp_alerts"] == json!([]));
+        }
+    }
+    let (passed, output) = run(&hasty, &tests);
     assert!(!passed);
     for alert in waiting {
         assert!(

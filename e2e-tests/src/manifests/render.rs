@@ -1,9 +1,11 @@
 //! Renders the manifests of this repository with kustomize and Helm.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context, Result, bail};
@@ -17,10 +19,21 @@ pub const CHART: &str = "charts/persistent-pod-state";
 /// The values that the chart requires, and that give its objects the names of `deploy`.
 pub const REQUIRED: &str = "e2e-tests/values/required.yaml";
 
+/// What was rendered of the repository, by folder: many tests ask for the same, and each time costs 0.2 seconds.
+static RENDERED: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
+
 /// Renders a kustomization, given by its folder from the root of the repository, such as `deploy`.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
+    let rendered = || RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(objects) = rendered().get(folder) {
+        return Ok(objects.clone());
+    }
     let text = run("kustomize", &["build", &path(repository_file(folder))?])?;
-    parse(&text).with_context(|| format!("the output of kustomize for {folder}"))
+    let objects = parse(&text).with_context(|| format!("the output of kustomize for {folder}"))?;
+    if Path::new(folder).is_relative() {
+        rendered().insert(folder.to_owned(), objects.clone());
+    }
+    Ok(objects)
 }
 
 /// Renders the chart with `helm template` and a file of values, and with [`REQUIRED`].

@@ -5,19 +5,7 @@ use pps_e2e::repository::repository_file;
 use pps_e2e::{manifests::render::CHART, sidecar::NAMESPACE};
 use serde_json::{Value, json};
 
-use super::{find, render_with, values_file};
-
-/// The values of every file in `ci` with others on top.
-fn render_each(values: &Value) -> Vec<(String, Vec<Value>)> {
-    let files = files_below(&repository_file(&format!("{CHART}/ci"))).unwrap();
-    let rendered = files.into_iter().map(|file| {
-        let mut merged = pps_e2e::manifests::read(&file).unwrap().pop().unwrap_or_else(|| json!({}));
-        json_patch::merge(&mut merged, values);
-        let merged = values_file("merged", &merged);
-        (file.display().to_string(), render_chart("any", "released", Some(merged.path())).unwrap())
-    });
-    rendered.collect()
-}
+use super::{find, is_refused, render_with, values_file};
 
 /// The templates of the Pods that the objects make: their labels and the whole.
 fn pods(object: &Value) -> Option<(&Value, &Value)> {
@@ -32,47 +20,71 @@ fn pods(object: &Value) -> Option<(&Value, &Value)> {
     }
 }
 
+/// What a value says of all objects holds whatever the other values are: the files in `ci`, rendered once, since each
+/// rendering starts Helm.
 #[test]
-fn every_object_and_pod_has_the_common_labels_and_keeps_its_own() {
+fn values_for_all_objects_reach_each_of_them() {
     let ours = "app.kubernetes.io/component";
-    // A PolicyServer has labels for its Pods only since Kubewarden 1.36.
-    let values = json!({"commonLabels": {"team": "storage", ours: "theirs"}, "policyServer": {"labels": {"team": "storage"}}});
-    for (file, objects) in render_each(&values) {
-        for object in objects {
-            let labels = &object["metadata"]["labels"];
+    let values = json!({
+        // A PolicyServer has labels for its Pods only since Kubewarden 1.36.
+        "commonLabels": {"team": "storage", ours: "theirs"}, "policyServer": {"labels": {"team": "storage"}},
+        "commonAnnotations": {"team": "storage", "helm.sh/resource-policy": "none"},
+        "check": {"enabled": true}, "service": {"annotations": {"team": "network"}},
+        "namespaceOverride": NAMESPACE, "global": {"imageRegistry": "mirror.example:5000"},
+    });
+    for file in files_below(&repository_file(&format!("{CHART}/ci"))).unwrap() {
+        let mut merged = pps_e2e::manifests::read(&file).unwrap().pop().unwrap_or_else(|| json!({}));
+        json_patch::merge(&mut merged, &values);
+        let merged = values_file("merged", &merged);
+        let objects = render_chart("any", "released", Some(merged.path())).unwrap();
+        let file = file.display();
+        for object in &objects {
+            let (kind, labels) = (&object["kind"], &object["metadata"]["labels"]);
             assert_eq!(labels["team"], "storage", "{file}: {object}");
             assert_eq!(labels["app.kubernetes.io/part-of"], "persistent-pod-state", "{file}: {object}");
             assert!(labels[ours] != "theirs", "{file}: {object}");
-            if let Some((labels, _)) = pods(&object) {
-                assert_eq!(labels["team"], "storage", "{file}: {object}");
-            }
-        }
-    }
-}
 
-#[test]
-fn every_object_has_the_common_annotations_and_keeps_its_own() {
-    let values = json!({"commonAnnotations": {"team": "storage", "helm.sh/resource-policy": "none"},
-        "check": {"enabled": true}, "service": {"annotations": {"team": "network"}}});
-    for (file, objects) in render_each(&values) {
-        for object in objects {
-            let (kind, annotations) = (&object["kind"], &object["metadata"]["annotations"]);
+            let annotations = &object["metadata"]["annotations"];
             let team = if kind == "Service" { "network" } else { "storage" };
             assert_eq!(annotations["team"], team, "{file}: {object}");
             let policy = if kind == "CustomResourceDefinition" { "keep" } else { "none" };
             assert_eq!(annotations["helm.sh/resource-policy"], policy, "{file}: {object}");
+
+            // Helm's own label names the release.
+            assert!(!object.to_string().contains("released"), "{file}: {object}");
+
+            let Some((labels, template)) = pods(object) else { continue };
+            assert_eq!(labels["team"], "storage", "{file}: {object}");
+            let terms =
+                &template["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+            let by_affinity = terms["nodeSelectorTerms"][0]["matchExpressions"][0]
+                == json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]});
+            assert!(
+                by_affinity || template["spec"]["nodeSelector"]["kubernetes.io/os"] == "linux",
+                "{file}: {object}"
+            );
         }
+        images_are_of(&objects, &file.to_string());
     }
+    let rancher = json!({"global": {"cattle": {"systemDefaultRegistry": "mirror.example:5000"}}});
+    images_are_of(&render_with("rancher", &rancher).unwrap(), "Rancher's value");
 }
 
-/// Argo CD runs such hooks at each sync, and ignores those of `helm test`.
-#[test]
-fn no_hook_runs_at_an_upgrade_unless_the_check_is_enabled() {
-    for (file, objects) in render_each(&json!({})) {
-        for object in objects {
-            let hook = &object["metadata"]["annotations"]["helm.sh/hook"];
-            assert!(hook.is_null() || hook == "test", "{file}: {object}");
-        }
+/// Every image is of the registry `mirror.example:5000`.
+fn images_are_of(objects: &[Value], file: &str) {
+    let mut images = Vec::new();
+    for object in objects {
+        images.extend(object["spec"]["module"].as_str().map(|url| url.replace("registry://", "")));
+        images.extend(object["spec"]["image"].as_str().map(str::to_owned));
+        let containers = pods(object).map(|(_, template)| &template["spec"]["containers"]);
+        let containers = containers.and_then(Value::as_array).into_iter().flatten();
+        images.extend(containers.map(|container| container["image"].as_str().unwrap().to_owned()));
+    }
+    assert!(images.len() > 1, "{file}: {images:?}");
+    for image in images {
+        let path = image.strip_prefix("mirror.example:5000/");
+        let path = path.unwrap_or_else(|| panic!("{file}: {image}"));
+        assert!(path.starts_with("pps/") || path.starts_with("kubewarden/"), "{file}: {image}");
     }
 }
 
@@ -109,33 +121,27 @@ fn newer_fields_of_a_policy_server_are_rendered_only_if_they_are_set() {
     assert_eq!(rendered(json!({"policyServer": set})), fields.map(|field| set[field].clone()));
 }
 
+/// Null for each list and each map with free keys.
+fn lists_and_maps_as_null(values: &Value) -> Option<Value> {
+    let free = ["nodeSelector", "labels", "requests", "limits", "namespaceSelector"];
+    let below = values.as_object()?.iter().filter_map(|(name, value)| {
+        let is_empty_map = value.as_object().is_some_and(serde_json::Map::is_empty);
+        let is_open = value.is_array() || is_empty_map || free.contains(&name.as_str());
+        let value = if is_open { Value::Null } else { lists_and_maps_as_null(value)? };
+        Some((name.clone(), value))
+    });
+    Some(Value::Object(below.collect()))
+}
+
 /// Helm removes a default value that is set to null.
 #[test]
 fn lists_and_maps_may_be_null() {
-    fn collect(values: &Value, path: &str, paths: &mut Vec<String>) {
-        let Some(fields) = values.as_object() else { return };
-        for (name, value) in fields {
-            let path = format!("{path}/{name}");
-            let free = ["nodeSelector", "labels", "requests", "limits", "namespaceSelector"];
-            let is_empty_map = value.as_object().is_some_and(serde_json::Map::is_empty);
-            if value.is_array() || is_empty_map || free.contains(&name.as_str()) {
-                paths.push(path);
-            } else {
-                collect(value, &path, paths);
-            }
-        }
-    }
     let file = repository_file(&format!("{CHART}/values.yaml"));
     let defaults = pps_e2e::manifests::read(&file).unwrap().remove(0);
-    let mut paths = Vec::new();
-    collect(&defaults, "", &mut paths);
-    assert!(paths.len() > 30, "{paths:?}");
-    for path in paths {
-        let nested = path.split('/').skip(1).collect::<Vec<_>>();
-        let values = nested.iter().rev().fold(Value::Null, |value, field| json!({*field: value}));
-        let error = render_with("null", &values).err().map(|error| format!("{error:#}")).unwrap_or_default();
-        assert_eq!(error, "", "{path}");
-    }
+    // All at once, since each rendering starts Helm: an error names the line that cannot take null.
+    let values = lists_and_maps_as_null(&defaults).unwrap();
+    assert!(values.to_string().matches("null").count() > 30, "{values}");
+    render_with("null", &values).unwrap();
 }
 
 /// `helm test --logs` reads the log after the Pod's deletion policy was applied, and warnings are in the log
@@ -153,41 +159,6 @@ fn the_logs_of_the_check_outlive_its_success() {
     for kind in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"] {
         for name in ["pps-check-before", "pps-check-after"] {
             assert_eq!(policy(find(&objects, kind, name)), "before-hook-creation,hook-succeeded");
-        }
-    }
-}
-
-#[test]
-fn the_namespace_of_the_release_is_nowhere_if_another_one_is_set() {
-    for (file, objects) in render_each(&json!({"namespaceOverride": NAMESPACE})) {
-        for object in objects {
-            // Helm's own label names the release.
-            assert!(!object.to_string().contains("released"), "{file}: {object}");
-        }
-    }
-}
-
-#[test]
-fn a_global_registry_replaces_that_of_every_image() {
-    for global in [
-        json!({"imageRegistry": "mirror.example:5000"}),
-        json!({"cattle": {"systemDefaultRegistry": "mirror.example:5000"}}),
-    ] {
-        for (file, objects) in render_each(&json!({"global": global})) {
-            let mut images = Vec::new();
-            for object in &objects {
-                images.extend(object["spec"]["module"].as_str().map(|url| url.replace("registry://", "")));
-                images.extend(object["spec"]["image"].as_str().map(str::to_owned));
-                let containers = pods(object).map(|(_, template)| &template["spec"]["containers"]);
-                let containers = containers.and_then(Value::as_array).into_iter().flatten();
-                images.extend(containers.map(|container| container["image"].as_str().unwrap().to_owned()));
-            }
-            assert!(images.len() > 1, "{file}: {images:?}");
-            for image in images {
-                let path = image.strip_prefix("mirror.example:5000/");
-                let path = path.unwrap_or_else(|| panic!("{file}: {image}"));
-                assert!(path.starts_with("pps/") || path.starts_with("kubewarden/"), "{file}: {image}");
-            }
         }
     }
 }
@@ -225,45 +196,20 @@ fn no_user_is_fixed_on_openshift_and_root_stays_forbidden() {
 }
 
 #[test]
-fn every_pod_runs_on_linux_nodes() {
-    for (file, objects) in render_each(&json!({})) {
-        for object in &objects {
-            let Some((_, template)) = pods(object) else { continue };
-            let terms =
-                &template["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-            let by_affinity = terms["nodeSelectorTerms"][0]["matchExpressions"][0]
-                == json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]});
-            assert!(
-                by_affinity || template["spec"]["nodeSelector"]["kubernetes.io/os"] == "linux",
-                "{file}: {object}"
-            );
-        }
-    }
-}
-
-#[test]
 fn combinations_that_cannot_work_are_refused() {
-    let cases = [
-        (json!({"sidecar": {"recorder": "openkruise"}, "crds": {"enabled": false}}), "/replicaCount"),
-        (json!({"sidecar": {"recorder": "openkruise"}, "replicaCount": 1}), "/crds/enabled"),
-        (json!({"serviceAccount": {"create": false}}), "/serviceAccount/name"),
-        (json!({"policyServer": {"minAvailable": 1}}), "/policyServer/maxUnavailable"),
-        (json!({"podDisruptionBudget": {"minAvailable": 1}}), "/podDisruptionBudget/maxUnavailable"),
-        (json!({"sidecar": {"extraArgs": ["--lease-name=other"]}}), "/sidecar/extraArgs/0"),
-        (json!({"sidecar": {"adminAddress": "::8080"}}), "/sidecar/adminAddress"),
-        (json!({"sidecar": {"adminAddress": "[::]:80"}}), "/sidecar/adminAddress"),
-        (json!({"podSecurityContext": {"runAsUser": 0}}), "/podSecurityContext/runAsUser"),
-        (json!({"podSecurityContext": {"runAsNonRoot": false}}), "/podSecurityContext/runAsNonRoot"),
-        (
-            json!({"sidecar": {"leaderElection": false}, "replicaCount": 1, "strategy": {"type": "RollingUpdate"}}),
-            "/strategy",
-        ),
-        (json!({"commonLabels": {"team": 1}}), "/commonLabels/team"),
-        (json!({"openShift": true}), "/openShift"),
-        (json!({"global": {"imageRegistry": "https://mirror.example"}}), "/global/imageRegistry"),
-    ];
-    for (values, field) in cases {
-        let error = render_with("combination", &values).expect_err(&format!("{values} is accepted"));
-        assert!(format!("{error:#}").contains(field), "{values}: {error:#}");
-    }
+    let first = json!({
+        "sidecar": {"recorder": "openkruise", "extraArgs": ["--lease-name=other"], "adminAddress": "::8080"},
+        "crds": {"enabled": false}, "serviceAccount": {"create": false}, "policyServer": {"minAvailable": 1},
+        "podDisruptionBudget": {"minAvailable": 1}, "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": false},
+        "commonLabels": {"team": 1}, "openShift": true, "global": {"imageRegistry": "https://mirror.example"},
+    });
+    let fields = "/replicaCount /serviceAccount/name /policyServer/maxUnavailable /podDisruptionBudget/maxUnavailable \
+                  /sidecar/extraArgs/0 /sidecar/adminAddress /podSecurityContext/runAsUser \
+                  /podSecurityContext/runAsNonRoot /commonLabels/team /openShift /global/imageRegistry";
+    is_refused(&first, fields);
+    let second = json!({"sidecar": {"recorder": "openkruise", "adminAddress": "[::]:80"}, "replicaCount": 1});
+    is_refused(&second, "/crds/enabled /sidecar/adminAddress");
+    let alone = json!({"leaderElection": false});
+    let third = json!({"sidecar": alone, "replicaCount": 1, "strategy": {"type": "RollingUpdate"}});
+    is_refused(&third, "/strategy");
 }
