@@ -50,13 +50,14 @@ e2e-tests: setup test-tools ## Run the tests that need a control plane or the po
 
 .PHONY: release-tests
 release-tests: ## Run the tests of images, installation and release with release builds for both processors, one emulated
-	PPS_STATIC_SIDECAR="$$(hack/build-sidecar.sh)" && PPS_FOREIGN_SIDECAR="$$(hack/build-sidecar.sh --foreign)" && \
-	PPS_EMULATOR="$$(hack/emulator.sh)" && export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_EMULATOR && \
+	PPS_STATIC_SIDECAR="$$(hack/build-release.sh pps-sidecar)" && PPS_FOREIGN_SIDECAR="$$(hack/build-release.sh pps-sidecar foreign)" && \
+	PPS_STATIC_PLUGIN="$$(hack/build-release.sh kubectl-pps)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
+	export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_STATIC_PLUGIN PPS_EMULATOR && \
 		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
 
 .PHONY: emulated-tests
 emulated-tests: ## Run the sidecar's release build for the other processor (amd64 or arm64) under an emulator
-	PPS_FOREIGN_SIDECAR="$$(hack/build-sidecar.sh --foreign)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
+	PPS_FOREIGN_SIDECAR="$$(hack/build-release.sh pps-sidecar foreign)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
 		export PPS_FOREIGN_SIDECAR PPS_EMULATOR && $(MAKE) --no-print-directory e2e-tests T='-- registry::platforms::'
 
 .PHONY: fuzz
@@ -109,7 +110,7 @@ browser:
 
 .PHONY: test-tools
 test-tools: manifest-tools jq browser
-	@hack/build-sidecar.sh --for-tests >/dev/null
+	@hack/build-test-sidecar.sh >/dev/null
 	@hack/build-playground.sh
 
 # The scripts decide what is up to date.
@@ -138,11 +139,11 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 
 .PHONY: static-sidecar
 static-sidecar: ## Build the sidecar's static release build, and print its path (ARCH=arm64)
-	@hack/build-sidecar.sh $(if $(ARCH),--arch=$(ARCH))
+	@hack/build-release.sh pps-sidecar $(if $(ARCH),linux-$(ARCH))
 
 .PHONY: kubectl-pps
-kubectl-pps: ## Build the plugin kubectl pps as one static file, and print its path (ARCH=arm64)
-	@hack/build-kubectl-pps.sh $(if $(ARCH),--arch=$(ARCH))
+kubectl-pps: ## Build the plugin kubectl pps as one file, and print its path (PLATFORM=linux-arm64)
+	@hack/build-release.sh kubectl-pps $(PLATFORM)
 
 .PHONY: publish
 publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARCH=amd64, ARGS=--plain-http)

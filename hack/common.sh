@@ -128,12 +128,13 @@ foreign_arch() {
 # rust_target PLATFORM: prints Rust's name of a platform for which a program is released.
 rust_target() {
     case "$1" in
-    linux-amd64) echo x86_64-unknown-linux-gnu ;;
-    linux-arm64) echo aarch64-unknown-linux-gnu ;;
+    linux-amd64) echo x86_64-unknown-linux-musl ;;
+    linux-arm64) echo aarch64-unknown-linux-musl ;;
     darwin-amd64) echo x86_64-apple-darwin ;;
     darwin-arm64) echo aarch64-apple-darwin ;;
-    windows-amd64) echo x86_64-pc-windows-gnu ;;
-    *) die "unknown platform $1: use linux-amd64, linux-arm64, darwin-amd64, darwin-arm64 or windows-amd64" ;;
+    windows-amd64) echo x86_64-pc-windows-gnullvm ;;
+    windows-arm64) echo aarch64-pc-windows-gnullvm ;;
+    *) die "unknown platform $1: use linux, darwin or windows, then -amd64 or -arm64" ;;
     esac
 }
 

@@ -17,7 +17,7 @@ MODULE="${PPS_POLICY_WASM:-policy.wasm}"
 [ -f "$MODULE" ] || die "$MODULE is missing: run make policy.wasm"
 BINARIES=()
 for arch in ${ARCH:-amd64 arm64}; do
-    file="$(hack/build-sidecar.sh "--arch=$arch")"
+    file="$(hack/build-release.sh pps-sidecar "linux-$arch")"
     BINARIES+=(--binary "$file")
 done
 with_publish

@@ -21,7 +21,7 @@
 #                       where the images and the repository are. If Cargo.toml says something else, all files of the
 #                       checkout that name them are changed (hack/set-owner.sh), so that what is released names them.
 # ARCH="amd64 arm64"    the processors; both by default.
-# WINDOWS=1             build the plugin for Windows, too.
+# WINDOWS=1             build the plugin for Windows on these processors, too.
 # PLUGIN_ARCHIVES=FOLDER  archives of the plugin that other machines have made: those for macOS.
 # PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM, PPS_STATIC_SIDECAR, PPS_FOREIGN_SIDECAR,
 #                       PPS_STATIC_PLUGIN and PPS_FOREIGN_PLUGIN name files, as elsewhere.
@@ -58,10 +58,11 @@ fi
 MODULE="${PPS_POLICY_WASM:-policy.wasm}"
 declare -A SIDECARS PLUGINS
 for arch in ${ARCH:-amd64 arm64}; do
-    SIDECARS[$arch]="$(hack/build-sidecar.sh "--arch=$arch")"
-    PLUGINS[linux-$arch]="$(hack/build-kubectl-pps.sh "--arch=$arch")"
+    SIDECARS[$arch]="$(hack/build-release.sh pps-sidecar "linux-$arch")"
+    for os in linux ${WINDOWS:+windows}; do
+        PLUGINS[$os-$arch]="$(hack/build-release.sh kubectl-pps "$os-$arch")"
+    done
 done
-[ -z "${WINDOWS:-}" ] || PLUGINS[windows-amd64]="$(hack/build-kubectl-pps.sh --windows)"
 with_publish
 KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
 

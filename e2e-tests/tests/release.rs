@@ -2,13 +2,16 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    env, fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
 
+use nix::unistd::geteuid;
 use pps_e2e::{
-    control_plane::Binaries,
+    cluster::Cluster,
+    control_plane::{ADMIN, Binaries},
     manifests::{
         self,
         render::{REQUIRED, helm, render_chart, render_kustomize},
@@ -18,10 +21,11 @@ use pps_e2e::{
         digest, foreign,
         publish::{executable, static_sidecar_path},
     },
+    report,
     repository::{policy_path, repository_file},
     supervisor::Supervisor,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -155,6 +159,37 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
     let answer = Command::new(kubectl).args(["pps", "--version"]).env("PATH", path).output().unwrap();
     let said = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(said.contains(VERSION), "{answer:?}");
+}
+
+/// glibc's name service is modules of the system, and of another version they end a static program.
+#[tokio::test]
+async fn the_plugin_looks_up_names_where_no_other_file_is() {
+    let built = env::var("PPS_STATIC_PLUGIN").ok().filter(|_| geteuid().is_root());
+    let Some(built) = built else {
+        let remedy = "run make release-tests as root, which builds the plugin and sets PPS_STATIC_PLUGIN";
+        return report::skipped("the_plugin_looks_up_names_where_no_other_file_is", remedy);
+    };
+    let program = fs::read(built).unwrap();
+    let glibc = b"/etc/nsswitch.conf";
+    assert!(!program.windows(glibc.len()).any(|bytes| bytes == glibc), "the plugin has glibc inside");
+
+    let cluster = Cluster::builder().product().start().await.unwrap();
+    let control_plane = &cluster.control_plane;
+    let (name, root) = ("kubernetes.default.svc", control_plane.folder().join("root"));
+    fs::create_dir_all(root.join("etc")).unwrap();
+    fs::write(root.join("etc/hosts"), format!("127.0.0.1 {name}\n")).unwrap();
+    fs::write(root.join("kubectl-pps"), program).unwrap();
+    fs::set_permissions(root.join("kubectl-pps"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(root.join("ca.crt"), control_plane.authority()).unwrap();
+    let kubeconfig = fs::read(control_plane.kubeconfig_for(ADMIN).unwrap()).unwrap();
+    let mut kubeconfig: Value = serde_json::from_slice(&kubeconfig).unwrap();
+    let server = control_plane.url().replace("127.0.0.1", name);
+    kubeconfig["clusters"][0]["cluster"] = json!({"server": server, "certificate-authority": "/ca.crt"});
+    fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    let mut status = Command::new("chroot");
+    let status = status.arg(&root).args(["/kubectl-pps", "status", "--all-namespaces"]);
+    let answer = status.env_clear().env("KUBECONFIG", "/kubeconfig").output().unwrap();
+    assert!(answer.status.success(), "{answer:?}");
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub async fn load(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result
     let proxy =
         if named.is_empty() { proxy_of_environment(&config.cluster_url) } else { parse(&named).map(Some) };
     config.proxy_url = proxy.map_err(KubeconfigError::ParseProxyUrl)?;
+    if config.accept_invalid_certs {
+        // kube would look for certificates of the system, and fail where there are none.
+        config.root_cert.get_or_insert_default();
+    }
     if config.cluster_url.scheme_str() == Some("http") {
         config.auth_info = without_credentials(config.auth_info);
     }
@@ -65,10 +69,16 @@ fn is_direct(server: &Uri, no_proxy: &str) -> bool {
     is_here || host == "localhost" || rules.intercept(server).is_none()
 }
 
-/// A proxy without a scheme is an HTTP proxy. Every SOCKS proxy resolves the name of the server.
+/// A proxy without a scheme is an HTTP proxy. Every SOCKS proxy resolves the name of the server. kube refuses all other
+/// schemes and repeats the URL, which then must have no password.
 fn parse(proxy: &str) -> Result<Uri, InvalidUri> {
-    let url = if proxy.contains("://") { proxy.into() } else { format!("http://{proxy}") };
-    url.replacen("socks5h://", "socks5://", 1).parse()
+    let (scheme, rest) = proxy.split_once("://").unwrap_or(("http", proxy));
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" | "https" => format!("{scheme}://{rest}"),
+        "socks5" | "socks5h" => format!("socks5://{rest}"),
+        _ => format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or_default()),
+    }
+    .parse()
 }
 
 #[cfg(test)]
@@ -103,6 +113,7 @@ mod tests {
             ("proxy:3128", "http://proxy:3128/"),
             ("https://user:secret@proxy", "https://user:secret@proxy/"),
             ("socks5h://[::1]:1080", "socks5://[::1]:1080/"),
+            ("socks4://user:secret@proxy:1080", "socks4://proxy:1080/"),
         ] {
             assert_eq!(parse(named).unwrap().to_string(), expected);
         }

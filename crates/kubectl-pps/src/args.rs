@@ -7,6 +7,7 @@ mod commands;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use http::Uri;
@@ -63,6 +64,7 @@ pub struct Connection {
 
     /// File with the certificate authority of the API server, in place of the kubeconfig's.
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
+    #[arg(value_parser = PathBufValueParser::new().try_map(|path| std::fs::File::open(&path).map(|_| path)))]
     pub certificate_authority: Option<PathBuf>,
 
     /// Do not check the API server's certificate: whoever intercepts the connection may read and change it.
@@ -114,16 +116,17 @@ impl Connection {
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
-    /// Output format: text that fits the terminal, wide with all columns of status, or JSON or YAML for
-    /// programs.
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    /// Output format: text that fits the terminal, or JSON or YAML for programs.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(value_parser = PossibleValuesParser::new(["text", "json", "yaml"])
+        .try_map(|name| Output::from_str(&name, false)))]
     pub output: Output,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     #[default]
-    #[value(name = "text", alias = "table")]
+    #[value(name = "text")]
     Table,
     Wide,
     Json,
@@ -312,10 +315,16 @@ mod tests {
 
     #[test]
     fn what_would_be_ignored_is_refused() {
-        for line in ["move db-0 --to n --any zone", "status db -l app=db", "status -A -n prod"] {
+        for line in [
+            "move db-0 --to n --any zone",
+            "status db -l app=db",
+            "status -A -n prod",
+            "explain db-0 -o wide",
+            "status --certificate-authority missing.crt",
+        ] {
             assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_err(), "{line}");
         }
-        for line in ["explain db-0 -o json", "status -o wide", "check -o table"] {
+        for line in ["explain db-0 -o json", "status -o wide", "check -o text"] {
             assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_ok(), "{line}");
         }
     }
@@ -324,13 +333,13 @@ mod tests {
     fn other_commands_get_the_flags_of_cluster_and_user_but_no_token() {
         let line = "pps status --as jane --as-group dev --as-group ops --as-uid 7 --cluster c --user u \
                     --server https://host:6443 --token secret --request-timeout 1m --context x -n shop \
-                    --certificate-authority ca.crt";
+                    --certificate-authority Cargo.toml";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let flags: Vec<String> =
             cli.connection.flags().iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             flags.join(" "),
-            "context=x cluster=c user=u server=https://host:6443/ certificate-authority=ca.crt as=jane as-uid=7 \
+            "context=x cluster=c user=u server=https://host:6443/ certificate-authority=Cargo.toml as=jane as-uid=7 \
              as-group=dev as-group=ops"
         );
     }

@@ -72,15 +72,12 @@ async fn find(connection: &Connection) -> Result<(Config, String), Failure> {
         // Somebody means a certain cluster, which is not the one that this Pod runs in.
         Err(error) if is_named || !pps_connect::is_missing(&error) => return Err(unusable(error)),
         Err(_) if server.is_some() => Kubeconfig::default(),
-        Err(error) => match Config::incluster() {
+        Err(error) => {
+            let remedy = "use --kubeconfig FILE, or set KUBECONFIG";
+            let unknown = |_| Failure::Usage(format!("no cluster is configured ({error}): {remedy}"));
             // In a Pod there is no kubeconfig, but a ServiceAccount.
-            Ok(config) => return Ok((config, String::new())),
-            Err(_) => {
-                return Err(Failure::Usage(format!(
-                    "no cluster is configured ({error}): use --kubeconfig FILE, or set KUBECONFIG"
-                )));
-            }
-        },
+            return Ok((Config::incluster().map_err(unknown)?, String::new()));
+        }
     };
     let clusters = read.clusters.iter_mut().filter_map(|one| one.cluster.as_mut());
     for cluster in clusters.filter(|_| server.is_some()) {

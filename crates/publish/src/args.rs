@@ -34,7 +34,7 @@ pub(crate) enum Command {
     },
     /// Push the sidecar as a container image.
     Image {
-        /// The static executable; `hack/build-sidecar.sh` builds it. Repeat the option for each architecture:
+        /// The static executable; `hack/build-release.sh` builds it. Repeat the option for each architecture:
         /// several executables become one image index.
         #[arg(long = "binary", value_name = "FILE", required = true)]
         binaries: Vec<PathBuf>,

@@ -23,8 +23,8 @@ impl Architecture {
 
     pub(crate) const fn target(self) -> &'static str {
         match self {
-            Self::Amd64 => "x86_64-unknown-linux-gnu",
-            Self::Arm64 => "aarch64-unknown-linux-gnu",
+            Self::Amd64 => "x86_64-unknown-linux-musl",
+            Self::Arm64 => "aarch64-unknown-linux-musl",
         }
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn check(binary: &[u8]) -> Result<Architecture> {
         other => bail!("only amd64 and arm64 are supported, not ELF machine {other}"),
     };
     ensure!(matches!(header.e_type(endian), ET_EXEC | ET_DYN), "not an executable, but an object file");
-    let advice = "build it with hack/build-sidecar.sh";
+    let advice = "build it with hack/build-release.sh";
     let segments = header.program_headers(endian, binary).context(broken)?;
     ensure!(!segments.is_empty(), broken);
     for segment in segments {

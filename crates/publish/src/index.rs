@@ -24,7 +24,7 @@ pub(crate) fn build(mut images: Vec<(Architecture, Artifact)>, annotations: Anno
         let name = pair[0].0.name();
         ensure!(
             pair[0].0 != pair[1].0,
-            "two executables are for {name}: pass one for each architecture (hack/build-sidecar.sh --arch=…)"
+            "two executables are for {name}: pass one for each architecture (hack/build-release.sh pps-sidecar linux-…)"
         );
     }
     let entry = |(architecture, image): &(Architecture, Artifact)| -> Result<ImageIndexEntry> {

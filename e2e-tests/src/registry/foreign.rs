@@ -13,7 +13,7 @@ pub const NATIVE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "am
 /// The other architecture.
 pub const FOREIGN: &str = if cfg!(target_arch = "aarch64") { "amd64" } else { "arm64" };
 
-/// The sidecar that `hack/build-sidecar.sh --foreign` has built, if `PPS_FOREIGN_SIDECAR` names it.
+/// The sidecar that `hack/build-release.sh` has built, if `PPS_FOREIGN_SIDECAR` names it.
 pub fn sidecar_path() -> Option<PathBuf> {
     named("PPS_FOREIGN_SIDECAR")
 }

@@ -120,7 +120,7 @@ async fn explains_files_and_references_that_cannot_be_pushed() {
     let (foreign, short) = (foreign.to_str().unwrap(), short.to_str().unwrap());
     let to = "127.0.0.1:1/repository:v1";
     for (args, sentence) in [
-        (["image", "--binary", own, to], "not a static executable: build it with hack/build-sidecar.sh"),
+        (["image", "--binary", own, to], "not a static executable: build it with hack/build-release.sh"),
         (["image", "--binary", foreign, to], "only amd64 and arm64 are supported, not ELF machine 243"),
         (["image", "--binary", short, to], "not a complete 64-bit Linux executable (ELF)"),
         (["image", "--binary", policy, to], "not a Linux executable (ELF)"),

@@ -127,5 +127,5 @@ async fn sbom_is_attached_complete_and_reproducible() {
 
 /// Rust's name of the target for which the sidecar's release is built.
 pub(super) fn rust_target(architecture: &str) -> &'static str {
-    if architecture == "arm64" { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" }
+    if architecture == "arm64" { "aarch64-unknown-linux-musl" } else { "x86_64-unknown-linux-musl" }
 }

@@ -8,7 +8,7 @@ use http::Uri;
 use k8s_openapi::jiff::SignedDuration;
 use pps_check::name;
 
-use super::{AllNamespaces, Consent, OutputArgs};
+use super::{AllNamespaces, Consent, Output, OutputArgs};
 
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
@@ -25,8 +25,9 @@ pub struct Status {
     pub problems: bool,
     #[command(flatten)]
     pub all: AllNamespaces,
-    #[command(flatten)]
-    pub output: OutputArgs,
+    /// Output format: text that fits the terminal, wide with all columns, or JSON or YAML for programs.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub output: Output,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -158,7 +158,10 @@ fn the_command_line_takes_precedence_over_the_kubeconfig() {
     };
     assert_eq!(trust("--cluster insecure"), (true, None));
     assert_eq!(trust("--insecure-skip-tls-verify"), (true, None));
-    assert_eq!(trust("--cluster insecure --certificate-authority ca"), (false, Some("ca".into())));
+    assert_eq!(
+        trust("--cluster insecure --certificate-authority Cargo.toml"),
+        (false, Some("Cargo.toml".into()))
+    );
     let config = config("--server https://c:3").unwrap();
     assert_eq!((config.cluster_url.host(), config.tls_server_name), (Some("c"), None));
 }

@@ -122,11 +122,11 @@ pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Te
         answer.retain_problems();
     }
     let document = render::status::Document::of(&answer, &scope, &commands);
-    if let Some(text) = render::for_programs(args.output.output, "Status", &document) {
+    if let Some(text) = render::for_programs(args.output, "Status", &document) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
-    let columns = match args.output.output {
+    let columns = match args.output {
         Output::Wide => Columns::Wide,
         _ if scope == Scope::All && args.workload.is_none() && !args.problems => Columns::Workloads,
         _ => Columns::Pods,
