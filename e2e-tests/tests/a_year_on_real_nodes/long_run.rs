@@ -1,5 +1,5 @@
-//! A long run: for as many minutes as `PPS_LONG_RUN_MINUTES` says, faults in random order, each once before any comes
-//! again. At the end the sidecars hold and send as much as at the beginning.
+//! A long run: for as many minutes as `PPS_LONG_RUN_MINUTES` says, faults in random order. At the end the
+//! sidecars hold and send as much as at the beginning.
 #![allow(clippy::cast_precision_loss, reason = "the figures are small")]
 
 use std::{env, time::Duration};
@@ -26,6 +26,8 @@ use crate::{
 
 /// How long nothing happens after a fault, at least.
 const REST: Duration = Duration::from_secs(5);
+/// The number of faults, each of which comes once before any comes again.
+const ROUND: usize = 14;
 /// By how much each figure may grow besides: some are hardly above zero.
 const SLACK: f64 = 0.5;
 /// The figures of a sample, and the factor by which each may grow.
@@ -64,6 +66,7 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
         faults.extend(
             scenarios![stage; a_deletion_by_force, a_crash_of_the_leader, a_restart_of_the_api_server],
         );
+        assert_eq!(faults.len(), ROUND);
         while !faults.is_empty() && minute() < minutes {
             let (name, fault) =
                 faults.swap_remove(usize::try_from(random.below(faults.len() as u64)).unwrap());
@@ -76,7 +79,9 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
 
     // The last third is compared with the first one after a warm-up.
     let (all, third) = (&samples[samples.len() / 12..], samples.len() * 11 / 36);
-    assert!(third > 1, "{} faults: run it longer", samples.len());
+    if third < ROUND {
+        return report::skipped(TEST, "use more MINUTES: each third has to have all faults");
+    }
     let figures = |part: &[(f64, [f64; 5])]| {
         let ((begin, first), (end, last)) = (part[0], part[part.len() - 1]);
         let mean = |of: usize| part.iter().map(|(_, sample)| sample[of]).sum::<f64>() / part.len() as f64;
