@@ -68,6 +68,10 @@ fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS fo
 long-run: ## Let the recorder live through simulated days (DAYS=7)
 	PPS_LONG_RUN_DAYS=$(or $(DAYS),7) $(TEST) --test interleavings long_run -- --nocapture
 
+.PHONY: long-run-on-real-nodes
+long-run-on-real-nodes: ## Let an installation live through random faults on real nodes, as root (MINUTES=60)
+	PPS_LONG_RUN_MINUTES=$(or $(MINUTES),60) $(MAKE) --no-print-directory e2e-tests T='-- a_year_on_real_nodes::long_run::'
+
 .PHONY: bench
 bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=policy to choose)
 	hack/bench.sh $(ARGS)

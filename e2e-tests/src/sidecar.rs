@@ -1,11 +1,9 @@
 //! Runs the sidecar as a process.
 
-use std::{
-    env,
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::env;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::{
     control_plane::{ControlPlane, free_port},

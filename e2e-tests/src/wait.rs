@@ -1,9 +1,7 @@
 //! Waits for a condition. A timeout reports the condition and what was seen last.
 
-use std::{
-    fmt::Display,
-    time::{Duration, Instant},
-};
+use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 

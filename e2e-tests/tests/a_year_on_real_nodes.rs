@@ -1,6 +1,7 @@
 //! A rehearsal on real nodes: the product as users install it, and what happens to a cluster in a year. All
 //! scenarios share one cluster and two StatefulSets, and after each the records match the cluster.
 
+mod long_run;
 mod outages;
 mod replacement;
 
@@ -39,11 +40,18 @@ async fn pods_return_whatever_happens_to_nodes() {
     let installation = install::install(&mut cluster, false).await;
     let stage = &Stage { cluster: &cluster, installation: &installation };
     stage.first_start().await;
-    let scenarios: Vec<Scenario<'_>> = scenarios![stage;
+    let mut scenarios = faults(stage);
+    scenarios.extend(scenarios![stage; replacement::a_local_volume]);
+    run_in_turn(scenarios).await.unwrap();
+    install::assert_used_as_granted(&cluster);
+}
+
+/// What can happen again and again.
+fn faults<'a>(stage: &'a Stage<'_>) -> Vec<Scenario<'a>> {
+    scenarios![stage;
         replacement::all_pods_at_once,
         replacement::a_rolling_update,
         replacement::a_drain_with_a_disruption_budget,
-        replacement::a_local_volume,
         replacement::an_eviction_under_memory_pressure,
         outages::a_reboot_while_the_registry_is_gone,
         outages::a_frozen_node,
@@ -52,9 +60,7 @@ async fn pods_return_whatever_happens_to_nodes() {
         outages::the_loss_of_the_leaders_node,
         outages::the_loss_of_a_policy_servers_node,
         outages::a_deleted_node_that_comes_back,
-    ];
-    run_in_turn(scenarios).await.unwrap();
-    install::assert_used_as_granted(&cluster);
+    ]
 }
 
 /// The cluster with `db`, whose Pods need their nodes, and `cache`, whose Pods prefer them.

@@ -50,9 +50,13 @@ pub(crate) fn images(cluster: &Cluster, node: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The user as which the sidecar calls the API server.
+pub(crate) fn user() -> String {
+    format!("system:serviceaccount:{NAMESPACE}:{SIDECAR}")
+}
+
 pub(crate) fn assert_used_as_granted(cluster: &Cluster) {
-    let user = format!("system:serviceaccount:{NAMESPACE}:{SIDECAR}");
-    permissions::assert_used_as_granted_by(cluster, &user, &[]);
+    permissions::assert_used_as_granted_by(cluster, &user(), &[]);
 }
 
 #[tokio::test]

@@ -142,7 +142,8 @@ impl World {
         }
         let log =
             File::options().create(true).append(true).open(folder.join(format!("{}.log", spec.name)))?;
-        let child = Command::new(env::current_exe()?)
+        // This program, even if a build has replaced its file.
+        let child = Command::new("/proc/self/exe")
             .arg("exec")
             .arg(getpid().to_string())
             .arg(&spec.program)

@@ -116,6 +116,8 @@ impl Flags<'_> {
             fs::write(&policy, AUDIT_POLICY)?;
             flags.push(format!("--audit-policy-file={policy}"));
             flags.push(format!("--audit-log-path={}", self.path(AUDIT_LOG)));
+            // In MiB. By default, a long run would begin another file.
+            flags.push("--audit-log-maxsize=4096".to_owned());
         }
         flags.extend_from_slice(&self.options.api_server_flags);
         Ok(flags)

@@ -20,7 +20,9 @@ pub(super) async fn all_pods_at_once(stage: &Stage<'_>) {
 pub(super) async fn a_rolling_update(stage: &Stage<'_>) {
     let before = stage.places().await;
     let pool = stage.pool();
-    pool.start_rollout("db", "2").await;
+    // One that the Pods do not have.
+    let revision = stage.pods().await["db-0"].uid.clone();
+    pool.start_rollout("db", &revision).await;
     let mut rounds = 0;
     let watch = async {
         loop {
@@ -38,7 +40,7 @@ pub(super) async fn a_rolling_update(stage: &Stage<'_>) {
     };
     tokio::select! {
         () = watch => {}
-        _ = pool.rolled_out("db", "2") => {}
+        _ = pool.rolled_out("db", &revision) => {}
     }
     assert!(rounds > 0);
     stage.are_back(&before).await;

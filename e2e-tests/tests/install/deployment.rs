@@ -56,13 +56,7 @@ pub(crate) async fn other_replica_takes_over_when_the_leaders_pod_is_deleted(
     let old = installation.leader(cluster).await.unwrap().unwrap();
     let deleted = Instant::now();
     cluster.pods_api(NAMESPACE).delete(&old, &DeleteParams::default()).await.unwrap();
-    let new = wait_for("another replica to lead", TIMEOUT, async || {
-        let leader = installation.leader(cluster).await?;
-        let other = leader.clone().filter(|name| *name != old);
-        Ok(Progress::when(other.is_some(), other.unwrap_or_default(), format!("{leader:?}")))
-    })
-    .await
-    .unwrap();
+    let new = other_leader(cluster, installation, &old).await;
     note(&format!("{new} leads {:.1?} after {old} was deleted", deleted.elapsed()));
     let before = places(&pool.ready("web", 2).await);
     assert_eq!(places(&pool.recreate("web", &["web-0", "web-1"]).await), before);
@@ -70,6 +64,17 @@ pub(crate) async fn other_replica_takes_over_when_the_leaders_pod_is_deleted(
     pool.ready("web", 3).await;
     pool.recorded("web", "web").await;
     installation.wait_available(cluster).await.unwrap();
+}
+
+/// Waits until another Pod leads. Returns its name.
+pub(crate) async fn other_leader(cluster: &Cluster, installation: &Installation, old: &str) -> String {
+    wait_for("another replica to lead", TIMEOUT, async || {
+        let leader = installation.leader(cluster).await?;
+        let other = leader.clone().filter(|name| name != old);
+        Ok(Progress::when(other.is_some(), other.unwrap_or_default(), format!("{leader:?}")))
+    })
+    .await
+    .unwrap()
 }
 
 /// `kubectl rollout restart` replaces both Pods. Afterwards everything is still recorded.
