@@ -2,7 +2,7 @@
 //! its folder and that registry: applied, installed as the quick start says, upgraded and rolled back while Pods are
 //! replaced, and removed.
 //!
-//! `PPS_RELEASE_DIR` names the folder that `make release` has filled. Without it, the builds of the tests are packed.
+//! `PPS_RELEASE_DIR` names the folder, which `make release` has filled.
 
 mod upgrade;
 
@@ -22,7 +22,6 @@ use crate::{
         start_shell_with,
     },
     install,
-    release::release,
     support::{Pool, note},
 };
 use pps_e2e::{
@@ -49,18 +48,19 @@ const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
 #[tokio::test]
 async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
-    if !real_nodes::available("a_release_is_installed_upgraded_and_removed_on_real_nodes") {
+    const TEST: &str = "a_release_is_installed_upgraded_and_removed_on_real_nodes";
+    let Some(dist) = env::var_os("PPS_RELEASE_DIR").map(PathBuf::from) else {
+        return report::skipped(
+            TEST,
+            "run `make rehearsal`, or set PPS_RELEASE_DIR to what `make release` has built",
+        );
+    };
+    if !real_nodes::available(TEST) {
         return;
     }
     let mut cluster = install::cluster().await;
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let work = cluster.control_plane.folder().join("release");
-    let dist = env::var_os("PPS_RELEASE_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let dist = dist.unwrap_or_else(|| {
-        let packed = release(&work.join("dist"), "");
-        assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
-        work.join("dist")
-    });
     note(&format!("installing {}", dist.display()));
     let chart = unpack(&dist.join(format!("persistent-pod-state-{VERSION}.tgz")), &work.join("released"));
     let chart = chart.join("persistent-pod-state");

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(crate) fn release(dist: &Path, tag: &str) -> Output {
+fn release(dist: &Path, tag: &str) -> Output {
     fs::create_dir_all(dist.parent().unwrap()).unwrap();
     Command::new(repository_file("hack/release.sh"))
         .env("DIST", dist)
