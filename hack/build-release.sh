@@ -26,7 +26,7 @@ TARGET="$(rust_target "$PLATFORM")"
 case "$PLATFORM" in
 "$NATIVE") VARIABLE="PPS_STATIC_$VARIABLE" ;;
 linux-*) VARIABLE="PPS_FOREIGN_$VARIABLE" ;;
-darwin-*) die "zig has not the frameworks Security and CoreFoundation of macOS: on a Mac, use cargo build --release -p $PROGRAM" ;;
+darwin-*) die "zig lacks the frameworks Security and CoreFoundation of macOS: on a Mac, run cargo build --release -p $PROGRAM" ;;
 *) VARIABLE= ;;
 esac
 GIVEN="${VARIABLE:+${!VARIABLE:-}}"

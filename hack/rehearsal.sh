@@ -10,6 +10,7 @@ TAG="${1:-}"
 [ -z "$(git -C "$REPO_DIR" status --porcelain)" ] || say "the rehearsal is of the last commit: what is not committed is left out"
 # Not below the checkout: there cargo would read the checkout's .cargo/config.toml as well.
 CLONE="$(mktemp -d "${TMPDIR:-/tmp}/pps-rehearsal.XXXXXX")"
+say "the rehearsal is in $CLONE, which stays"
 git clone --quiet --no-hardlinks "$REPO_DIR" "$CLONE"
 cd "$CLONE"
 if [ "v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" != "$TAG" ]; then

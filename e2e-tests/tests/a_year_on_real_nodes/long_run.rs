@@ -26,7 +26,7 @@ use crate::{
 
 /// How long nothing happens after a fault, at least.
 const REST: Duration = Duration::from_secs(5);
-/// The number of faults, each of which comes once before any comes again.
+/// The number of faults in a round: each kind comes once.
 const ROUND: usize = 14;
 /// By how much each figure may grow besides: some are hardly above zero.
 const SLACK: f64 = 0.5;
