@@ -46,7 +46,7 @@ impl Settings {
                 }
                 ("annotations", _) => settings.annotations = read_annotation_rules(value, &mut errors),
                 _ => {
-                    let known = "settings.onLookupFailure or settings.annotations";
+                    let known = ["onLookupFailure", "annotations"];
                     errors.push(wrong(field, value, Cause::Unknown(known)));
                 }
             }
@@ -68,7 +68,7 @@ fn read_annotation_rules(value: &Value, errors: &mut Vec<FieldError>) -> Annotat
             "allow" => rules.allow.get_or_insert_default(),
             "deny" => &mut rules.deny,
             _ => {
-                let known = "settings.annotations.allow or settings.annotations.deny";
+                let known = ["annotations.allow", "annotations.deny"];
                 errors.push(wrong(&path, value, Cause::Unknown(known)));
                 continue;
             }
@@ -94,7 +94,7 @@ fn read_annotation_rules(value: &Value, errors: &mut Vec<FieldError>) -> Annotat
 }
 
 fn wrong(path: &str, value: &Value, cause: Cause) -> FieldError {
-    FieldError { path: format!("settings.{path}"), value: to_text(value), cause }
+    FieldError { path: path.to_owned(), value: to_text(value), cause }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub enum SettingsError {
 /// A field that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field, such as `settings.onLookupFailure`.
+    /// The field, such as `annotations.allow[0]`.
     pub path: String,
     /// Its value in JSON.
     pub value: String,
@@ -27,7 +27,7 @@ pub struct FieldError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// There is no such field, but these.
-    Unknown(&'static str),
+    Unknown([&'static str; 2]),
     /// It must be one of these.
     NotOneOf(&'static str),
     /// It can match no annotation key.
@@ -48,7 +48,7 @@ impl fmt::Display for SettingsError {
             Self::Fields(errors) => {
                 for (index, error) in errors.iter().enumerate() {
                     let separator = if index == 0 { "" } else { "; " };
-                    write!(f, "{separator}{error}")?;
+                    write!(f, "{separator}{}", error.message("settings."))?;
                 }
                 Ok(())
             }
@@ -56,24 +56,25 @@ impl fmt::Display for SettingsError {
     }
 }
 
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl FieldError {
+    /// What is wrong and what to do, with this prefix before the names of fields.
+    pub fn message(&self, prefix: &str) -> String {
         let Self { path, value, cause } = self;
         match cause {
-            Cause::Unknown(known) => write!(f, "{path} is unknown: use {known}, or remove it"),
-            Cause::NotOneOf(choices) => write!(f, "{path} is {value}: set it to {choices}, or remove it"),
-            Cause::NotAPattern => write!(
-                f,
-                "{path} is {value}: use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*"
+            Cause::Unknown([first, second]) => {
+                format!("{prefix}{path} is unknown: use {prefix}{first} or {prefix}{second}, or remove it")
+            }
+            Cause::NotOneOf(choices) => {
+                format!("{prefix}{path} is {value}: set it to {choices}, or remove it")
+            }
+            Cause::NotAPattern => format!(
+                "{prefix}{path} is {value}: use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*"
             ),
-            Cause::NeverInjected => write!(
-                f,
-                "{path} is {value}: remove it; it can never be allowed (its writer treats it as its own state)"
+            Cause::NeverInjected => format!(
+                "{prefix}{path} is {value}: remove it; it can never be allowed (its writer treats it as its own state)"
             ),
         }
     }
 }
 
 impl Error for SettingsError {}
-
-impl Error for FieldError {}

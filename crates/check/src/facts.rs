@@ -11,8 +11,9 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use pps_core::packed::PackedClaim;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantNames};
 
 pub(crate) use crate::read::{Problem, Read, Right};
@@ -144,9 +145,8 @@ pub(crate) struct Recorded {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) recording: Option<Condition>,
-    /// Whether its managed fields name `status.packed`, and it shows no other states. They name it also under
-    /// a definition that hides the field.
-    pub(crate) is_packed: bool,
+    /// Whether a definition without `status.packed` hides states of it.
+    pub(crate) may_hide_states: bool,
 }
 
 impl Recorded {
@@ -156,13 +156,17 @@ impl Recorded {
         let status = &object["status"];
         let conditions = Vec::<Condition>::deserialize(&status["conditions"]).unwrap_or_default();
         let writes = metadata.managed_fields.unwrap_or_default();
-        let mut fields = writes.iter().filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
-        let is_plain = status["podStates"].as_object().is_some_and(|states| !states.is_empty());
+        let fields = writes.iter().filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
+        let shown = status["podStates"].as_object().map_or(0, Map::len);
         Some(Self {
             namespace: metadata.namespace?,
             name: metadata.name?,
             recording: conditions.into_iter().find(|condition| condition.kind == "Recording"),
-            is_packed: !is_plain && fields.any(|fields| fields.get("f:packed").is_some()),
+            may_hide_states: PackedClaim::of(fields).may_hide_states(
+                shown,
+                status["recorded"].as_i64(),
+                false,
+            ),
         })
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::error::EditError;
 use self::read::Object;
+pub use self::read::may_hide_states;
 use crate::packed::{self, Bucket, write_bucket};
 use crate::plan::HOSTNAME;
 use crate::pps::PodState;
@@ -65,26 +66,9 @@ pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
     Ok(entries)
 }
 
-/// Whether the definition may hide states of an object, because it has no `status.packed`: states in that
-/// field are stored and not shown, and any write would lose them. Under a definition that has this field,
-/// nothing is hidden.
-///
-/// It needs the managed fields. They may go on to say that the compact form was written after it was removed.
-pub fn may_hide_states(pps: &Value) -> bool {
-    read::may_hide_states(pps)
-}
-
 /// All states of an object as `status.podStates` has them, for readers that know no other form.
 pub fn plain_states(pps: &Value) -> Result<Map<String, Value>, EditError> {
     Ok(states(pps)?.into_iter().map(|(pod, state)| (pod, json!(state))).collect())
-}
-
-/// The Pods whose states name a node.
-pub fn recorded_on<'a>(
-    states: &'a BTreeMap<String, PodState>,
-    node: &'a str,
-) -> impl Iterator<Item = &'a str> {
-    states.iter().filter(move |(_, state)| state.node_name == node).map(|(pod, _)| pod.as_str())
 }
 
 /// What a move keeps of a state: every recorded value except the node and the topology keys that the user

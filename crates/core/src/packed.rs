@@ -23,6 +23,7 @@
 //! from a value that was replaced by another one.
 
 mod bucket;
+mod claim;
 mod damaged;
 mod read;
 mod text;
@@ -33,6 +34,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use bucket::Bucket;
+pub use claim::PackedClaim;
 pub use damaged::Damaged;
 pub use read::{find, read_bucket, read_states};
 pub use write::{Row, write_bucket};

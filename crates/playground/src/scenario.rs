@@ -103,10 +103,7 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a str, St
 }
 
 fn syntax(source: &str, error: &YamlError) -> Value {
-    // In Kubernetes a node is something else.
-    let message = error.message.replace("parsing a node", "parsing a value");
-    let message = message.replace("parsing node", "parsing a value").replace("node content", "content");
-    problem(source, Some(error.place), &message)
+    problem(source, Some(error.place), &error.message)
 }
 
 fn problem(source: &str, place: Option<Place>, message: &str) -> Value {

@@ -1,9 +1,10 @@
 //! The objects of a cluster as facts of the recorder.
 
 use pps_core::addresses::read_pod_ips;
+use pps_core::packed::PackedClaim;
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, Spec, TargetReference, forbids_recording};
-use pps_recorder::facts::{NodeFact, PackedClaim, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps};
+use pps_recorder::facts::{NodeFact, PendingPod, PodFact, PpsFact, WorkloadFact, read_pps};
 use pps_recorder::generate::{FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL};
 use pps_scheduler::fields::text;
 use serde::Deserialize;

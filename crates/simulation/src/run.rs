@@ -98,13 +98,9 @@ fn check_settings(scenario: &Scenario) -> Vec<Problem> {
     let findings: Vec<Finding> = match Settings::parse(&scenario.settings.to_string()) {
         Ok(_) => return Vec::new(),
         // Users write the fields of the settings, not those of the policy.
-        Err(SettingsError::Fields(errors)) => errors
-            .iter()
-            .map(|error| {
-                let message = error.to_string().replace("settings.", "");
-                Finding::error(error.path.trim_start_matches("settings."), message)
-            })
-            .collect(),
+        Err(SettingsError::Fields(errors)) => {
+            errors.iter().map(|error| Finding::error(&*error.path, error.message(""))).collect()
+        }
         // What the parser of the policy's JSON says has a place that users do not see.
         Err(SettingsError::NotAnObject(_)) => {
             Finding::of_all("the settings must be a map, such as onLookupFailure: reject").into()

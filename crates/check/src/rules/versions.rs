@@ -97,7 +97,7 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
     };
     let listed = facts.objects.known().map_or(&[][..], |objects| &objects.listed).iter();
     let hidden: Vec<String> = listed
-        .filter(|object| object.is_packed)
+        .filter(|object| object.may_hide_states)
         .map(|object| format!("{}/{}", object.namespace, object.name))
         .collect();
     if !hidden.is_empty() && versions.iter().any(prunes_packed) {

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::EditError;
-use crate::packed::{Bucket, Damaged, Row, check_version, parse_bucket, read_states, write_bucket};
+use crate::packed::{
+    Bucket, Damaged, PackedClaim, Row, check_version, parse_bucket, read_states, write_bucket,
+};
 use crate::pps::PodState;
 use crate::size::{bucket_size, entry_size};
 
@@ -49,9 +51,7 @@ impl<'a> Object<'a> {
         if !is_compact {
             overlaid.clear();
         }
-        // What is shown beside it proves nothing: another client may have recorded one Pod in podStates
-        // before.
-        if !is_compact && claim(pps) == Claim::Yes {
+        if claim(pps) == PackedClaim::Yes && may_hide_states(pps) {
             return Err(EditError::Hidden);
         }
         let field = |name: &str| pps["metadata"][name].as_str().filter(|text| !text.is_empty());
@@ -107,37 +107,19 @@ fn map<'a>(
     }
 }
 
-/// Whether the definition may hide the compact form: some client may have written it, and it is not shown.
-pub(super) fn may_hide_states(pps: &Value) -> bool {
+/// Whether the definition may hide states of an object, because it has no `status.packed`: states in that
+/// field are stored and not shown, and any write would lose them. Under a definition that has this field,
+/// nothing is hidden.
+///
+/// It needs the managed fields.
+pub fn may_hide_states(pps: &Value) -> bool {
     let status = &pps["status"];
-    let was_written = || status.as_object().is_some_and(|status| !status.is_empty());
-    status["packed"].is_null()
-        && match claim(pps) {
-            Claim::Yes => true,
-            Claim::Unknown => was_written(),
-            Claim::No => false,
-        }
+    let was_written = status.as_object().is_some_and(|status| !status.is_empty());
+    let shown = status["podStates"].as_object().map_or(0, Map::len);
+    status["packed"].is_null() && claim(pps).may_hide_states(shown, status["recorded"].as_i64(), was_written)
 }
 
-/// Whether some client has written the compact form and none has removed it, as the managed fields say.
-#[derive(PartialEq, Eq)]
-enum Claim {
-    /// It is so; under a definition without the compact form, also after it was removed.
-    Yes,
-    No,
-    /// They say nothing of the status: the API server drops those of an object that would be too large with
-    /// them.
-    Unknown,
-}
-
-fn claim(pps: &Value) -> Claim {
-    let managed = pps["metadata"]["managedFields"].as_array();
-    let mut claim = Claim::Unknown;
-    for status in managed.into_iter().flatten().filter_map(|entry| entry["fieldsV1"].get("f:status")) {
-        if status.get("f:packed").is_some() {
-            return Claim::Yes;
-        }
-        claim = Claim::No;
-    }
-    claim
+fn claim(pps: &Value) -> PackedClaim {
+    let managed = pps["metadata"]["managedFields"].as_array().into_iter().flatten();
+    PackedClaim::of(managed.filter_map(|entry| entry["fieldsV1"].get("f:status")))
 }

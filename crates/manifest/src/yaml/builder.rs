@@ -111,7 +111,10 @@ impl<'a> Builder<'a> {
         let line = self.text.split('\n').nth(place.line - 1).unwrap_or_default();
         let has_tab = line.trim_start_matches(' ').starts_with('\t');
         let hint = if has_tab { ": indent with spaces, not with tabs" } else { "" };
-        wrong(place, &format!("this is not valid YAML: {}{hint}", error.info()))
+        // In Kubernetes a node is something else.
+        let info = error.info().replace("parsing a node", "parsing a value");
+        let info = info.replace("parsing node", "parsing a value").replace("node content", "content");
+        wrong(place, &format!("this is not valid YAML: {info}{hint}"))
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Spec;
+use pps_core::packed::PackedClaim;
 use pps_core::pps::RetentionPolicy;
 
 use super::capacity::{Capacity, EntryChange, Sizes, overlay_size};
 use super::status::entries::{EntryDecisions, Renewals};
 use super::status::form::RefusedForms;
 use crate::facts::interner::Interner;
-use crate::facts::{Form, Header, PackedClaim, PpsFact, WorkloadKey};
+use crate::facts::{Form, Header, PpsFact, WorkloadKey};
 
 #[derive(Debug, Default)]
 pub(crate) struct TrackedPps {

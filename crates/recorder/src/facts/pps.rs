@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::packed::{Damaged, check_version};
+use pps_core::packed::{Damaged, PackedClaim, check_version};
 use pps_core::pps::{Condition, NodeDeletionPolicy, Packed, null_as_default};
 use pps_core::{PersistentPodState, Spec};
 use serde::de::IgnoredAny;
@@ -105,7 +105,8 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
         status = PpsStatus::default();
         unreadable = Some(damaged.to_string());
     } else {
-        status.packed_claim = packed_claim(&metadata.managed_fields);
+        let statuses = metadata.managed_fields.iter().filter_map(|entry| entry.fields.get("f:status"));
+        status.packed_claim = PackedClaim::of(statuses);
     }
     PpsFact {
         uid: metadata.uid,
@@ -120,16 +121,6 @@ pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
         status,
         unreadable,
     }
-}
-
-/// Whether some client has written the compact form, and none has removed it.
-fn packed_claim(entries: &[ManagedFields]) -> PackedClaim {
-    let statuses = entries.iter().filter_map(|entry| entry.fields.get("f:status"));
-    statuses.fold(PackedClaim::Unknown, |claim, status| match claim {
-        PackedClaim::Yes => PackedClaim::Yes,
-        _ if status.get("f:packed").is_some() => PackedClaim::Yes,
-        _ => PackedClaim::No,
-    })
 }
 
 /// An object with Kubernetes' own metadata type, which clients need.
@@ -190,18 +181,6 @@ pub enum Form {
     Pruned(BTreeSet<Arc<str>>),
 }
 
-/// Whether some client has written the compact form and none has removed it, as the managed fields say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PackedClaim {
-    #[default]
-    No,
-    /// It is so; under a definition without the compact form, also after it was removed.
-    Yes,
-    /// They say nothing of the status. The API server drops those of an object that would be too large with
-    /// them, and they do not come back.
-    Unknown,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredForm {
     Plain,
@@ -240,18 +219,13 @@ impl PpsStatus {
         Ok(())
     }
 
-    /// Whether the definition may hide states that nobody here has seen: some client may have written the
-    /// compact form, and the API server shows no state at all. Where it shows some, a write has passed that
-    /// definition, which has ended whatever was hidden.
+    /// Whether the definition may hide states that nobody here has seen.
     pub fn may_hide_states(&self) -> bool {
-        let Header { observed_generation, conditions, .. } = &self.header;
-        let may_be_compact = match self.packed_claim {
-            PackedClaim::No => false,
-            PackedClaim::Yes => true,
-            // Only if the status was written at all.
-            PackedClaim::Unknown => observed_generation.is_some() || !conditions.is_empty(),
-        };
-        may_be_compact && self.form == Form::Plain && self.pod_states.is_empty()
+        let Header { observed_generation, recorded, conditions, .. } = &self.header;
+        let shown = self.pod_states.len();
+        let was_written = observed_generation.is_some() || !conditions.is_empty();
+        self.form == Form::Plain
+            && self.packed_claim.may_hide_states(shown, recorded.map(i64::from), was_written)
     }
 
     /// Takes over the states that were known before, if the API server hides them: the object had the compact

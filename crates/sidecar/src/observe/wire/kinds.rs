@@ -201,8 +201,8 @@ pub fn read_config(object: Encoded<'_>) -> Result<Item<NamespacedName, ConfigFac
 
 #[cfg(test)]
 mod tests {
+    use pps_core::packed::PackedClaim;
     use pps_recorder::demand::ReplicasPath;
-    use pps_recorder::facts::PackedClaim;
     use serde_json::{from_value, json};
 
     use super::*;

@@ -540,6 +540,23 @@ fn a_process_that_starts_after_the_states_were_written_back_reads_them() {
 }
 
 #[test]
+fn a_pod_that_another_client_has_recorded_does_not_show_that_nothing_is_hidden() {
+    for claims in [Claims::Yes, Claims::Unknown] {
+        let mut server = Server::with(60);
+        server.status.as_object_mut().unwrap().remove("packed");
+        server.status["podStates"] = json!({"w-3": {"nodeName": "node-1"}});
+        let mut fresh = Server::new(60);
+        fresh.world.index.compact_form.is_kept = Some(false);
+        fresh.world.index.apply_objects(Update::Delete(key("p")));
+        fresh.ready(0..30);
+        fresh.status = server.status;
+        fresh.report(claims);
+        assert_eq!(fresh.world.index.unreadable_count(), 1, "{claims:?}");
+        assert!(fresh.write().is_none());
+    }
+}
+
+#[test]
 fn hidden_states_are_known_without_managed_fields() {
     let mut server = Server::with(100);
     for pod in 50..100 {
