@@ -73,4 +73,7 @@ EOF
       path: /spec/$FIELD
       value: $VALUE
 EOF
-"$KUSTOMIZE" build "$WORK"
+RENDERED="$("$KUSTOMIZE" build "$WORK")"
+printf '%s\n' "$RENDERED"
+[ -z "$FIELD" ] || grep -qx 'kind: PolicyServer' <<<"$RENDERED" \
+    || say "$FOLDER has no PolicyServer: set spec.$FIELD in the one that runs the policies, else it cannot pull them"

@@ -103,8 +103,8 @@ impl Browser {
         format!("http://{}/{}", self.server, path.trim_start_matches('/'))
     }
 
-    /// Opens a path of the server and waits until the page is loaded. The query differs each time: a browser does
-    /// not load a page again if only the fragment of its URL differs.
+    /// Opens a path of the server and waits until the page is loaded. The query differs each time: a browser
+    /// does not load a page again if only the fragment of its URL differs.
     pub async fn open(&self, path: &str) -> Result<()> {
         let (page, fragment) = path.split_once('#').unwrap_or((path, ""));
         let count = self.opened.fetch_add(1, Ordering::Relaxed);

@@ -45,8 +45,8 @@ pub fn read(path: &Path) -> Result<Vec<Value>> {
     parse(&yaml).with_context(|| path.display().to_string())
 }
 
-/// Applies objects in order (server-side, with force). CRDs are served before the objects after them are applied: an API
-/// server takes several CRDs that come at once for one change.
+/// Applies objects in order (server-side, with force). CRDs are served before the objects after them are
+/// applied: an API server takes several CRDs that come at once for one change.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut kinds = HashMap::new();
     let (mut applied, mut unserved) = (Vec::new(), Vec::new());

@@ -94,8 +94,8 @@ impl Stage<'_> {
         self.records_match().await;
     }
 
-    /// The usual end of a scenario: all nodes and all Pods of both StatefulSets are Ready, the recorded states
-    /// are what the cluster shows, and both sidecars are available.
+    /// The usual end of a scenario: all nodes and all Pods of both StatefulSets are Ready, the recorded
+    /// states are what the cluster shows, and both sidecars are available.
     async fn records_match(&self) {
         for node in self.nodes().names() {
             self.nodes().wait_ready(node, true).await.unwrap();

@@ -189,6 +189,11 @@ fn schema_refuses_invalid_values_with_their_path() {
             "set workloadsConfigMap.create to false",
         ),
         (with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})), "is OpenKruise's"),
+        (
+            json!({"policyServer": {"create": false, "insecureSources": ["localhost:5000"]},
+                "policy": {"policyServer": "default", "policyServerServiceAccount": "default"}}),
+            "set spec.insecureSources in the PolicyServer default",
+        ),
     ] {
         let error = render_with("wrong", &values).expect_err(&format!("{values} is accepted"));
         assert!(format!("{error:#}").contains(complaint), "{values}: {error:#}");

@@ -428,8 +428,8 @@ async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     }
 }
 
-/// The oldest version that evaluates the rules as the supported ones do, which ignore those that an update did not
-/// break.
+/// The oldest version that evaluates the rules as the supported ones do, which ignore those that an update
+/// did not break.
 const RATCHETING: Version = Version::minor(30);
 
 async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster: &Cluster) {

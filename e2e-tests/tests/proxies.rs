@@ -118,7 +118,8 @@ impl World {
         ]
     }
 
-    /// Runs a program, which must reach the API server. Returns the way that it took, as the proxies logged it.
+    /// Runs a program, which must reach the API server. Returns the way that it took, as the proxies logged
+    /// it.
     async fn way_of(
         &self,
         program: &PathBuf,

@@ -1,6 +1,6 @@
-//! A release, pushed to a registry with TLS and a private authority, and installed on real nodes from nothing but
-//! its folder and that registry: applied, installed as the quick start says, upgraded and rolled back while Pods are
-//! replaced, and removed.
+//! A release, pushed to a registry with TLS and a private authority, and installed on real nodes from nothing
+//! but its folder and that registry: applied, installed as the quick start says, upgraded and rolled back
+//! while Pods are replaced, and removed.
 //!
 //! `PPS_RELEASE_DIR` names the folder, which `make release` has filled.
 
@@ -152,8 +152,8 @@ fn unpack(archive: &Path, folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// Pushes the folder's files to a registry that the nodes use in place of the one that the files name, and once
-/// more under the quick start's path, which gives the same digests. Signs them, if cosign is here.
+/// Pushes the folder's files to a registry that the nodes use in place of the one that the files name, and
+/// once more under the quick start's path, which gives the same digests. Signs them, if cosign is here.
 async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
     let nodes = cluster.real_nodes().unwrap();
     let options = RegistryOptions { address: nodes.address(), tls: true, ..RegistryOptions::default() };

@@ -80,7 +80,8 @@ async fn pods_return_to_their_nodes() {
     let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]);
     results.push(third.await);
 
-    // The sidecar would say of each object in which scope that is, and write the statuses from which the policy decides.
+    // The sidecar would say of each object in which scope that is, and write the statuses from which the
+    // policy decides.
     cluster.sidecar().unwrap().terminate(support::TIMEOUT).await.unwrap();
     let apart = support::run_in_turn(scenarios![&cluster;
         one_namespace::records_with_rights_in_one_namespace_alone,
@@ -128,7 +129,8 @@ async fn only_the_leader_writes_of_all_kinds() {
         .control_plane(|options| options.audit_log = true)
         .user(User::new(leadership::SECOND))
         .rbac(roles, leadership::SECOND, &["pps-sidecar", "pps-sidecar-custom-kinds"])
-        .product();
+        .product()
+        .sidecar(custom_kinds::sidecar());
     let cluster = cluster.start().await.unwrap();
     let leaders = support::run_in_turn(scenarios![&cluster;
         leadership::standby_takes_over_when_the_leader_is_killed,

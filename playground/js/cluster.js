@@ -113,7 +113,7 @@ function nodeRows(shown, node) {
   const signs = [
     !node.exists && "lost",
     node.exists && node.cordoned && "cordoned",
-    ...(node.exists ? node.taints.filter((taint) => !node.cordoned || !taint.startsWith("node.kubernetes.io/unschedulable")) : []),
+    ...(node.exists ? node.taints : []),
   ].filter((sign) => typeof sign === "string");
   const header = selectable(shown, id, [spoken("Node "), node.name, spoken(signs.map((sign) => `, ${sign}`).join(""))], "thing");
   const rowheader = h("div", { role: "rowheader", class: "name" }, header, signs.map((sign) => h("span", { class: "sign" }, sign)));

@@ -108,7 +108,7 @@ function takeBack(problems) {
   const last = applied;
   applied = null;
   if (last === null || state.actions[last.index] !== last.action) return false;
-  const own = problems.filter((problem) => problem.source === `action ${last.index}` && problem.severity === "error");
+  const own = problems.filter((problem) => problem.action === last.index && problem.severity === "error");
   if (own.length === 0) return false;
   apply.show(own);
   update({ actions: last.before.actions, done: last.before.done, selected: last.before.selected });
@@ -414,7 +414,7 @@ function insert(yaml) {
 function applyObject() {
   const yaml = apply.value;
   if (yaml.trim() === "") {
-    apply.show([{ source: "objects", object: null, line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
+    apply.show([{ source: "objects", object: null, action: null, line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
     return;
   }
   apply.show([]);

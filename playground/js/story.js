@@ -82,15 +82,13 @@ const SYSTEM = /^\/(boot|dev|etc|lib|lib64|proc|run|sys|usr|var\/(lib\/(docker|k
 /** Whether the Pod keeps data in a directory of its node.
  * @param {Pod} pod */
 function keepsData(pod) {
-  const directories = [...(pod.manifest?.after ?? "").matchAll(/\bhostPath:\s+path: "?([^\s"]+)/g)];
-  return directories.some(([, directory]) => !SYSTEM.test(directory));
+  return (pod.manifest?.hostPaths ?? []).some((directory) => !SYSTEM.test(directory));
 }
 
 /** Whether PPS records addresses, which somebody must have asked for.
  * @param {Record<Side, Step[]>} steps */
 function recordsAddresses(steps) {
-  const states = (steps.with.at(-1)?.world.pps ?? []).flatMap((pps) => Object.values(pps.states));
-  return states.some((state) => Object.keys(state.annotations ?? {}).some((key) => /\/(ip|pod-?ips?)/i.test(key)));
+  return (steps.with.at(-1)?.world.pps ?? []).some((pps) => pps.recordsAddresses);
 }
 
 /**
@@ -227,8 +225,8 @@ export function exclusionSource(exclusion) {
 /** Which text has errors.
  * @param {import("./types.js").Problem[]} problems */
 export function unreadable(problems) {
-  const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
-  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: remove it.`;
+  const step = problems.find((problem) => problem.severity === "error")?.action ?? null;
+  if (step !== null) return `Step ${step + 1} has an error: remove it.`;
   const isIn = (/** @type {string} */ source) => problems.some((problem) => problem.severity === "error" && problem.source === source);
   const texts = [!isIn("settings") || isIn("objects") ? "Objects" : null, isIn("settings") ? "Settings of the policy" : null].filter((text) => text !== null);
   return `${texts.map((text) => `“${text}”`).join(" and ")} ${texts.length === 1 ? "has" : "have"} errors.`;

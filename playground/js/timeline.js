@@ -29,7 +29,7 @@ export function drawTimeline(list, timeline) {
   redraw(
     list,
     entry("Start", 0, []),
-    ...timeline.actions.map((action, index) => entry(actionLabel(action), index + 1, timeline.problems.filter((p) => p.source === `action ${index}`))),
+    ...timeline.actions.map((action, index) => entry(actionLabel(action), index + 1, timeline.problems.filter((p) => p.action === index))),
   );
 }
 
@@ -52,7 +52,7 @@ export function drawOutcome(container, steps, problems) {
     return h("div", { class: side }, h("h3", {}, title), h("ul", {}, items.map(({ text, kind }) => h("li", { class: kind }, text))));
   };
   // The first step is the state before any action.
-  const failed = problems.filter((problem) => problem.source === `action ${steps.with.length - 2}`);
+  const failed = problems.filter((problem) => problem.action === steps.with.length - 2);
   const reasons = failed.length === 0 ? [] : [h("div", { class: "problem error" }, h("strong", {}, "This step was not done:"), h("ul", {}, failed.map((problem) => h("li", {}, problem.message))))];
   redraw(container, h("p", { class: "action" }, actionLabel(action), ":"), ...reasons, h("div", { class: "columns" }, column("With PPS", "with"), column("Without PPS", "without")));
 }

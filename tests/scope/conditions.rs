@@ -4,11 +4,12 @@
 //! optional field, `exists` over a list, `in` over lists and keys of maps, `startsWith`, `==` of maps, and
 //! `&&` and `||` that ignore an error if the other side decides. They differ in three things:
 //!
-//! - The API server knows the types of `request` when it compiles, and refuses a field that does not exist. This crate has
-//!   no such declarations, so [`compile`] compares names with a list.
-//! - The API server skips the request if any condition is false, even if another one fails. Here each must have a result.
-//! - Whole numbers of JSON are unsigned here and signed there. Only `==` of two specs compares numbers, and both sides are
-//!   of one type.
+//! - The API server knows the types of `request` when it compiles, and refuses a field that does not exist.
+//!   This crate has no such declarations, so [`compile`] compares names with a list.
+//! - The API server skips the request if any condition is false, even if another one fails. Here each must
+//!   have a result.
+//! - Whole numbers of JSON are unsigned here and signed there. Only `==` of two specs compares numbers, and
+//!   both sides are of one type.
 
 use std::collections::{BTreeMap, BTreeSet};
 

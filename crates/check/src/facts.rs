@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use pps_core::packed::PackedClaim;
+use pps_recorder::recording::RECORDING;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantNames};
@@ -161,7 +162,7 @@ impl Recorded {
         Some(Self {
             namespace: metadata.namespace?,
             name: metadata.name?,
-            recording: conditions.into_iter().find(|condition| condition.kind == "Recording"),
+            recording: conditions.into_iter().find(|condition| condition.kind == RECORDING),
             may_hide_states: PackedClaim::of(fields).may_hide_states(
                 shown,
                 status["recorded"].as_i64(),
@@ -179,7 +180,7 @@ pub(crate) struct Objects {
 
 /// How the sidecar is set up: as the check's flags say, else as its Deployment says, else its defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Recording {
+pub(crate) struct SidecarSetup {
     pub(crate) recorder: Recorder,
     /// The only namespace that it records; all if there is none.
     pub(crate) namespace: Option<String>,
@@ -191,13 +192,13 @@ pub(crate) struct Recording {
     pub(crate) openkruise_namespace: String,
 }
 
-impl Default for Recording {
+impl Default for SidecarSetup {
     fn default() -> Self {
         Self::of(&Settings::default(), None)
     }
 }
 
-impl Recording {
+impl SidecarSetup {
     /// How the sidecar of this Deployment is set up, if there is one.
     pub(crate) fn of(settings: &Settings, sidecar: Option<&Deployment>) -> Self {
         let container = sidecar.and_then(container);
@@ -242,7 +243,7 @@ fn setting(container: &Container, flag: &str) -> Option<String> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) settings: Settings,
-    pub(crate) recording: Recording,
+    pub(crate) setup: SidecarSetup,
     /// Major and minor version of Kubernetes, and its full version.
     pub(crate) kubernetes: Read<(u32, u32, String)>,
     pub(crate) definition: Read<CustomResourceDefinition>,
@@ -323,20 +324,20 @@ mod tests {
 
     use super::*;
 
-    fn recording(settings: &Settings, container: &Value) -> Recording {
+    fn setup(settings: &Settings, container: &Value) -> SidecarSetup {
         let deployment = json!({"spec": {"selector": {}, "template": {"spec": {"containers": [container]}}}});
-        Recording::of(settings, Some(&serde_json::from_value(deployment).unwrap()))
+        SidecarSetup::of(settings, Some(&serde_json::from_value(deployment).unwrap()))
     }
 
     #[test]
     fn flags_take_precedence_over_the_deployment_and_this_over_defaults() {
-        let defaults = Recording::default();
-        assert_eq!(recording(&Settings::default(), &json!({"name": "c"})), defaults);
+        let defaults = SidecarSetup::default();
+        assert_eq!(setup(&Settings::default(), &json!({"name": "c"})), defaults);
         assert_eq!((defaults.recorder, defaults.lease.as_deref()), (Recorder::Own, Some("pps-sidecar")));
         let container = json!({"name": "c",
             "args": ["--recorder", "openkruise", "--lease-name=mine", "--leader-election=true"],
             "env": [{"name": "PPS_CONFIG_NAMESPACE", "value": "own"}, {"name": "PPS_RECORDER", "value": "self"}]});
-        let found = recording(&Settings::default(), &container);
+        let found = setup(&Settings::default(), &container);
         assert_eq!((found.recorder, found.lease.as_deref()), (Recorder::OpenKruise, Some("mine")));
         assert_eq!((found.config_namespace.as_str(), found.openkruise_namespace.as_str()), ("own", "own"));
         let settings = Settings {
@@ -345,7 +346,7 @@ mod tests {
             openkruise_namespace: Some("k".into()),
             ..Settings::default()
         };
-        let found = recording(&settings, &container);
+        let found = setup(&settings, &container);
         assert_eq!((found.recorder, found.lease), (Recorder::Own, None));
         assert_eq!(found.openkruise_namespace, "k");
     }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use self::leases::Leases;
 pub use self::leases::{Silence, silent_recorder};
-use crate::facts::{Facts, Module, ModuleAnswer, Objects, Read, Recorded, Recording, Right, container};
+use crate::facts::{Facts, Module, ModuleAnswer, Objects, Read, Recorded, Right, SidecarSetup, container};
 use crate::reader::Reader;
 use crate::registry::{self, Sources};
 use crate::settings::{Recorder, Settings};
@@ -63,7 +63,7 @@ pub(crate) async fn gather(client: &Client, settings: Settings, timing: &Timing)
 
 async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
     read_sidecars(reader, facts).await;
-    facts.recording = Recording::of(&facts.settings, facts.own_sidecar());
+    facts.setup = SidecarSetup::of(&facts.settings, facts.own_sidecar());
     let first = Leases::read(reader, facts).await;
 
     (facts.definition, facts.policy_definition, facts.server_definition) = tokio::join!(
@@ -90,7 +90,7 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
         leases::compare(reader, one, &first, timing).await;
     }));
     read_sidecar_rights(reader, facts).await;
-    let namespace = Some(facts.recording.config_namespace.as_str());
+    let namespace = Some(facts.setup.config_namespace.as_str());
     let config = reader.get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP).await;
     facts.whitelist = config.map(|config| config.data?.remove(whitelist::KEY));
     facts.objects = read_objects(reader, facts).await;
@@ -173,12 +173,12 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
     let here = |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
     let here: Vec<_> = found.items().unwrap_or_default().iter().filter(here).collect();
     // The chart names it after the release, and each of several after the namespace that it records.
-    let is_ours = |one: &Facts| here.len() == 1 || one.recording.namespace.is_some();
+    let is_ours = |one: &Facts| here.len() == 1 || one.setup.namespace.is_some();
     let facts_of = |one: &Deployment| {
         let sidecar = one.metadata.name.clone().unwrap_or_default();
         let settings = Settings { sidecar, ..facts.settings.clone() };
-        let recording = Recording::of(&settings, Some(one));
-        Facts { settings, recording, sidecars: found.clone(), ..Facts::default() }
+        let setup = SidecarSetup::of(&settings, Some(one));
+        Facts { settings, setup, sidecars: found.clone(), ..Facts::default() }
     };
     let mut ours: Vec<Facts> = here.iter().map(|one| facts_of(one)).filter(is_ours).collect();
     if !ours.is_empty() {
@@ -198,7 +198,7 @@ fn has_sidecar(deployment: &Deployment) -> bool {
 /// Asks for the rights without which the sidecar records nothing.
 async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
     const GROUP: &str = "apps.kruise.io";
-    let Some(own) = facts.own_sidecar().filter(|_| facts.recording.recorder == Recorder::Own) else { return };
+    let Some(own) = facts.own_sidecar().filter(|_| facts.setup.recorder == Recorder::Own) else { return };
     let spec = own.spec.template.spec.as_ref();
     let name = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
     let namespace = facts.settings.namespace.as_str();
@@ -207,10 +207,10 @@ async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
     let watch = |(group, plural)| ["list", "watch"].map(|verb| Right::new(verb, group, plural));
     let writes = [("create", "persistentpodstates"), ("patch", "persistentpodstates/status")];
     let writes = writes.map(|(verb, resource)| Right::new(verb, GROUP, resource));
-    let within = |right| Right { namespace: facts.recording.namespace.clone(), ..right };
+    let within = |right| Right { namespace: facts.setup.namespace.clone(), ..right };
     let mut rights: Vec<Right> = namespaced.into_iter().flat_map(watch).chain(writes).map(within).collect();
     rights.extend(cluster.into_iter().flat_map(watch));
-    if let Some(lease) = &facts.recording.lease {
+    if let Some(lease) = &facts.setup.lease {
         let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
         rights.extend([leases("create"), leases("get").named(lease), leases("update").named(lease)]);
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::annotations::AnnotationRules;
 use crate::json::{object, shorten};
 use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
+use crate::names::is_annotation_key;
 use crate::pps::{PodState, Spec};
 
 /// The node label that at most one node has with a given value.
@@ -74,9 +75,10 @@ impl Plan {
 ///
 /// A topology key or an annotation counts only if the spec still names it *and* a value was recorded
 /// for it. A weight that the API server would refuse is clamped, so that a mistake in a PPS does not
-/// prevent Pods from being created. An annotation that the rules forbid is left out: the PPS may be older
-/// than the rules, or may have been created without validation. For the same reason its lists may be longer
-/// than the [limits](crate::limits): then their first items count, so that the Pod starts all the same.
+/// prevent Pods from being created. An annotation that the rules forbid, or that no object can have, is left
+/// out: the PPS may be older than the rules, or may have been created without validation. For the same reason
+/// its lists may be longer than the [limits](crate::limits): then their first items count, so that the Pod
+/// starts all the same.
 ///
 /// ```
 /// use pps_core::{AnnotationRules, PodState, Spec, plan};
@@ -143,13 +145,17 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
     for annotation in spec.persistent_pod_annotations.iter().take(MAX_ANNOTATIONS) {
         let key = &annotation.key;
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
-        match rules.forbid(key) {
-            Some(forbidden) => plan.warnings.push(format!(
-                "annotation {} of PersistentPodState {pps} is not injected: {forbidden}",
-                shorten(key)
-            )),
-            None => plan.annotations.push((key.clone(), value.clone())),
-        }
+        let why = match rules.forbid(key) {
+            Some(forbidden) => forbidden.to_string(),
+            // A value made from the Pod's addresses has any key. The API server would refuse the Pod.
+            None if !is_annotation_key(key) => "it is no annotation key; remove it".into(),
+            None => {
+                plan.annotations.push((key.clone(), value.clone()));
+                continue;
+            }
+        };
+        let key = shorten(key);
+        plan.warnings.push(format!("annotation {key} of PersistentPodState {pps} is not injected: {why}"));
     }
     plan
 }
@@ -278,6 +284,20 @@ mod tests {
         let plan = plan("p", &spec, &state());
         assert!(plan.is_empty());
         assert_eq!(plan.warnings.len(), 1);
+    }
+
+    /// With `valueFrom` such a key has a recorded value, and the API server would refuse the Pod.
+    #[test]
+    fn leaves_out_a_key_that_no_annotation_can_have_and_warns() {
+        let spec =
+            spec(&json!({"persistentPodAnnotations": [{"key": "a b", "valueFrom": "PodIPsCSV"}, "Ip"]}));
+        let values = [("a b", "10.0.0.7"), ("Ip", "1")].map(|(key, value)| (key.into(), value.into()));
+        let plan = plan("p", &spec, &PodState { annotations: values.into(), ..state() });
+        assert_eq!(plan.annotations, [("Ip".to_owned(), "1".to_owned())]);
+        assert_eq!(
+            plan.warnings,
+            ["annotation a b of PersistentPodState p is not injected: it is no annotation key; remove it"]
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pps_core::is_annotation_key;
 use serde_json::{Value, json};
 
 use crate::rules::{MARKER, is_never_injected};
@@ -52,7 +53,7 @@ impl Recorded {
         let annotations = annotations.filter_map(|annotation| {
             let key = annotation.as_str().or_else(|| annotation["key"].as_str())?;
             let value = state["annotations"][key].as_str().filter(|value| !value.is_empty())?;
-            (!is_never_injected(key)).then(|| (key.to_owned(), value.to_owned()))
+            (is_annotation_key(key) && !is_never_injected(key)).then(|| (key.to_owned(), value.to_owned()))
         });
         Self {
             name: name.to_owned(),

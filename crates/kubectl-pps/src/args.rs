@@ -242,8 +242,8 @@ Examples:
     ///
     /// Takes files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates objects
     /// that do not exist. Leaves states that the cluster has, unless you give --overwrite, and always those
-    /// of Pods that are Ready. Shows what it would do, and asks. If it is interrupted, run it again. Import
-    /// states before you restore the workloads. With -n, imports only the objects of that namespace.
+    /// of Ready Pods that are recorded. Shows what it would do, and asks. If it is interrupted, run it again.
+    /// Import states before you restore the workloads. With -n, imports only the objects of that namespace.
     #[command(after_help = "\
 Examples:
   # Show what it would write, and write nothing

@@ -29,6 +29,7 @@ pub type CommandResult = Result<Outcome, Failure>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     Usage(String),
+    NoNode(String),
     /// The request names a missing object, was refused, or is not safe. Nothing was changed, unless the text
     /// says so.
     Refused(String),
@@ -37,12 +38,20 @@ pub enum Failure {
     NoDefinition,
 }
 
+/// Why something could not be read: the API server's words, or none if the user lacks the right.
+pub(crate) fn unreadable(right: &pps_check::read::Right, why: Option<&str>) -> String {
+    match why {
+        None => format!("you have no permission to {right}"),
+        Some(why) => format!("cannot read {}: {why}", right.object()),
+    }
+}
+
 impl Failure {
     #[must_use]
     pub fn with(self, lines: &str) -> Self {
         let text = format!("{self}\n{lines}");
         match self {
-            Self::Usage(_) => Self::Usage(text),
+            Self::Usage(_) | Self::NoNode(_) => Self::Usage(text),
             Self::Refused(_) => Self::Refused(text),
             Self::Unreadable(_) | Self::NoDefinition => Self::Unreadable(text),
         }
@@ -57,6 +66,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Usage(text) | Self::Refused(text) | Self::Unreadable(text) => text,
+            Self::NoNode(node) => return write!(f, "there is no node {node}"),
             Self::NoDefinition => {
                 "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the product is \
                  not installed, or its CRD was deleted"

@@ -10,7 +10,7 @@ use std::fmt;
 
 use pps_check::read::Right;
 use pps_core::plan::Requirement;
-use pps_core::pps::GROUP;
+use pps_core::pps::{GROUP, PLURAL};
 use serde_json::Value;
 
 pub use self::index::{Index, WorkloadKey};
@@ -18,6 +18,7 @@ pub use self::objects::{Node, Pod, Pps, Workload};
 #[cfg(test)]
 pub(crate) use self::tests::forbidden;
 use crate::Failure;
+use crate::failure::unreadable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,7 +38,7 @@ impl Resource {
     /// The API group and the plural.
     pub fn name(self) -> (&'static str, &'static str) {
         match self {
-            Self::PersistentPodStates => (GROUP, "persistentpodstates"),
+            Self::PersistentPodStates => (GROUP, PLURAL),
             Self::Pods => ("", "pods"),
             Self::Nodes => ("", "nodes"),
             Self::StatefulSets => ("apps", "statefulsets"),
@@ -79,10 +80,7 @@ impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (group, plural) = self.resource.name();
         let right = Right { namespace: self.namespace.clone(), ..Right::new("list", group, plural) };
-        match &self.why {
-            None => write!(f, "you have no permission to {right}"),
-            Some(why) => write!(f, "cannot read {}: {why}", right.object()),
-        }
+        f.write_str(&unreadable(&right, self.why.as_deref()))
     }
 }
 
@@ -171,6 +169,13 @@ impl Snapshot {
     /// read.
     pub fn is_stranded(&self, pod: &Pod) -> bool {
         pod.node().is_some_and(|node| self.lacks_node(node))
+    }
+
+    /// Whether the sidecar records this Pod now, if a PersistentPodState governs it. It records no Pod whose
+    /// node is gone; where nodes may not be read, every node counts as existing.
+    pub fn is_recordable(&self, pod: &Pod) -> bool {
+        let is_running = pod.node().is_some() && pod.is_ready() && !pod.is_terminating();
+        is_running && !pod.is_exempt() && !self.is_stranded(pod)
     }
 
     /// Whether a state that began at this time has lasted for more than a moment. False without a time.

@@ -20,9 +20,8 @@ pub fn run_text(scenario: &str) -> String {
     };
     match result {
         Ok(result) => result.to_string(),
-        Err(error) => {
-            json!({"problems": [problem("scenario", None, &error.to_string())], "steps": []}).to_string()
-        }
+        Err(error) => json!({"problems": [problem("scenario", None, None, &error.to_string())], "steps": []})
+            .to_string(),
     }
 }
 
@@ -30,7 +29,7 @@ type Problems = Vec<Value>;
 
 /// The scenario with its texts parsed, and its actions unchanged.
 fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
-    let unreadable = |message: String| vec![problem("scenario", None, &message)];
+    let unreadable = |message: String| vec![problem("scenario", None, None, &message)];
     if text.len() > MAX_BYTES {
         return Err(unreadable(format!(
             "the scenario has {} bytes, at most {MAX_BYTES} are read",
@@ -60,7 +59,7 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
             }
             fields.insert("objects".into(), values.into());
         }
-        Err(error) => problems.push(syntax("objects", &error)),
+        Err(error) => problems.push(syntax("objects", None, &error)),
     }
     let settings = text_of(&fields, "settings").map_err(unreadable)?;
     match yaml::parse_one(settings) {
@@ -68,14 +67,14 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
             texts.settings = positions;
             fields.insert("settings".into(), value);
         }
-        Err(error) => problems.push(syntax("settings", &error)),
+        Err(error) => problems.push(syntax("settings", None, &error)),
     }
     let actions = fields.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
     for (index, action) in actions.iter().enumerate() {
         let yaml = action.get("yaml").and_then(Value::as_str);
         let document = yaml.map(yaml::parse_one).transpose();
         let document = document.unwrap_or_else(|error| {
-            problems.push(syntax(&format!("action {index}"), &error));
+            problems.push(syntax("action", Some(index), &error));
             None
         });
         if let Some(Document { value, .. }) = &document
@@ -102,14 +101,15 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a str, St
     }
 }
 
-fn syntax(source: &str, error: &YamlError) -> Value {
-    problem(source, Some(error.place), &error.message)
+fn syntax(source: &str, action: Option<usize>, error: &YamlError) -> Value {
+    problem(source, action, Some(error.place), &error.message)
 }
 
-fn problem(source: &str, place: Option<Place>, message: &str) -> Value {
+fn problem(source: &str, action: Option<usize>, place: Option<Place>, message: &str) -> Value {
     json!({
         "source": source,
         "object": null,
+        "action": action,
         "line": place.map(|place| place.line),
         "column": place.map(|place| place.column),
         "field": null,

@@ -31,9 +31,11 @@ export interface RunResult {
 }
 
 export interface Problem {
-  source: "objects" | "settings" | "scenario" | `action ${number}`;
+  source: "objects" | "settings" | "scenario" | "action";
   /** The document in `objects`, from 0; empty documents do not count. */
   object: number | null;
+  /** The action that the problem is about, from 0. */
+  action: number | null;
   /** In the source's YAML, from 1. */
   line: number | null;
   /** From 1, in UTF-16 code units. */
@@ -69,6 +71,7 @@ export interface ClusterNode {
   zone: string | null;
   labels: Record<string, string>;
   cordoned: boolean;
+  /** Without that of the cordon. */
   taints: string[];
   /** false: it was lost. */
   exists: boolean;
@@ -104,8 +107,8 @@ export interface Pod {
   /** Only in the last step. */
   scheduler: NodeVerdict[];
   mayLandOn: string[];
-  /** As YAML. Only in the last step, and if the Pod was created. */
-  manifest: { before: string; after: string; diff: DiffLine[] } | null;
+  /** As YAML, with the directories of the node. Only in the last step, and if the Pod was created. */
+  manifest: { before: string; after: string; diff: DiffLine[]; hostPaths: string[] } | null;
   warnings: string[];
   /** What a scheduler looks at and the simulation does not. */
   caveats: string[];
@@ -132,6 +135,8 @@ export interface PersistentPodState {
   /** `StatefulSet/db` */
   target: string;
   states: Record<string, RecordedState>;
+  /** Whether annotations of its states are addresses. */
+  recordsAddresses: boolean;
   /** Only in the last step. */
   yaml: string | null;
   conditions: Record<string, unknown>[];

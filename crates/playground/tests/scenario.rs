@@ -72,6 +72,29 @@ fn a_pod_that_returns_is_shown_with_what_was_injected() {
     assert!(yaml.starts_with("apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\n"), "{yaml}");
 }
 
+#[test]
+fn what_the_page_judges_by_has_a_field_of_its_own() {
+    let cordoned =
+        "metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, topology.kubernetes.io/zone: a}}
+spec:
+  unschedulable: true
+  taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}, {key: slow, effect: PreferNoSchedule}]
+";
+    let with_data = "image: postgres}]\n      volumes: [{name: a, hostPath: {type: Directory, path: /data}}, {name: b, emptyDir: {}}]";
+    let line = OBJECTS.lines().find(|line| line.contains("node-1")).unwrap();
+    let objects = OBJECTS.replace(&format!("{line}\n"), cordoned).replace("image: postgres}]", with_data);
+    let recording = |annotation: &str| {
+        let objects = format!("{objects}  persistentPodAnnotations: [{{key: {annotation}}}]\n");
+        run(&json!({"version": 1, "objects": objects, "actions": [{"do": "rollOut"}]}))
+    };
+    let result = recording("ovn.kubernetes.io/ip_address");
+    let world = &result["steps"][1]["world"];
+    assert_eq!(world["nodes"][0]["taints"], json!(["slow:PreferNoSchedule"]), "{result:.2000}");
+    assert_eq!(world["pods"][0]["manifest"]["hostPaths"], json!(["/data"]));
+    assert_eq!(world["pps"][0]["recordsAddresses"], json!(true));
+    assert_eq!(recording("example.io/ip")["steps"][1]["world"]["pps"][0]["recordsAddresses"], json!(false));
+}
+
 /// The first problem's place and message.
 fn problem(scenario: &Value) -> (Value, Value, Value, String) {
     let result = run(scenario);
@@ -98,7 +121,10 @@ fn a_problem_is_where_its_field_is() {
 
     let action = json!({"version": 1, "actions": [{"do": "rollOut"}, {"do": "addNode", "yaml": "kind: Node\nkind: Node\n"}]});
     let (source, line, column, message) = problem(&action);
-    assert_eq!((source, line, column), (json!("action 1"), json!(2), json!(1)), "{message}");
+    assert_eq!((source, line, column), (json!("action"), json!(2), json!(1)), "{message}");
+    assert_eq!(run(&action)["problems"][0]["action"], json!(1), "the syntax of its text");
+    let action = json!({"version": 1, "actions": [{"do": "addNode", "yaml": "apiVersion: v1\nkind: Node\nmetadata: {}\n"}]});
+    assert_eq!(run(&action)["problems"][0]["action"], json!(0));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the SBOMs to attest.
-//! See `--help`.
+//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes the SBOMs to
+//! attest. See `--help`.
 //!
 //! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same commit
 //! gives the same digests. Only [`registry`] uses the network.

@@ -25,8 +25,8 @@ pub(crate) struct Sbom {
     pub(crate) json: Vec<u8>,
 }
 
-/// Creates the SBOM of a file that was compiled for a target. The same file, commit and lock file give the same
-/// bytes.
+/// Creates the SBOM of a file that was compiled for a target. The same file, commit and lock file give the
+/// same bytes.
 pub(crate) fn create(file: &[u8], target: &str, components: &Components, provenance: &Provenance) -> Sbom {
     let Components { root, packages } = components;
     let (name, digest) = (format!("{}-{}-{target}", root.0, root.1), sha256_hex(file));

@@ -1,5 +1,4 @@
-//! Decide: facts become writes. Synchronous and without I/O, so that tests need neither a cluster nor a
-//! runtime.
+//! Decide: facts become writes. Synchronous and without I/O, so that tests need no cluster and no runtime.
 //!
 //! | module | what it holds |
 //! |---|---|

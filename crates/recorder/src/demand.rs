@@ -55,7 +55,8 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Yes,
-    /// The workload has fewer Pods than it wants, and the name may be that of a missing one.
+    /// The workload has fewer Pods than it wants, and the name may be that of a missing one; or it has more,
+    /// and its number says nothing of the name.
     Maybe,
     No,
 }
@@ -85,9 +86,10 @@ impl Demand {
         self.replicas
     }
 
-    /// Whether this number of living Pods is all that the workload wants.
+    /// Whether the workload has exactly the number of living Pods that it wants. If it has more, its number
+    /// does not count all of them, as that of an operator which counts workers and also makes masters.
     pub fn is_met_by(&self, pods: usize) -> bool {
-        self.replicas.is_some_and(|replicas| pods as u64 >= replicas)
+        self.replicas == Some(pods as u64)
     }
 
     /// Whether the workload wants a Pod of this name; `pods` is how many of its Pods live. A workload that
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn may_want_any_name_while_pods_of_a_custom_kind_are_missing() {
+    fn may_want_any_name_unless_a_custom_kind_has_as_many_pods_as_it_wants() {
         let demand = Demand::read(&json!({"replicas": 2}), &Naming::Custom(ReplicasPath::default()));
         for (name, pods, want) in [
             ("w-1", 2, Wanted::Yes),
@@ -189,10 +191,11 @@ mod tests {
             ("w-blue", 2, Wanted::No),
             ("w-2", 1, Wanted::Maybe),
             ("w-2", 2, Wanted::No),
+            ("w-master-0", 4, Wanted::Maybe),
         ] {
             assert_eq!(demand.wants("w", name, pods), want, "{name} {pods}");
         }
-        assert!(!demand.is_met_by(1) && demand.is_met_by(2));
+        assert_eq!([1, 2, 3].map(|pods| demand.is_met_by(pods)), [false, true, false]);
     }
 
     #[test]

@@ -102,8 +102,7 @@ pub struct PodFact {
     pub owner: Option<Arc<str>>,
     pub node: Option<Arc<str>>,
     pub ready: bool,
-    /// When the Pod became Ready, in Unix seconds; `None` while it is not Ready. The API server gives whole
-    /// seconds.
+    /// When the Pod became Ready, in Unix seconds, as the API server gives it; `None` while it is not Ready.
     pub ready_since: Option<i64>,
     pub terminating: bool,
     /// Whether the Pod carries the policy's annotation.

@@ -42,6 +42,12 @@ pub struct Request {
     pub warnings: Vec<String>,
 }
 
+/// What is kept of such an annotation. A value that is longer than all keys together can be becomes a text
+/// that is no key, so that the user is told to correct the annotation.
+pub fn kept_value(value: &str) -> &str {
+    if value.len() > 64 << 10 { "(longer than 64 KiB)" } else { value }
+}
+
 /// Reads a workload's annotations. None if they do not ask for a PPS, or name nothing to persist.
 pub fn read_request(
     target: &TargetReference,
@@ -232,6 +238,17 @@ mod tests {
             let error = asked(&[(AUTO_GENERATE, "true"), (annotation, &list(128_000))]).unwrap_err();
             assert_eq!(error, format!("annotation {annotation} lists 128000 keys; list at most {limit}"));
             assert!(asked(&[(AUTO_GENERATE, "true"), (annotation, &list(limit))]).is_ok());
+        }
+    }
+
+    #[test]
+    fn keeps_every_valid_value_and_refuses_what_stands_for_a_longer_one() {
+        let longest = vec!["k".repeat(317); MAX_ANNOTATIONS].join(" , ");
+        assert_eq!(kept_value(&longest), longest);
+        let long = "k,".repeat(40_000);
+        for annotation in [REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, POD_ANNOTATIONS] {
+            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, kept_value(&long))]).unwrap_err();
+            assert!(error.contains(annotation) && error.contains("longer than 64 KiB"), "{error}");
         }
     }
 

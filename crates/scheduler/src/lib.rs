@@ -8,11 +8,12 @@
 //! those of Kubernetes 1.32, and [`Selection::may_land_on`] also has the best nodes of 1.36.
 //!
 //! It is not simulated where a volume will be whose claim is not bound, zone labels of volumes that have no
-//! node affinity, how many volumes a node takes, which host ports are in use, what resource claims, overhead,
-//! runtime classes and other schedulers do, and selectors of Services. Where a Pod has one of these,
+//! node affinity, how many volumes a node takes, which host ports are in use, what resource claims, runtime
+//! classes and other schedulers do, and selectors of namespaces and Services. Where a Pod has one of these,
 //! `caveats` says so, and `may_land_on` has every node that is not excluded. There are no extenders. A node
 //! that does not say how much CPU and memory it has is not excluded for lack of them.
 
+#![expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same types")]
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
 mod caveats;
@@ -109,10 +110,8 @@ pub fn select_from(placement: &Placement, nodes: &[Node]) -> Selection {
 /// `apps/v1`; a Pod of another kind is spread if a Service selects it.
 fn spreads<'a>(placement: &Placement<'a>) -> Vec<Option<&'a Value>> {
     let Some(selector) = placement.selector else { return vec![None] };
-    let owners = fields::list(&placement.pod["metadata"]["ownerReferences"]);
-    let is_known = owners
-        .filter(|owner| owner["controller"] == true)
-        .any(|owner| owner["apiVersion"] == "apps/v1" && owner["kind"] == "StatefulSet");
+    let is_stateful_set = |owner: &Value| owner["apiVersion"] == "apps/v1" && owner["kind"] == "StatefulSet";
+    let is_known = fields::controller(placement.pod).is_some_and(is_stateful_set);
     if is_known { vec![Some(selector)] } else { vec![None, Some(selector)] }
 }
 
@@ -146,6 +145,7 @@ impl<'a> World<'a> {
     fn select(&self) -> Selection {
         let spec = self.new.spec;
         let mut caveats = caveats::of(spec, self.placement.volumes.is_some());
+        caveats.extend(self.affinity.is_partial.then_some(Caveat::PodAffinityFields));
         caveats.extend(self.volumes.caveats.iter().cloned());
         let mut verdicts: Vec<Verdict> = self.nodes.iter().map(|node| self.verdict(node)).collect();
         let only = |is_meant: fn(&Exclusion) -> bool| {
@@ -202,12 +202,11 @@ impl<'a> World<'a> {
         let (spec, pod) = (self.new.spec, &self.new.pod);
         let each = |score: &dyn Fn(&Node) -> i64| feasible.iter().map(|node| score(node)).collect::<Vec<_>>();
         let images = Images::of(spec, self.nodes);
-        let avoided = stretched(&each(&|node| taints::avoided(spec, node)), 0);
-        let near = each(&|node| self.affinity.score(node));
+        let avoided = stretched(&each(&|node| taints::avoided(spec, node)));
         let always = [
             (3, avoided.iter().map(|score| BEST - score).collect()),
-            (2, stretched(&each(&|node| node_affinity::preference(spec, node)), 0)),
-            (2, stretched(&near, near.iter().copied().min().unwrap_or_default())),
+            (2, stretched(&each(&|node| node_affinity::preference(spec, node)))),
+            (2, normalized(&each(&|node| self.affinity.score(node)))),
             (1, each(&|node| resources::least_allocated(pod, node))),
             (1, each(&|node| images.locality(node))),
         ];
@@ -227,12 +226,16 @@ impl<'a> World<'a> {
     }
 }
 
-/// Stretches the scores so that this one is 0 and the highest 100.
-fn stretched(scores: &[i64], least: i64) -> Vec<i64> {
-    let width = i128::from(scores.iter().copied().max().unwrap_or_default()) - i128::from(least);
-    let one = |score: &i64| {
-        let share = (i128::from(*score) - i128::from(least)) * i128::from(BEST);
-        if width <= 0 { 0 } else { i64::try_from(share / width).unwrap_or_default() }
-    };
-    scores.iter().map(one).collect()
+/// Stretches the scores so that the highest is 100.
+fn stretched(scores: &[i64]) -> Vec<i64> {
+    let most = scores.iter().copied().max().unwrap_or_default().max(1);
+    scores.iter().map(|score| score.max(&0).saturating_mul(BEST) / most).collect()
+}
+
+/// Stretches the scores of `InterPodAffinity` so that the least is 0 and the highest 100.
+fn normalized(scores: &[i64]) -> Vec<i64> {
+    let least = scores.iter().copied().min().unwrap_or_default();
+    let above = |score: &i64| score.saturating_sub(least) as f64;
+    let width = scores.iter().map(above).fold(f64::MIN_POSITIVE, f64::max);
+    scores.iter().map(|score| resources::whole(BEST as f64 * (above(score) / width))).collect()
 }

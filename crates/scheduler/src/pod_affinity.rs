@@ -46,7 +46,20 @@ impl<'a> Term<'a> {
         let in_namespace = selects_all
             || (has_own && self.namespace == pod.namespace)
             || list(namespaces).any(|namespace| *namespace == *pod.namespace);
-        in_namespace && PodSelector::of(&self.object["labelSelector"]).matches(&pod.labels)
+        in_namespace && self.selects_labels(pod)
+    }
+
+    fn selects_labels(&self, pod: &Pod) -> bool {
+        PodSelector::of(&self.object["labelSelector"]).matches(&pod.labels)
+    }
+
+    fn has_keys(&self) -> bool {
+        ["matchLabelKeys", "mismatchLabelKeys"].iter().any(|keys| !self.object[keys].is_null())
+    }
+
+    /// Whether it selects namespaces by their labels, which are not known.
+    fn is_vague(&self) -> bool {
+        self.object["namespaceSelector"].as_object().is_some_and(|selector| !selector.is_empty())
     }
 
     fn domain(&self, node: &'a Node) -> Option<Domain<'a>> {
@@ -66,6 +79,8 @@ pub(super) struct PodAffinity<'a> {
     /// Domains with a Pod whose anti-affinity selects the new one.
     kept_away: BTreeSet<Domain<'a>>,
     scores: BTreeMap<Domain<'a>, i64>,
+    /// Whether a field of a term that matters is not simulated.
+    pub(super) is_partial: bool,
 }
 
 impl<'a> PodAffinity<'a> {
@@ -76,6 +91,9 @@ impl<'a> PodAffinity<'a> {
         let preferred_apart = Term::all(pod, "podAntiAffinity", PREFERRED);
         let attracts = [&required, &required_apart, &preferred, &preferred_apart];
         let is_plain = attracts.iter().all(|terms| terms.is_empty());
+        let mut is_partial = attracts.into_iter().flatten().any(|term| term.is_vague() || term.has_keys());
+        // Such a term may select any Pod, so it and those beside it exclude nothing.
+        let required = if required.iter().any(Term::is_vague) { Vec::new() } else { required };
         let mut near: BTreeMap<Domain, u64> = BTreeMap::new();
         let (mut apart, mut kept_away) = (BTreeSet::new(), BTreeSet::new());
         let mut scores: BTreeMap<Domain, i64> = BTreeMap::new();
@@ -106,10 +124,11 @@ impl<'a> PodAffinity<'a> {
                 let apart = Term::all(other, "podAntiAffinity", REQUIRED);
                 let selecting = apart.iter().filter(|term| term.selects(pod));
                 kept_away.extend(selecting.filter_map(|term| term.domain(node)));
+                is_partial |= apart.iter().any(|term| term.is_vague() && term.selects_labels(pod));
             }
         }
         let selects_itself = required.iter().all(|term| term.selects(pod));
-        Self { required, required_apart, selects_itself, near, apart, kept_away, scores }
+        Self { required, required_apart, selects_itself, near, apart, kept_away, scores, is_partial }
     }
 
     pub(super) fn exclusions(&self, node: &'a Node) -> Vec<Exclusion> {

@@ -104,11 +104,8 @@ impl Exclusion {
 
     /// Whether the node could take the Pod if fewer or other Pods ran.
     pub fn is_about_pods(&self) -> bool {
-        let kind = self.kind();
-        matches!(
-            kind,
-            ExclusionKind::Resources | ExclusionKind::PodAntiAffinity | ExclusionKind::TopologySpread
-        )
+        use ExclusionKind::{PodAntiAffinity, Resources, TopologySpread};
+        matches!(self.kind(), Resources | PodAntiAffinity | TopologySpread)
     }
 
     /// The same of a state that is no longer recorded.
@@ -127,6 +124,7 @@ pub enum Caveat {
     Volumes,
     /// The volume of this claim is not known, or the claim is not bound.
     Claim(String),
+    VolumeLimits,
     PodAffinityFields,
     /// A field of the Pod's spec that is not simulated.
     Field(&'static str),

@@ -36,13 +36,11 @@ impl fmt::Display for Exclusion {
             Self::PodAffinity { key, domain: None } => {
                 write!(f, "the label {key} is missing, which the Pod's required Pod affinity names")
             }
-            Self::PodAntiAffinity { key, domain, of_running } => {
-                let rule = if *of_running {
-                    "that must not be near this Pod"
-                } else {
-                    "that the Pod must not be near"
-                };
-                write!(f, "a Pod runs at {key} {domain} {rule}")
+            Self::PodAntiAffinity { key, domain, of_running: true } => {
+                write!(f, "a Pod runs at {key} {domain} that must not be near this Pod")
+            }
+            Self::PodAntiAffinity { key, domain, of_running: false } => {
+                write!(f, "a Pod runs at {key} {domain} that the Pod must not be near")
             }
             Self::TopologySpread { key, skew: Some(skew) } => write!(
                 f,
@@ -119,8 +117,11 @@ impl fmt::Display for Caveat {
             Self::Claim(claim) => {
                 return write!(f, "the volume of its claim {claim} is not known, or the claim is not bound");
             }
+            Self::VolumeLimits => {
+                "how many volumes a node takes, and claims that are ReadWriteOncePod, are not simulated"
+            }
             Self::PodAffinityFields => {
-                "namespaceSelector, matchLabelKeys and mismatchLabelKeys of its Pod affinity are not simulated"
+                "namespaceSelector, matchLabelKeys and mismatchLabelKeys of Pod affinity are not simulated"
             }
             Self::Field(field) => return write!(f, "its {field} is not simulated"),
             Self::Preemption => "Pods of lower priority may be evicted for it, which is not simulated",

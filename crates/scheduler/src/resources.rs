@@ -36,14 +36,16 @@ impl Amounts {
         Self::read(&status[if status["allocatable"].is_object() { "allocatable" } else { "capacity" }])
     }
 
-    /// What a Pod requests: the sum of its containers, or the most of its init containers if that is more.
+    /// What a Pod requests: the sum of its containers, or the most of its init containers if that is more, or
+    /// what it requests as a whole; and its overhead.
     pub(super) fn of_pod(spec: &Value, defaults: bool) -> Self {
+        let own = &spec["resources"];
         let requests = |container: &Value| {
             // A limit without a request is the request: the API server writes it there.
             let mut found = Self::read(&container["resources"]["limits"]);
             found.0.extend(Self::read(&container["resources"]["requests"]).0);
-            for (resource, amount) in DEFAULTS.iter().filter(|_| defaults) {
-                found.0.entry((*resource).to_owned()).or_insert(*amount);
+            for (name, amount) in DEFAULTS.iter().filter(|one| defaults && own["limits"][one.0].is_null()) {
+                found.0.entry((*name).to_owned()).or_insert(*amount);
             }
             found
         };
@@ -63,7 +65,12 @@ impl Amounts {
             most.merge(&requests, i64::max);
         }
         sum.merge(&most, i64::max);
-        sum
+        // A limit of the whole Pod counts only for a resource that no container requests.
+        let mut all = Self::read(&own["limits"]);
+        all.0.extend(sum.0);
+        all.0.extend(Self::read(&own["requests"]).0);
+        all.add(&Self::read(&spec["overhead"]));
+        all
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -147,7 +154,6 @@ pub(super) fn balanced_in_1_36(pod: &Pod, node: &Node) -> i64 {
     BEST / 2 + (BEST / 2 + balanced(pod, node) - before) / 2
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
 fn balance(uses: [Use; 2]) -> i64 {
     let known = uses.into_iter().filter(|(_, limit)| *limit != Some(0));
     let fraction = |(used, limit): Use| limit.map_or(0.0, |limit| used as f64 / limit as f64).min(1.0);
@@ -157,7 +163,7 @@ fn balance(uses: [Use; 2]) -> i64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the scheduler cuts it as well")]
-fn whole(score: f64) -> i64 {
+pub(super) fn whole(score: f64) -> i64 {
     score as i64
 }
 
@@ -170,7 +176,6 @@ impl Images {
         let images = containers.map(|container| {
             let image = full_name(text(&container["image"]));
             let having = nodes.iter().filter(|node| node.images.contains_key(&image)).count();
-            #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
             let share = having as f64 / nodes.len() as f64;
             (image, share)
         });
@@ -186,7 +191,6 @@ impl Images {
             return 0;
         }
         let most = i64::try_from(self.0.len()).unwrap_or(1).saturating_mul(1000 * MIB);
-        #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
         let of_image = |(image, share): &(String, f64)| Some(whole(*node.images.get(image)? as f64 * share));
         let sum = self.0.iter().filter_map(of_image).fold(0, i64::saturating_add).clamp(LEAST, most);
         BEST.saturating_mul(sum - LEAST) / (most - LEAST)

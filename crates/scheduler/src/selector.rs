@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::fields::{list, text};
 
@@ -21,10 +21,8 @@ pub(super) fn meets(requirement: &Value, labels: &Labels) -> bool {
         compare(&found, &value)
     };
     match text(&requirement["operator"]) {
-        "In" => found.is_some_and(|found| values().any(|value| value == found)),
-        "NotIn" => {
-            values().next().is_some() && found.is_none_or(|found| values().all(|value| value != found))
-        }
+        "In" => values().any(|value| found == Some(value)),
+        "NotIn" => values().next().is_some() && values().all(|value| found != Some(value)),
         "Exists" => found.is_some() && values().next().is_none(),
         "DoesNotExist" => found.is_none() && values().next().is_none(),
         "Gt" => compare(i64::gt),
@@ -56,12 +54,9 @@ impl<'a> PodSelector<'a> {
     /// Whether it selects everything. Such a selector counts no Pods when they are spread.
     pub(super) fn is_everything(&self) -> bool {
         let Some(selector) = self.selector else { return false };
-        let is_empty = |value: &Value| match value {
-            Value::Array(items) => items.is_empty(),
-            Value::Object(fields) => fields.is_empty(),
-            _ => true,
-        };
-        is_empty(&selector["matchLabels"]) && is_empty(&selector["matchExpressions"]) && self.also.is_empty()
+        selector["matchLabels"].as_object().is_none_or(Map::is_empty)
+            && list(&selector["matchExpressions"]).next().is_none()
+            && self.also.is_empty()
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {

@@ -114,16 +114,12 @@ impl<'a> Required<'a> {
                 exclusions.push(Exclusion::TopologySpread { key: key.to_owned(), skew: None });
                 continue;
             };
-            let least = if domains.len() < constraint.min_domains {
-                Some(0)
-            } else {
-                domains.values().min().copied()
-            };
-            let Some(least) = least else { continue };
+            let are_few = domains.len() < constraint.min_domains;
+            let Some(least) = (if are_few { Some(&0) } else { domains.values().min() }) else { continue };
             let pods = domains.get(domain.as_str()).copied().unwrap_or_default() + i64::from(*selects_itself);
             let max = constraint.max_skew;
             if pods - least > max {
-                let skew = Some(Skew { domain: domain.clone(), pods, least, max });
+                let skew = Some(Skew { domain: domain.clone(), pods, least: *least, max });
                 exclusions.push(Exclusion::TopologySpread { key: key.to_owned(), skew });
             }
         }
@@ -186,7 +182,6 @@ fn add_scores(
         }
         domains.len()
     };
-    #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
     let weight = ((size + 2) as f64).ln();
     for (score, node) in scores.iter_mut().zip(feasible) {
         if is_ignored(node) || !node.labels.contains_key(key) {
@@ -197,7 +192,6 @@ fn add_scores(
         } else {
             domains.get(value(key, node)).copied().unwrap_or_default()
         };
-        #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
         let added = count as f64 * weight + constraint.max_skew.saturating_sub(1) as f64;
         *score += added;
     }

@@ -15,8 +15,8 @@ pub(super) const CLAIM: &str = "persistentVolumeClaim";
 pub struct Volumes {
     /// The volume that a claim is bound to, by namespace and name; none if it is not bound.
     claims: BTreeMap<(String, String), Option<String>>,
-    /// The node selector of each volume; null if any node can have it.
-    volumes: BTreeMap<String, Value>,
+    /// The node selector of each volume, null if any node can have it, and whether a CSI driver may limit it.
+    volumes: BTreeMap<String, (Value, bool)>,
 }
 
 impl Volumes {
@@ -43,7 +43,7 @@ impl Volumes {
                 let is_zonal = |key: &String| key.ends_with("/zone") || key.ends_with("/region");
                 let labels = metadata["labels"].as_object();
                 if !required.is_null() || !labels.is_some_and(|labels| labels.keys().any(is_zonal)) {
-                    self.volumes.insert(name, required.clone());
+                    self.volumes.insert(name, (required.clone(), object["spec"]["csi"].is_object()));
                 }
             }
             _ => {}
@@ -56,7 +56,7 @@ impl Volumes {
 }
 
 pub(super) struct PodVolumes<'a> {
-    bound: Vec<(&'a str, &'a Value)>,
+    bound: Vec<(&'a str, &'a (Value, bool))>,
     pub(super) caveats: Vec<Caveat>,
 }
 
@@ -69,15 +69,17 @@ impl<'a> PodVolumes<'a> {
         for claim in claims {
             let volume = known.claims.get(&(namespace.clone(), claim.to_owned()));
             match volume.and_then(|volume| known.volumes.get(volume.as_ref()?)) {
-                Some(required) => volumes.bound.push((claim, required)),
+                Some(volume) => volumes.bound.push((claim, volume)),
                 None => volumes.caveats.push(Caveat::Claim(claim.to_owned())),
             }
         }
+        let is_limited = volumes.bound.iter().any(|(_, (_, is_limited))| *is_limited);
+        volumes.caveats.extend(is_limited.then_some(Caveat::VolumeLimits));
         volumes
     }
 
     pub(super) fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
-        let of_one = |(claim, required): &(&str, &Value)| {
+        let of_one = |(claim, (required, _)): &(&str, &(Value, bool))| {
             selector_exclusions(required, node, &RequiredBy::Claim((*claim).to_owned()))
         };
         self.bound.iter().flat_map(of_one).collect()

@@ -69,9 +69,10 @@ pub struct Args {
     #[arg(env = "PPS_NAMESPACE_SELECTOR")]
     pub namespace_selector: String,
 
-    /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait
-    /// for it are evicted if --evict-pending-pods is set. Applies to objects with
-    /// nodeDeletionPolicy: Forget. A number of seconds, minutes or hours: 90s, 5m, 1h.
+    /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait for
+    /// it are evicted if --evict-pending-pods is set. Applies to objects with nodeDeletionPolicy: Forget. And
+    /// how long a Pod of a custom kind must be missing, whose name the number of Pods does not cover, before
+    /// its state is dropped. A number of seconds, minutes or hours: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = grace_period)]
     #[arg(env = "PPS_NODE_GRACE_PERIOD")]
     pub node_grace_period: Duration,

@@ -1,5 +1,4 @@
-//! Lead: the election. Of several processes only the one that holds the Lease may write. Writes nothing but
-//! the Lease.
+//! Lead: the election. Of several processes only the Lease holder may write. Writes nothing but the Lease.
 //!
 //! The Lease is written with the resource version that was read: of two processes that take it, one gets a
 //! conflict. The time for which a holder leads is counted from its request, never from the answer. If the
@@ -24,12 +23,12 @@ use tracing::{debug, info, warn};
 pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
 pub(crate) use self::lease::holder;
-use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, release};
+use self::lease::{ObservedLease, RENEW_WITHIN, RETRY, hold, release, retry_after};
 use crate::observe::client::{bounded, code, describe};
 use crate::telemetry::Health;
 
-/// Short enough that a failed renewal can be retried before the term ends.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+/// Short enough that a renewal that gets no answer can be retried before the term ends.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// When to read the Lease again after another process has written it.
 const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 
@@ -115,6 +114,7 @@ impl Elector {
             // Gives the watches time to catch up in case this process leads again.
             return RETRY;
         }
+        let begun = now();
         match self.attempt().await {
             Ok(wait) => {
                 if self.health.set_election_problem(None).is_some() {
@@ -130,9 +130,7 @@ impl Elector {
                 } else {
                     warn!(lease = self.lease, "{problem}");
                 }
-                // Not later than the end of the term, to log it in time.
-                let left = self.term.borrow().left(now());
-                left.map_or(RETRY, |left| left.min(RETRY))
+                retry_after(now().saturating_sub(begun), self.term.borrow().left(now()))
             }
         }
     }

@@ -1,5 +1,4 @@
-//! Telemetry: the state that probes and scrapes show. The other parts report into it; it depends on none of
-//! them.
+//! Telemetry: the state that probes and scrapes show. Other parts report into it; it depends on none.
 
 pub mod metrics;
 #[cfg(target_os = "linux")]

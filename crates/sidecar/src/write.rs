@@ -302,8 +302,7 @@ fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// Compares what was sent with what the API server has stored: it drops fields that the definition does not
-/// have.
+/// Compares what was sent with what the API server has stored: it drops fields that the definition lacks.
 fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
     let has_source = |object: &Value| {
         let annotations = object["spec"]["persistentPodAnnotations"].as_array();

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pps_core::INJECTED_ANNOTATION;
 use pps_core::addresses::read_pod_ips;
+use pps_core::alias::{Candidate, governing};
 use pps_core::pps::group_of;
-use pps_core::{INJECTED_ANNOTATION, TargetReference};
 use pps_scheduler::fields::{controller, text};
 use serde_json::Value;
 
@@ -46,17 +47,20 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
     }
 }
 
-/// Its UID, else the one that its Pods name, else the one that its states were recorded for.
-fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Option<String> {
+/// The UID of a workload from the beginning: its own, else the one that its Pods name, else the one that its
+/// states were recorded for.
+pub(crate) fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Option<String> {
     let workload = cluster.workloads.get(name)?;
+    let candidates = cluster.pps.iter().map(|(name, pps)| {
+        let metadata = &pps.object["metadata"];
+        let is_terminating = metadata["deletionTimestamp"].is_string();
+        let created = text(&metadata["creationTimestamp"]);
+        (Candidate { name, target: &pps.target, created, is_terminating }, pps)
+    });
     let given = workload.object["metadata"]["uid"].as_str();
     let named = || pods.iter().find_map(|pod| controller(pod)?["uid"].as_str());
-    given.or_else(named).map(str::to_owned).or_else(|| recorded_for(cluster, &workload.target))
-}
-
-pub(crate) fn recorded_for(cluster: &Cluster, target: &TargetReference) -> Option<String> {
-    let mut recording = cluster.pps.values().filter(|pps| pps.target.is_same_workload(target));
-    recording.find_map(|pps| pps.object["status"]["targetUID"].as_str().map(str::to_owned))
+    let recorded = || governing(&workload.target, candidates)?.object["status"]["targetUID"].as_str();
+    given.or_else(named).or_else(recorded).map(str::to_owned)
 }
 
 fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {

@@ -19,6 +19,7 @@ use serde_json::Value;
 pub(crate) use self::others::Others;
 pub(crate) use self::pods::{Home, Pod, Pods};
 use self::recorder::Recorder;
+pub use self::workload::wanted;
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
 use crate::limits::Limits;

@@ -25,16 +25,14 @@ pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
     let annotation = |key: &str| metadata["annotations"][key].as_str();
     let node = spec["nodeName"].as_str().filter(|node| !node.is_empty());
     let injected = annotation(INJECTED_ANNOTATION);
-    let pending = injected.filter(|_| node.is_none()).and_then(|pps| {
+    // As the sidecar reads it. A simulated Pod has no phase before it runs.
+    let is_gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+    let is_pending = !is_gated && matches!(text(&pod["status"]["phase"]), "" | "Pending");
+    let pending = injected.filter(|_| node.is_none() && is_pending).and_then(|pps| {
         let required_affinity = RequiredAffinity::deserialize(&spec["affinity"]).ok()?;
-        (!required_affinity.exceeds_limits()).then(|| {
-            Box::new(PendingPod {
-                uid: text(&metadata["uid"]).to_owned(),
-                pps: pps.into(),
-                required_affinity,
-                ..PendingPod::default()
-            })
-        })
+        let (uid, pps) = (text(&metadata["uid"]).to_owned(), pps.into());
+        let pending = PendingPod { uid, pps, required_affinity, ..PendingPod::default() };
+        (!pending.required_affinity.exceeds_limits()).then(|| Box::new(pending))
     });
     PodFact {
         owner: owner.map(Arc::from),
@@ -82,4 +80,27 @@ pub(crate) fn of_pps(object: &Value) -> PpsFact {
     fact.generated = generated;
     fact.owned = if generated { GENERATED_FIELDS.to_vec() } else { Vec::new() };
     fact
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_pending_pod_without_gates_and_node_waits_for_its_recorded_place() {
+        let is_pending = |spec: Value, status: Value| {
+            let metadata = json!({"uid": "p", "annotations": {INJECTED_ANNOTATION: "db"}});
+            let pod = json!({"metadata": metadata, "spec": spec, "status": status});
+            of_pod(&pod, None).pending.is_some()
+        };
+        for gates in [json!({}), json!({"schedulingGates": []})] {
+            assert!(is_pending(gates.clone(), json!({"phase": "Pending"})), "{gates}");
+        }
+        assert!(is_pending(json!({}), json!(null)), "it was just created");
+        assert!(!is_pending(json!({}), json!({"phase": "Failed"})));
+        assert!(!is_pending(json!({"nodeName": "n1"}), json!({"phase": "Pending"})));
+        assert!(!is_pending(json!({"schedulingGates": [{"name": "g"}]}), json!({"phase": "Pending"})));
+    }
 }

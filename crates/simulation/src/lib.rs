@@ -37,6 +37,7 @@ mod settle;
 mod start;
 mod view;
 
+pub use cluster::wanted;
 pub use controller::pods_of;
 pub use finding::Finding;
 pub use limits::Limits;

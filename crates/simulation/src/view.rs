@@ -1,7 +1,7 @@
 //! The cluster as users see it.
 
 use pps_scheduler::fields::list;
-use pps_scheduler::{Taint, labels};
+use pps_scheduler::{Taint, UNSCHEDULABLE, labels};
 
 use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
 use crate::controller::new_pod;
@@ -19,12 +19,15 @@ pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
 }
 
 fn view_node(name: &str, node: &Node) -> NodeState {
+    // A cordon says its taint.
+    let is_shown = |taint: &Taint| !node.is_cordoned() || taint.key != UNSCHEDULABLE;
+    let taints = list(&node.object["spec"]["taints"]).map(Taint::of).filter(is_shown);
     NodeState {
         name: name.to_owned(),
         zone: node.label(ZONE).map(str::to_owned),
         labels: labels(&node.object),
         cordoned: node.is_cordoned(),
-        taints: list(&node.object["spec"]["taints"]).map(|taint| Taint::of(taint).to_string()).collect(),
+        taints: taints.map(|taint| taint.to_string()).collect(),
         exists: node.exists,
     }
 }

@@ -274,8 +274,8 @@ async fn write(pods: impl Iterator<Item = &PodInfo>) -> Result<()> {
     Ok(())
 }
 
-/// Applies an object. Retries: a new namespace may lack its service account, and the policy may exceed its time
-/// limit on an overloaded machine.
+/// Applies an object. Retries: a new namespace may lack its service account, and the policy may exceed its
+/// time limit on an overloaded machine.
 async fn apply(cluster: &Cluster, object: &serde_json::Value) -> Result<()> {
     wait_for("the API server to accept an object", PATIENCE, async || {
         cluster.apply_objects(std::slice::from_ref(object)).await?;

@@ -295,8 +295,8 @@ fn sweep(root: &Path) {
     }
 }
 
-/// Removes a folder, and before that what only its own program `cleanup` can remove. Retries, because an ending
-/// process may create files meanwhile.
+/// Removes a folder, and before that what only its own program `cleanup` can remove. Retries, because an
+/// ending process may create files meanwhile.
 fn remove(folder: &Path) {
     clean_up(folder);
     for _ in 0..50 {

@@ -45,7 +45,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Real nodes, besides the simulated ones. Only where they are [`available`](super::real_nodes::available).
+    /// Real nodes besides simulated ones, where they are [`available`](super::real_nodes::available).
     #[must_use]
     pub fn real_nodes(mut self, count: u8) -> Self {
         self.real_nodes = count;

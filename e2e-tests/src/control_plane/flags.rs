@@ -15,8 +15,8 @@ pub(super) const ETCD_DATA: &str = "etcd-data";
 pub(super) const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
   "rules": [{"level": "Metadata"}]}"#;
-/// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of the time and accepts a
-/// definition in three quarters: it builds its `OpenAPI` document of all groups again each time.
+/// The API groups that are used here. Without the others, Kubernetes 1.20 starts in two thirds of the time
+/// and accepts a definition in three quarters: each time it makes its `OpenAPI` document of all groups.
 const GROUPS: [&str; 18] = [
     "api/v1",
     "admissionregistration.k8s.io/v1",

@@ -24,8 +24,8 @@ use crate::{
     support::{note, places, spread_over_nodes},
 };
 
-/// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the node.
-/// On a node that lacks the image the standby waits for the registry, and the leader records meanwhile.
+/// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the
+/// node. On a node that lacks the image the standby waits for the registry, and the leader records meanwhile.
 pub(super) async fn a_reboot_while_the_registry_is_gone(stage: &Stage<'_>) {
     let before = stage.pods().await;
     let [_, (standby, node)] = stage.sidecars().await;
@@ -131,7 +131,8 @@ pub(super) async fn the_loss_of_the_leaders_node(stage: &Stage<'_>) {
     stage.are_back(&before).await;
 }
 
-/// One of two PolicyServer replicas is lost with its node. Until Kubernetes has noticed, some requests to create a Pod wait.
+/// One of two PolicyServer replicas is lost with its node. Until Kubernetes has noticed, some requests to
+/// create a Pod wait.
 pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (cluster, webhook) = (stage.cluster, stage.cluster.webhook().unwrap());
@@ -191,8 +192,8 @@ async fn relay(listener: TcpListener, server: String) {
     }
 }
 
-/// Somebody deletes the Node of a machine without power. The Pod that needs this node waits until one of that name
-/// comes. The Pod that prefers it moves, and stays where it then is.
+/// Somebody deletes the Node of a machine without power. The Pod that needs this node waits until one of that
+/// name comes. The Pod that prefers it moves, and stays where it then is.
 pub(super) async fn a_deleted_node_that_comes_back(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pod, node) = stage.node_without_the_leader().await;

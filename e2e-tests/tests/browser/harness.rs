@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use pps_e2e::browser::Browser;
 use pps_e2e::scratch::Scratch;
 
-/// Opens a page with each of the scripts in one browser. Returns how many errors the console has after each, and
-/// what is wrong when the browser is closed.
+/// Opens a page with each of the scripts in one browser. Returns how many errors the console has after each,
+/// and what is wrong when the browser is closed.
 async fn verdict(scripts: &[&str]) -> Result<(Vec<usize>, String)> {
     let folder = Scratch::folder("page")?;
     let browser = Browser::start_with(folder.path()).await?;

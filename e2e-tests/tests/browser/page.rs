@@ -56,7 +56,8 @@ impl Page {
         self.settle().await
     }
 
-    /// Opens a link in the page as it is, as by a click on it: to load the page again takes ten times as long.
+    /// Opens a link in the page as it is, as by a click on it: to load the page again takes ten times as
+    /// long.
     async fn go(&self, fragment: &str) -> Result<()> {
         // Once the page shows what the link names, it is idle again.
         let follow =

@@ -20,8 +20,8 @@ fn pods(object: &Value) -> Option<(&Value, &Value)> {
     }
 }
 
-/// What a value says of all objects holds whatever the other values are: the files in `ci`, rendered once, since each
-/// rendering starts Helm.
+/// What a value says of all objects holds whatever the other values are: the files in `ci`, rendered once,
+/// since each rendering starts Helm.
 #[test]
 fn values_for_all_objects_reach_each_of_them() {
     let ours = "app.kubernetes.io/component";
@@ -198,13 +198,14 @@ fn no_user_is_fixed_on_openshift_and_root_stays_forbidden() {
 #[test]
 fn combinations_that_cannot_work_are_refused() {
     let first = json!({
-        "sidecar": {"recorder": "openkruise", "extraArgs": ["--lease-name=other"], "adminAddress": "::8080"},
+        "sidecar": {"recorder": "openkruise", "extraArgs": ["--lease-name=other", "--namespace-selector=a"],
+            "adminAddress": "::8080"},
         "crds": {"enabled": false}, "serviceAccount": {"create": false}, "policyServer": {"minAvailable": 1},
         "podDisruptionBudget": {"minAvailable": 1}, "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": false},
         "commonLabels": {"team": 1}, "openShift": true, "global": {"imageRegistry": "https://mirror.example"},
     });
     let fields = "/replicaCount /serviceAccount/name /policyServer/maxUnavailable /podDisruptionBudget/maxUnavailable \
-                  /sidecar/extraArgs/0 /sidecar/adminAddress /podSecurityContext/runAsUser \
+                  /sidecar/extraArgs/0 /sidecar/extraArgs/1 /sidecar/adminAddress /podSecurityContext/runAsUser \
                   /podSecurityContext/runAsNonRoot /commonLabels/team /openShift /global/imageRegistry";
     is_refused(&first, fields);
     let second = json!({"sidecar": {"recorder": "openkruise", "adminAddress": "[::]:80"}, "replicaCount": 1});

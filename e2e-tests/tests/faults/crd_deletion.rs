@@ -1,4 +1,5 @@
-//! The CRD of PersistentPodState is deleted with all objects. OpenKruise's takes its place, and then ours again.
+//! The CRD of PersistentPodState is deleted with all objects. OpenKruise's takes its place, and then ours
+//! again.
 
 use std::time::Duration;
 

@@ -102,8 +102,8 @@ pub(super) async fn run_image(cluster: &Cluster, installation: &Installation, pu
     installation.wait_available(cluster).await.unwrap();
 }
 
-/// Deletes all Pods of `db` at once, and lets `web` grow, be rolled out and shrink, again and again until the change
-/// is complete, and once more. Every Pod that comes again has its place, and none is refused.
+/// Deletes all Pods of `db` at once, and lets `web` grow, be rolled out and shrink, again and again until the
+/// change is complete, and once more. Every Pod that comes again has its place, and none is refused.
 pub(super) async fn while_pods_are_replaced<T>(pool: Pool<'_>, change: impl Future<Output = T>) -> T {
     let complete = AtomicBool::new(false);
     let replace = Box::pin(async {

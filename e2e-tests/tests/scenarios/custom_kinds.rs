@@ -10,6 +10,7 @@ use pps_e2e::{
     cluster::{Cluster, PodInfo, SIDECAR},
     manifests,
     repository::repository_file,
+    sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -36,6 +37,11 @@ pub(crate) fn database() -> OperatedKind {
 
 fn cache() -> OperatedKind {
     OperatedKind { names: Names::Words, ..OperatedKind::new(GROUP, "v1alpha1", "Cache", "caches") }
+}
+
+/// Drops states soon of Pods whose names do not say whether the workload wants them.
+pub(crate) fn sidecar() -> SidecarOptions {
+    SidecarOptions { args: vec!["--node-grace-period=1s".to_owned()], ..SidecarOptions::default() }
 }
 
 /// Starts the controller of all these kinds.

@@ -104,7 +104,8 @@ impl Installed {
         self.cluster.control_plane.kubectl(&label).await.unwrap();
     }
 
-    /// Gives the policy for Pods the namespace selector of the chart's `scope: OptIn`. Returns the former one.
+    /// Gives the policy for Pods the namespace selector of the chart's `scope: OptIn`. Returns the former
+    /// one.
     pub(crate) async fn opt_in(&self) -> Value {
         let policies = installed_policies(&self.cluster).await.unwrap();
         let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();

@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
 use super::{TIMING, Timing, read_sidecars};
-use crate::facts::{Facts, LeaseReads, Read, Recording, Right};
+use crate::facts::{Facts, LeaseReads, Read, Right, SidecarSetup};
 use crate::reader::{Limits, Reader};
 use crate::report::words;
 use crate::rules;
@@ -29,8 +29,8 @@ impl Leases {
             None => Read::Unknown,
         };
         let (own, openkruise) = tokio::join!(
-            get(&facts.settings.namespace, facts.recording.lease.as_deref()),
-            get(&facts.recording.openkruise_namespace, Some("kruise-manager")),
+            get(&facts.settings.namespace, facts.setup.lease.as_deref()),
+            get(&facts.setup.openkruise_namespace, Some("kruise-manager")),
         );
         Self { at, own, openkruise }
     }
@@ -47,7 +47,7 @@ pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, 
             let is_held = |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
             reads.known().is_some_and(is_held)
         });
-        let (is_missed, recorder) = match facts.recording.recorder {
+        let (is_missed, recorder) = match facts.setup.recorder {
             Recorder::Own => (is_silent[0] && !facts.settings.is_before(), &mut facts.lease),
             Recorder::OpenKruise => (is_silent[1], &mut facts.openkruise_lease),
         };
@@ -96,7 +96,7 @@ pub(super) async fn silent_within(reader: Reader, of: Option<&str>, timing: &Tim
     let mut facts = Facts::default();
     read_sidecars(&reader, &mut facts).await;
     if let (Read::Known(all), Some(asked)) = (&mut facts.sidecars, of) {
-        let recorded = |one: &_| Recording::of(&facts.settings, Some(one)).namespace;
+        let recorded = |one: &_| SidecarSetup::of(&facts.settings, Some(one)).namespace;
         all.retain(|one| recorded(one).is_none_or(|recorded| recorded == asked));
     }
     // It may be installed under another name.
@@ -107,9 +107,9 @@ pub(super) async fn silent_within(reader: Reader, of: Option<&str>, timing: &Tim
         facts.settings.namespace = namespace.unwrap_or_default();
         facts.settings.sidecar = name.unwrap_or_default();
     }
-    facts.recording = Recording::of(&facts.settings, facts.own_sidecar());
+    facts.setup = SidecarSetup::of(&facts.settings, facts.own_sidecar());
     let first = Leases::read(&reader, &facts).await;
-    let recorders = if facts.recording.recorder == Recorder::Own { &first.own } else { &first.openkruise };
+    let recorders = if facts.setup.recorder == Recorder::Own { &first.own } else { &first.openkruise };
     let has_name = facts.own_sidecar().is_some() || facts.sidecars.items().is_some_and(<[_]>::is_empty);
     let is_unclear = match recorders {
         Read::Known(lease) => !looks_renewed(lease.as_ref(), timing.lease_duration),

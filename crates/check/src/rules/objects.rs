@@ -81,7 +81,7 @@ fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
 
 fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     let Some(Some(text)) = facts.whitelist.known() else { return };
-    let subject = format!("ConfigMap {}/{}", facts.recording.config_namespace, whitelist::CONFIG_MAP);
+    let subject = format!("ConfigMap {}/{}", facts.setup.config_namespace, whitelist::CONFIG_MAP);
     let listed = match whitelist::parse(text) {
         Ok(listed) => listed,
         Err(error) => return findings.warning(subject, Diagnosis::WhitelistMalformed(error)),
@@ -95,8 +95,8 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     let conditions = policy.into_iter().flat_map(|policy| &policy.spec.match_conditions);
     let conditions: String = conditions.map(|condition| condition.expression.as_str()).collect();
     let is_covered = |kind: &str, group: &str| {
-        group == "apps.kruise.io" && kind == "StatefulSet"
-            || conditions.contains(group) && conditions.contains(&format!("'{kind}'"))
+        let owner = format!("owner.kind == '{kind}' && owner.apiVersion.startsWith('{group}' + '/')");
+        group == "apps.kruise.io" && kind == "StatefulSet" || conditions.contains(&owner)
     };
     let uncovered = listed.entries.iter().filter(|entry| !is_covered(&entry.kind, &entry.group));
     let uncovered: Vec<String> = uncovered.map(|entry| format!("{}.{}", entry.kind, entry.group)).collect();

@@ -161,7 +161,7 @@ fn is_other_selector(selector: &LabelSelector) -> bool {
 fn is_further(one: &LabelSelectorRequirement, facts: &Facts) -> bool {
     let values: Vec<&str> = one.values.iter().flatten().map(String::as_str).collect();
     match (one.key.as_str(), one.operator.as_str(), values.as_slice()) {
-        (NAMESPACE_NAME, "In", _) => facts.recording.namespace.is_none(),
+        (NAMESPACE_NAME, "In", _) => facts.setup.namespace.is_none(),
         (NAMESPACE_NAME, "NotIn", _)
         | (INJECTION_LABEL, "NotIn", ["disabled"])
         | (INJECTION_LABEL, "In", ["enabled"]) => false,

@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Findings;
-use crate::facts::{Facts, Read, Recording};
+use crate::facts::{Facts, Read, SidecarSetup};
 use crate::finding::{Diagnosis, Finding, Leaderless, Replicas, Severity};
 use crate::settings::Recorder;
 
@@ -32,8 +32,8 @@ fn subject(facts: &Facts) -> String {
 
 /// Whether a sidecar is not of this installation, and may record what it records.
 fn is_second(facts: &Facts, sidecar: &Deployment) -> bool {
-    let other = Recording::of(&facts.settings, Some(sidecar)).namespace;
-    let may_record = |own: &Facts| other.is_none() || [&None, &other].contains(&&own.recording.namespace);
+    let other = SidecarSetup::of(&facts.settings, Some(sidecar)).namespace;
+    let may_record = |own: &Facts| other.is_none() || [&None, &other].contains(&&own.setup.namespace);
     !facts.each().any(|own| own.is_own_sidecar(sidecar)) && facts.each().any(may_record)
 }
 
@@ -45,13 +45,13 @@ fn check_sidecar(facts: &Facts, findings: &mut Findings) {
         } else {
             // A sidecar may run under another name or outside the cluster: then its Lease is renewed all the
             // same.
-            let reads = facts.lease.known().filter(|_| facts.recording.lease.is_some());
+            let reads = facts.lease.known().filter(|_| facts.setup.lease.is_some());
             let holder = reads.and_then(|reads| reads.living_holder()).map(str::to_owned);
             let severity = if holder.is_some() { Severity::Warning } else { Severity::Error };
             findings.add(severity, subject.as_str(), Diagnosis::SidecarMissing(holder));
         }
     }
-    if facts.recording.recorder == Recorder::Own {
+    if facts.setup.recorder == Recorder::Own {
         check_lease(facts, findings);
     }
     if !facts.sidecar_lacks.is_empty() {
@@ -78,7 +78,7 @@ fn replicas(deployment: &Deployment) -> i32 {
 /// Why nothing is recorded, if that is because nobody renews the recorder's Lease.
 pub(crate) fn silent_recorder(facts: &Facts) -> Option<Finding> {
     let mut findings = Findings::default();
-    match facts.recording.recorder {
+    match facts.setup.recorder {
         Recorder::Own => check_lease(facts, &mut findings),
         Recorder::OpenKruise => check_openkruise(facts, &mut findings),
     }
@@ -86,7 +86,7 @@ pub(crate) fn silent_recorder(facts: &Facts) -> Option<Finding> {
 }
 
 fn check_lease(facts: &Facts, findings: &mut Findings) {
-    let Some(name) = &facts.recording.lease else { return };
+    let Some(name) = &facts.setup.lease else { return };
     let subject = format!("Lease {}/{name}", facts.settings.namespace);
     let missing = |why| Diagnosis::LeaderMissing(why, facts.settings.sidecar.clone());
     let reads = match &facts.lease {
@@ -108,9 +108,9 @@ fn check_lease(facts: &Facts, findings: &mut Findings) {
 }
 
 fn check_openkruise(facts: &Facts, findings: &mut Findings) {
-    let subject = format!("Lease {}/kruise-manager", facts.recording.openkruise_namespace);
+    let subject = format!("Lease {}/kruise-manager", facts.setup.openkruise_namespace);
     let manager = facts.openkruise_lease.known().and_then(|reads| reads.living_holder());
-    match (facts.recording.recorder, manager) {
+    match (facts.setup.recorder, manager) {
         (Recorder::Own, Some(manager)) => {
             findings.error(subject, Diagnosis::ConflictingRecorder(manager.to_owned()));
         }

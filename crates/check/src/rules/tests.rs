@@ -281,7 +281,7 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
         ("LeaderMissing", Error, changed(|facts| facts.lease = lease("", [1, 2]))),
         ("SecondInstallation", Warning, with_other(1)),
         ("ConflictingRecorder", Error, changed(|facts| facts.openkruise_lease = lease("manager", [1, 2]))),
-        ("RecorderMissing", Error, changed(|facts| facts.recording.recorder = Recorder::OpenKruise)),
+        ("RecorderMissing", Error, changed(|facts| facts.setup.recorder = Recorder::OpenKruise)),
         (
             "ObjectsNotRecorded",
             Warning,
@@ -414,8 +414,27 @@ fn policies_for_the_recorded_namespaces_alone_are_those_that_the_chart_installs(
         all.push(serde_json::from_value(named).unwrap());
     });
     assert_eq!(severities(&facts, "PolicyDiffers"), [Severity::Warning]);
-    facts.recording.namespace = Some("default".into());
+    facts.setup.namespace = Some("default".into());
     assert_fine(&facts);
+}
+
+#[test]
+fn a_custom_kind_is_covered_only_by_a_policy_that_names_it_with_its_group() {
+    let file = "../components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
+    for (group, kind, expected) in [
+        ("example.io", "Database", &[][..]),
+        ("ample.io", "Database", &[Severity::Warning]),
+        ("example.io", "Data", &[Severity::Warning]),
+        ("example.io", "Cache", &[Severity::Warning]),
+    ] {
+        let facts = changed(|facts| {
+            let Read::Known(policies) = &mut facts.policies else { panic!() };
+            policies.push(of(shipped(file)));
+            let list = json!({"workloads": [{"group": group, "kind": kind}]});
+            facts.whitelist = Read::Known(Some(list.to_string()));
+        });
+        assert_eq!(severities(&facts, "CustomKindNotCovered"), expected, "{kind}.{group}");
+    }
 }
 
 #[test]
@@ -432,7 +451,7 @@ fn a_sidecar_without_policies_is_checked_alone() {
 #[test]
 fn openkruise_may_record_with_its_own_definition() {
     let mut facts = flaws().into_iter().find(|(code, ..)| *code == "DefinitionOfOpenKruise").unwrap().2;
-    facts.recording.recorder = Recorder::OpenKruise;
+    facts.setup.recorder = Recorder::OpenKruise;
     facts.openkruise_lease = lease("manager", [1, 2]);
     facts.lease = Read::Absent;
     assert_fine(&facts);

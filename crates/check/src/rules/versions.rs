@@ -86,7 +86,7 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
         findings.error(DEFINITION, Diagnosis::DefinitionNotEstablished(is_deleted));
     }
     let versions = &definition.spec.versions;
-    if !is_ours(definition) && facts.recording.recorder == Recorder::Own {
+    if !is_ours(definition) && facts.setup.recorder == Recorder::Own {
         findings.error(DEFINITION, Diagnosis::DefinitionOfOpenKruise);
     }
     // The sidecar reads and writes v1alpha1. Its next write of an object removes the states that it is not

@@ -33,7 +33,8 @@ impl PackedClaim {
     pub fn may_hide_states(self, shown: usize, recorded: Option<i64>, was_written: bool) -> bool {
         // Some may be shown because another client has recorded a Pod in `podStates` before. Whoever replaces
         // the whole status ends what is hidden, and writes no number.
-        let are_all_shown = shown > 0 && recorded.is_none_or(|recorded| shown as i64 >= recorded);
+        let are_all_shown =
+            shown > 0 && recorded.is_none_or(|all| i64::try_from(shown).is_ok_and(|shown| shown >= all));
         match self {
             Self::No => false,
             Self::Yes => !are_all_shown,

@@ -59,7 +59,9 @@ pub fn check_pod(data: &[u8]) {
                 fact.owner.as_deref(),
                 controller.map(|owner| owner["uid"].as_str().unwrap_or_default())
             );
-            assert_eq!(texts(&fact.annotations), pairs(&metadata["annotations"], &ANNOTATIONS), "{object}");
+            let annotations =
+                if fact.ready { pairs(&metadata["annotations"], &ANNOTATIONS) } else { Vec::new() };
+            assert_eq!(texts(&fact.annotations), annotations, "{object}");
         }
         let conditions = object["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::Failure;
 use crate::cluster::Client;
 use crate::decide::names::hint;
+use crate::failure::unreadable;
 use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
 
 /// The limits of all commands: an installation of 20,000 Pods is read.
@@ -118,10 +119,8 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
         Read::Known(object) => Ok(Some(object)),
         Read::Absent => Ok(None),
         Read::Unknown => Err(Failure::Unreadable(match reader.into_problems().into_iter().next() {
-            Some(Problem::Forbidden(right)) => format!("you have no permission to {right}"),
-            Some(Problem::Failed { right: Some(right), why }) => {
-                format!("cannot read {}: {why}", right.object())
-            }
+            Some(Problem::Forbidden(right)) => unreadable(&right, None),
+            Some(Problem::Failed { right: Some(right), why }) => unreadable(&right, Some(&why)),
             Some(Problem::Failed { right: None, why }) => why,
             None => "it could not be read".to_owned(),
         })),

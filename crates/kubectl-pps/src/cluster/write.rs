@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use crate::Failure;
 use crate::cluster::Client;
+use crate::failure::unreadable;
 
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
@@ -43,7 +44,7 @@ impl From<WriteError> for Failure {
                 "another client has changed the object meanwhile; run the command again ({text})"
             )),
             WriteError::NotFound => Self::Refused("the object no longer exists".into()),
-            WriteError::Forbidden(right) => Self::Unreadable(format!("you have no permission to {right}")),
+            WriteError::Forbidden(right) => Self::Unreadable(unreadable(&right, None)),
             WriteError::Disruption(text) | WriteError::Refused(text) => Self::Refused(text),
             WriteError::Busy(text) => Self::Unreadable(format!(
                 "the API server has too many requests, and did not look at this one (429): {text}"

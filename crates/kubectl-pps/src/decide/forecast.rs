@@ -66,7 +66,7 @@ pub struct PodForecast {
     pub workload: String,
     pub pod: String,
     pub node_now: Option<String>,
-    pub then: Then,
+    pub then: Fate,
     /// Whether the Pod has no node now, either.
     pub already: bool,
     /// The Pod's node afterwards; one of `may_land_on`.
@@ -88,9 +88,10 @@ pub struct PodForecast {
     pub caveats: Vec<String>,
 }
 
+/// What would become of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Then {
+pub enum Fate {
     Pending,
     Refused,
     /// It waits for another Pod of its workload before it is created.
@@ -125,7 +126,7 @@ pub enum Why {
 impl Forecast {
     /// Not well if a Pod would have no node, would be refused, or would stay where it must go.
     pub fn outcome(&self) -> Outcome {
-        match self.pods.iter().all(|pod| pod.then == Then::Running) {
+        match self.pods.iter().all(|pod| pod.then == Fate::Running) {
             false => Outcome::NotWell,
             true if self.incomplete => Outcome::Incomplete,
             true => Outcome::Well,
@@ -141,7 +142,7 @@ impl Question {
                 let Some(node) = nodes.iter().find(|node| !all.contains_key(*node)) else {
                     return Ok(nodes.clone());
                 };
-                return Err(Failure::Usage(format!("there is no node {node}")));
+                return Err(Failure::NoNode(node.clone()));
             }
             Self::ZoneDown(zone) => zone,
         };
@@ -296,19 +297,19 @@ impl Simulated<'_> {
         let forgets = governing.and_then(|pps| pps.spec().ok()).map(|spec| spec.node_deletion())
             == Some(NodeDeletionPolicy::Forget);
         let (then, why) = match (&view.kept_by, view.phase) {
-            (Some(kept_by), _) => (Then::NotEvicted, Why::Protected(kept_by.clone())),
-            (None, Phase::Running) => (Then::Running, why_there(view)),
+            (Some(kept_by), _) => (Fate::NotEvicted, Why::Protected(kept_by.clone())),
+            (None, Phase::Running) => (Fate::Running, why_there(view)),
             (None, Phase::Pending) => match &view.pending {
-                Some(Pending::Excluded) => (Then::Pending, Why::Excluded),
-                why => (Then::Pending, Why::Waits(why.as_ref().map(ToString::to_string).unwrap_or_default())),
+                Some(Pending::Excluded) => (Fate::Pending, Why::Excluded),
+                why => (Fate::Pending, Why::Waits(why.as_ref().map(ToString::to_string).unwrap_or_default())),
             },
             (None, Phase::Refused) => {
                 let message = view.refusal.as_ref().map(|refusal| refusal.message.clone());
-                (Then::Refused, Why::Refused(message.unwrap_or_default()))
+                (Fate::Refused, Why::Refused(message.unwrap_or_default()))
             }
-            (None, Phase::NotCreated) => (Then::NotCreated, Why::WaitsForOther),
+            (None, Phase::NotCreated) => (Fate::NotCreated, Why::WaitsForOther),
         };
-        let is_pending = then == Then::Pending;
+        let is_pending = then == Fate::Pending;
         let excluded = view.scheduler.iter().filter(|verdict| is_pending && !verdict.exclusions.is_empty());
         let is_kept = |verdict: &&Verdict| verdict.exclusions.iter().all(Exclusion::from_pps);
         let without_its_state = excluded.clone().filter(is_kept).map(|verdict| verdict.node.clone());
@@ -316,7 +317,7 @@ impl Simulated<'_> {
             namespace: self.namespace.to_owned(),
             workload: view.workload.clone(),
             pod: view.name.clone(),
-            already: then != Then::Running && node_now.is_none(),
+            already: then != Fate::Running && node_now.is_none(),
             node_now,
             then,
             node_then: view.node.clone(),
@@ -325,7 +326,7 @@ impl Simulated<'_> {
                 && forgets
                 && recorded_node.as_ref().is_some_and(|node| self.lost.contains(node)),
             recorded_node,
-            as_recorded: view.came_home.filter(|_| then == Then::Running),
+            as_recorded: view.came_home.filter(|_| then == Fate::Running),
             why,
             excluded: excluded.cloned().collect(),
             without_its_state: without_its_state.collect(),
@@ -408,7 +409,7 @@ fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodFo
     for pod in pods {
         let is_like = |other: &&&PodForecast| {
             (&other.namespace, &other.workload) == (&pod.namespace, &pod.workload)
-                && (other.pod == pod.pod || pod.then == Then::NotEvicted)
+                && (other.pod == pod.pod || pod.then == Fate::NotEvicted)
         };
         let Some(like) = held.iter().find(is_like) else { continue };
         let way_out = || {

@@ -44,7 +44,7 @@ pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -
             drops.unrecorded.retain(|one| *one != name);
             let pod = index.pod(namespace, &name);
             let is_away = |pod: &Pod| pod.node().is_some_and(|node| spec.is_away(&state.node_name, node));
-            if pod.is_some_and(|pod| is_recorded_again(snapshot, pod) && !is_away(pod)) {
+            if pod.is_some_and(|pod| snapshot.is_recordable(pod) && !is_away(pod)) {
                 drops.ready.push((namespace.to_owned(), name));
                 continue;
             }
@@ -56,15 +56,6 @@ pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -
         }
     }
     Ok(drops)
-}
-
-/// Whether the sidecar would record a Pod again at once. It records no Pod whose node is gone.
-fn is_recorded_again(snapshot: &Snapshot, pod: &Pod) -> bool {
-    pod.node().is_some()
-        && pod.is_ready()
-        && !pod.is_terminating()
-        && !pod.is_exempt()
-        && !snapshot.is_stranded(pod)
 }
 
 impl Drops {

@@ -180,7 +180,7 @@ pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> V
     let mut created: BTreeMap<WorkloadKey, &str> = BTreeMap::new();
     let plan = |entry: &'a Entry| {
         let existing = existing.get(&(entry.pps.namespace(), entry.pps.name()));
-        let mut plan = plan_one(entry, existing.copied(), &index, overwrite);
+        let mut plan = plan_one(entry, existing.copied(), snapshot, &index, overwrite);
         if let Action::Create(_) = plan.action {
             let key = WorkloadKey::of(entry.pps.namespace(), &entry.pps.target());
             let first = *created.entry(key).or_insert(entry.pps.name());
@@ -194,10 +194,10 @@ pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> V
     entries.iter().map(plan).collect()
 }
 
-fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: bool) -> Plan {
+fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Index, overwrite: bool) -> Plan {
     let (namespace, target) = (entry.pps.namespace(), entry.pps.target());
     let key = WorkloadKey::of(namespace, &target);
-    let spec = existing.unwrap_or(&entry.pps).spec().unwrap_or_default();
+    let spec = found.unwrap_or(&entry.pps).spec().unwrap_or_default();
     let unwanted = index.workload(&key).map(|workload| {
         let is_kept = retains_state(spec.retention(), WorkloadPresence::Present, false, PodOwnership::Absent);
         entry.states.keys().filter(|pod| !is_kept && !workload.wants(pod)).cloned().collect()
@@ -205,11 +205,10 @@ fn plan_one(entry: &Entry, existing: Option<&Pps>, index: &Index, overwrite: boo
     let unwanted: BTreeSet<String> = unwanted.unwrap_or_default();
     let mut states = entry.states.clone();
     states.retain(|pod, _| !unwanted.contains(pod));
-    let is_ready =
-        |pod: &&String| index.pod(namespace, pod).is_some_and(|pod| pod.is_ready() && !pod.is_terminating());
+    let is_ready = |pod: &&String| index.pod(namespace, pod).is_some_and(|pod| snapshot.is_recordable(pod));
     let ready: BTreeSet<String> = states.keys().filter(is_ready).cloned().collect();
     states.retain(|pod, _| !ready.contains(pod));
-    let decided = match (existing, index.governing(&key)) {
+    let decided = match (found, index.governing(&key)) {
         (Some(pps), _) if !pps.target().is_same_workload(&target) => Err(Refusal::OtherTarget(pps.target())),
         (Some(pps), _) => edit::merge_or_compact(pps.object(), &states, overwrite)
             .map(|merge| (if merge.edit.is_some() { Action::Update } else { Action::Nothing }, merge))

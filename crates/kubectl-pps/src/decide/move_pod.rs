@@ -4,7 +4,7 @@
 mod new_state;
 mod select;
 
-use pps_core::succession::{is_former, name_order};
+use pps_core::succession::name_order;
 use pps_core::{MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Spec};
 use pps_scheduler::{Exclusion, Selection};
 use serde_json::{Value, json};
@@ -199,8 +199,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     }
     let next = subject.successor_with(after.as_ref());
     let forecast = next.as_ref().and_then(|next| subject.select(next));
-    let is_former =
-        pod.zip(subject.workload).is_some_and(|(pod, workload)| is_former(pod.object(), workload.object()));
+    let is_former = pod.zip(subject.workload).is_some_and(|(pod, workload)| workload.has_replaced(pod));
     let removal = match pod {
         None => Removal::Unneeded,
         Some(_) if is_there => Removal::Stay,

@@ -8,7 +8,7 @@ use super::status::{Line, enable};
 use super::text::Text;
 use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::{CommandLine, portions};
-use crate::decide::forecast::{Advice, Forecast, PodForecast, Question, Then, Why};
+use crate::decide::forecast::{Advice, Fate, Forecast, PodForecast, Question, Why};
 use crate::decide::names::{count, list};
 
 const LINES: usize = 20;
@@ -113,7 +113,7 @@ fn table(forecast: &Forecast, style: Style, has_namespaces: bool) -> String {
 /// Where a Pod would be: `node-2`, or `node-2 or 4 others`.
 fn then(pod: &PodForecast) -> (String, Role) {
     let text = match pod.then {
-        Then::Running => {
+        Fate::Running => {
             let node = pod.node_then.clone().unwrap_or_default();
             let others: Vec<&String> = pod.may_land_on.iter().filter(|other| **other != node).collect();
             let text = match others.as_slice() {
@@ -123,11 +123,11 @@ fn then(pod: &PodForecast) -> (String, Role) {
             };
             return (text, if pod.as_recorded == Some(false) { Role::Warning } else { Role::Good });
         }
-        Then::Pending if pod.already => "still Pending",
-        Then::Pending => "Pending",
-        Then::Refused => "refused",
-        Then::NotCreated => "not created",
-        Then::NotEvicted => "not evicted",
+        Fate::Pending if pod.already => "still Pending",
+        Fate::Pending => "Pending",
+        Fate::Refused => "refused",
+        Fate::NotCreated => "not created",
+        Fate::NotEvicted => "not evicted",
     };
     (text.into(), Role::Bad)
 }
@@ -172,13 +172,13 @@ fn excluded(pod: &PodForecast) -> String {
 fn summary(text: &mut Text, forecast: &Forecast) {
     // The worst one, which comes first, gives the line its colour.
     let parts = [
-        (Then::Pending, "would be Pending", Role::Bad),
-        (Then::Refused, "would be refused", Role::Bad),
-        (Then::NotCreated, "would not be created", Role::Bad),
-        (Then::NotEvicted, "could not be evicted", Role::Bad),
-        (Then::Running, "would run", Role::Good),
+        (Fate::Pending, "would be Pending", Role::Bad),
+        (Fate::Refused, "would be refused", Role::Bad),
+        (Fate::NotCreated, "would not be created", Role::Bad),
+        (Fate::NotEvicted, "could not be evicted", Role::Bad),
+        (Fate::Running, "would run", Role::Good),
     ];
-    let number = |then: Then| forecast.pods.iter().filter(|pod| pod.then == then).count();
+    let number = |then: Fate| forecast.pods.iter().filter(|pod| pod.then == then).count();
     let parts = parts.into_iter().map(|(then, what, role)| (number(then), what, role));
     let parts: Vec<_> = parts.filter(|(number, ..)| *number > 0).collect();
     let texts: Vec<String> = parts.iter().map(|(number, what, _)| format!("{number} {what}")).collect();
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, then: Then, why: Why) -> PodForecast {
+    fn pod(name: &str, then: Fate, why: Why) -> PodForecast {
         PodForecast {
             namespace: "shop".into(),
             workload: "db".into(),
@@ -266,10 +266,10 @@ mod tests {
             .map(|ordinal| PodForecast {
                 excluded: excluded.clone(),
                 without_its_state: names.clone(),
-                ..pod(&format!("db-{ordinal}"), Then::Pending, Why::Excluded)
+                ..pod(&format!("db-{ordinal}"), Fate::Pending, Why::Excluded)
             })
             .collect();
-        pods.push(pod("db-3", Then::NotEvicted, Why::Protected("PodDisruptionBudget db needs 2".into())));
+        pods.push(pod("db-3", Fate::NotEvicted, Why::Protected("PodDisruptionBudget db needs 2".into())));
         let advice =
             Advice::Move { namespace: "shop".into(), pods: vec!["db-0".into()], flags: "--anywhere".into() };
         let forecast = Forecast { pods, advice: vec![advice], ..Forecast::default() };

@@ -178,10 +178,6 @@ impl From<Refusal> for Failure {
     }
 }
 
-pub fn no_node(node: &str) -> Failure {
-    Failure::Usage(format!("there is no node {node}"))
-}
-
 /// The move is no longer as it was shown.
 pub fn changed(pod: &str) -> Failure {
     Failure::Refused(format!(

@@ -35,7 +35,7 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
     if drops.objects.is_empty() {
         let is_typo = |node: &&String| drops.is_complete() && snapshot.lacks_node(node);
         if let Some(node) = args.node.as_ref().filter(is_typo) {
-            return Err(text::no_node(node));
+            return Err(Failure::NoNode(node.clone()));
         }
         let node = args.node.iter().map(|node| format!("No recorded state on node {node} is dropped\n"));
         terminal.print(&node.collect::<String>())?;

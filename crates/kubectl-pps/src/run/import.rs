@@ -13,9 +13,10 @@ use pps_manifest::text::decode;
 use pps_manifest::yaml::parse_up_to;
 use serde_json::{Value, json};
 
+use super::read_confirmed;
 use super::states::{Address, TRIES, publish};
 use crate::args::{Connection, Import};
-use crate::cluster::read::{self, Wanted, serves};
+use crate::cluster::read::{Wanted, serves};
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::cluster::{Client, connect};
 use crate::decide::import::{Action, Options, Plan, absent_values, next_write, plan, read};
@@ -45,7 +46,7 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
         _ => Scope::All,
     };
     let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
-    let snapshot = Box::pin(read::read(client, &scope, wanted)).await?;
+    let snapshot = read_confirmed(client, &scope, wanted).await?;
     snapshot.require(Resource::PersistentPodStates)?;
     // Without the Pods, the state of a Ready Pod could be overwritten.
     snapshot.require(Resource::Pods)?;

@@ -42,7 +42,7 @@ pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Termina
         let selected = select(&snapshot, node)?;
         job.notes(&text::not_selected(&selected, &job.scope));
         if selected.pods.is_empty() && selected.returning.is_empty() && snapshot.lacks_node(node) {
-            return Err(text::no_node(node));
+            return Err(Failure::NoNode(node.clone()));
         }
         selected.pods
     } else {
@@ -66,7 +66,7 @@ impl Job<'_> {
     fn destination<'a>(&self, snapshot: &'a Snapshot) -> Result<Option<&'a Node>, Failure> {
         let Some(to) = &self.args.to else { return Ok(None) };
         snapshot.require(Resource::Nodes)?;
-        snapshot.node(to).map(Some).ok_or_else(|| text::no_node(to))
+        snapshot.node(to).map(Some).ok_or_else(|| Failure::NoNode(to.clone()))
     }
 
     /// None if the Pod is at its destination already; a line says so.

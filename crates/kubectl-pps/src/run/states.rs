@@ -3,7 +3,7 @@
 use pps_check::read::Right;
 use pps_core::edit::{Edit, EditError, may_hide_states};
 use pps_core::packed::VERSION;
-use pps_core::pps::GROUP;
+use pps_core::pps::{GROUP, PLURAL};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -14,8 +14,6 @@ use crate::snapshot::Snapshot;
 
 /// Attempts at a write that conflicts with other clients.
 pub(super) const TRIES: usize = 5;
-
-const RESOURCE: &str = "persistentpodstates";
 
 #[derive(Clone, Debug)]
 pub(super) struct Address {
@@ -38,12 +36,12 @@ impl Address {
 
     fn path(&self) -> String {
         let Self { namespace, name, version } = self;
-        format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{RESOURCE}/{name}")
+        format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{PLURAL}/{name}")
     }
 
     /// None if it does not exist.
     pub(super) async fn find(&self, client: &Client) -> Result<Option<Value>, Failure> {
-        let right = Right::new("get", GROUP, RESOURCE).named(&self.name).within(&self.namespace);
+        let right = Right::new("get", GROUP, PLURAL).named(&self.name).within(&self.namespace);
         read::get(client, right, &self.path()).await
     }
 
@@ -97,7 +95,7 @@ impl Address {
     }
 
     pub(super) fn right(&self) -> Right {
-        Right::new("patch", GROUP, &format!("{RESOURCE}/status")).named(&self.name).within(&self.namespace)
+        Right::new("patch", GROUP, &format!("{PLURAL}/status")).named(&self.name).within(&self.namespace)
     }
 
     pub(super) async fn write(&self, client: &Client, edit: &Edit) -> Result<Value, WriteError> {

@@ -68,7 +68,7 @@ impl<'a> Index<'a> {
             let target = &key.target();
             let candidates = all.iter().enumerate().map(|(at, pps)| {
                 let (name, created) = (pps.name(), pps.created());
-                (Candidate { name, target, created, is_terminating: false }, at)
+                (Candidate { name, target, created, is_terminating: pps.is_terminating() }, at)
             });
             let first = governing(target, candidates).unwrap_or_default();
             all[..=first].rotate_right(1);

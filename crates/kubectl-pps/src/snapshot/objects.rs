@@ -11,12 +11,13 @@ use pps_core::alias::aliased;
 use pps_core::edit::{self, EditError};
 use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
-use pps_core::succession::name_order;
+use pps_core::succession::{is_former, is_unobserved, name_order};
 use pps_core::{
     INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec, TargetReference,
     forbids_recording, packed,
 };
 use pps_recorder::demand::{Demand, Naming, Wanted};
+use pps_simulation::wanted;
 use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +108,6 @@ impl<K> Object<K> {
     }
 }
 
-const MAX_ORDINALS: u64 = 20_000;
 const POD_STATUS: [&str; 8] =
     ["phase", "reason", "message", "conditions", "podIP", "podIPs", "nominatedNodeName", "startTime"];
 
@@ -296,21 +296,19 @@ impl Workload {
         self.value["spec"]["replicas"].as_u64().unwrap_or(1)
     }
 
-    fn demand(&self) -> Demand {
-        Demand::read(&self.value["spec"], &Naming::StatefulSet)
-    }
-
     pub fn wants(&self, pod: &str) -> bool {
-        !self.is_terminating() && self.demand().wants(self.name(), pod, 0) == Wanted::Yes
+        let demand = Demand::read(&self.value["spec"], &Naming::StatefulSet);
+        !self.is_terminating() && demand.wants(self.name(), pod, 0) == Wanted::Yes
     }
 
     pub fn wanted(&self) -> impl Iterator<Item = String> {
-        let (demand, name) = (self.demand(), self.name());
-        let start = self.value["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
-        let ordinals = start..start.saturating_add(if self.is_terminating() { 0 } else { MAX_ORDINALS });
-        let replicas = usize::try_from(demand.replicas().unwrap_or_default()).unwrap_or(usize::MAX);
-        let names = ordinals.map(move |ordinal| format!("{name}-{ordinal}"));
-        names.filter(move |pod| demand.wants(name, pod, 0) == Wanted::Yes).take(replicas)
+        wanted(&self.value["spec"], self.name()).filter(move |_| !self.is_terminating())
+    }
+
+    /// Whether a Pod is of a template that its successor will not have. Not known, and so false, until the
+    /// controller has seen the latest template.
+    pub fn has_replaced(&self, pod: &Pod) -> bool {
+        !is_unobserved(&self.value) && is_former(pod.object(), &self.value)
     }
 
     /// The selector of its Pods, by which the scheduler spreads them.

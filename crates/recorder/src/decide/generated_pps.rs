@@ -16,14 +16,13 @@ use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, R
 /// What has to be done about a generated PPS, or an alias.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratedPps {
-    /// Create the object. If there is one of this name already, the API server refuses, and nothing is taken
+    /// Create the object. If there is one of this name already, the API server refuses: nothing is taken
     /// over.
     Create { key: NamespacedName, body: Value, is_alias: bool },
     /// Change the fields that come from annotations, and the owner, if the object still has the UID and the
     /// resource version in this merge patch.
     Update { key: NamespacedName, patch: Value },
-    /// Delete the object, if it still has this UID and resource version: somebody may just have taken it
-    /// over.
+    /// Delete the object, if it still has this UID and resource version: a user may just have taken it over.
     Delete { key: NamespacedName, uid: String, resource_version: String, is_alias: bool },
 }
 
@@ -81,8 +80,7 @@ pub(super) struct Aliases {
     /// By the name of the alias: the workloads that need one, or needed one when they were last examined.
     /// They are examined when the object of this name changes.
     pub waiting: BTreeMap<NamespacedName, WorkloadKey>,
-    /// Workloads whose generated PPS or alias is being written, and whether another write was asked for
-    /// meanwhile.
+    /// Workloads whose generated PPS or alias is being written, and whether another write was asked for.
     pub in_flight: HashMap<WorkloadKey, bool>,
 }
 

@@ -24,7 +24,7 @@ use super::nodes::{Absence, Nodes};
 use super::pods::Pods;
 use super::pps_objects::PpsObjects;
 use super::status::form::CompactForm;
-pub use super::status::{DropCheck, StatusWrite};
+pub use super::status::{LossCheck, StatusWrite};
 use super::tracked_pps::TrackedPps;
 use super::workloads::Workloads;
 use crate::facts::interest::Interest;
@@ -173,7 +173,7 @@ impl Index {
         self.compact_form.is_kept == Some(true) && self.objects.is_current()
     }
 
-    /// What is known of the compact form. That the definition has it says nothing before the API server uses
+    /// What is known of the compact form. That the definition has it means nothing until the API server uses
     /// it.
     fn compact_form_in_use(&self) -> CompactForm {
         let is_kept = self.compact_form.is_kept.filter(|is_kept| !is_kept || self.objects.is_current());
@@ -190,7 +190,7 @@ impl Index {
             && self.is_interest_known()
     }
 
-    /// Whether the PPS objects and the StatefulSets are known, and with them what is of interest in Pods and
+    /// Whether StatefulSets and PPS objects are known, and so the keys that are of interest in Pods and
     /// Nodes.
     pub fn is_interest_known(&self) -> bool {
         self.workloads.is_listed(&GroupKind::stateful_set()) && self.objects.listed.complete().is_some()
@@ -222,8 +222,7 @@ impl Index {
         self.pods.facts.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
     }
 
-    /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a
-    /// standby.
+    /// Brings up all work again that could not be decided while a list was incomplete, or on a standby.
     pub fn retry_all(&mut self) {
         self.retry(|_| true);
     }
@@ -252,6 +251,20 @@ impl Index {
     /// Tries again every drop that the API server has not confirmed.
     pub fn retry_held_drops(&mut self) {
         self.change_all(TrackedPps::release_drops);
+    }
+
+    /// Ends a round, of which each takes as long as the grace period of nodes: examines the surplus entries.
+    pub fn end_surplus_round(&mut self) {
+        for (key, object) in &mut self.objects.tracked {
+            let living = |workload: &WorkloadFact| self.pods.living(&key.namespace, &workload.uid);
+            let workload = self.workloads.get(&object.workload);
+            let is_met = workload.is_some_and(|workload| workload.demand.is_met_by(living(workload)));
+            for (pod, rounds) in &mut object.surplus {
+                *rounds = if is_met { rounds.saturating_add(1) } else { 0 };
+                object.dirty.mark_entries([pod]);
+                self.work.statuses.insert(key.clone());
+            }
+        }
     }
 
     /// Has the eviction of every Pending Pod examined: a node that could take one may have come or gone.
@@ -294,8 +307,7 @@ impl Index {
         }
     }
 
-    /// Reports an object that cannot be read on its workload, because nothing can be written into the object
-    /// itself.
+    /// Reports an object that cannot be read on its workload: nothing can be written into the object itself.
     fn report_unreadable(&mut self, key: &NamespacedName) {
         let Some(fact) = self.objects.tracked.get(key).map(|object| &object.fact) else { return };
         let (is_hidden, name) = (fact.is_hidden_by_definition(), &key.name);
@@ -328,7 +340,6 @@ impl Index {
         let concerned: BTreeSet<NamespacedName> = claims.chain(self.objects.with_entry(key)).collect();
         for object in concerned {
             self.mark(&object, |object| object.note_entry(&key.name));
-            self.mark_surplus(&object);
         }
     }
 
@@ -341,21 +352,6 @@ impl Index {
             for object in self.objects.with_entry(&pod) {
                 self.mark(&object, |object| object.note_entry(&pod.name));
             }
-        }
-    }
-
-    /// Marks the surplus entries, if the workload has all the Pods that it wants by now.
-    fn mark_surplus(&mut self, key: &NamespacedName) {
-        let Some(object) = self.objects.tracked.get_mut(key).filter(|object| !object.surplus.is_empty())
-        else {
-            return;
-        };
-        let is_met = |workload: &WorkloadFact| {
-            workload.demand.is_met_by(self.pods.living(&key.namespace, &workload.uid))
-        };
-        if self.workloads.get(&object.workload).is_some_and(is_met) {
-            object.dirty.mark_entries(&object.surplus);
-            self.work.statuses.insert(key.clone());
         }
     }
 

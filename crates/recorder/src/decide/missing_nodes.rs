@@ -81,8 +81,7 @@ impl MissingNodes {
         is_current
     }
 
-    /// The API server has the Node, so its grace period starts again. Returns false if the confirmation is
-    /// obsolete.
+    /// The API server has the Node: its grace period starts again. Returns false if the answer is obsolete.
     pub fn confirm_present(&mut self, node: &Arc<str>, now: Instant) -> bool {
         let is_current = self.nodes.get(node) == Some(&true);
         if is_current {

@@ -15,7 +15,7 @@ use crate::facts::{NamespacedName, NodeFact, PpsFact};
 pub(crate) struct Nodes {
     /// Read-only outside, apart from the begin of a list.
     pub(super) facts: Store<Arc<str>, NodeFact>,
-    /// Nodes that may not have all their labels yet, and whether a state has a label that the node may get
+    /// Nodes that may not have all their labels yet, and whether a state has a label that a node may get
     /// back.
     pub(super) new: HashMap<Arc<str>, bool>,
     /// The entries that would be dropped with their node, each as PPS and Pod name, by node.

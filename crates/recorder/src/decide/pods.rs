@@ -11,8 +11,7 @@ use crate::facts::{NamespacedName, PodFact};
 pub(crate) struct Pods {
     /// Read-only outside, apart from the begin and the end of a list.
     pub(super) facts: Store<NamespacedName, PodFact>,
-    /// By namespace and UID of the owner: anybody can write the UID of a workload of another namespace into a
-    /// Pod.
+    /// By namespace and UID of the owner: anybody can name the UID of another namespace's workload in a Pod.
     by_owner: HashMap<(Arc<str>, Arc<str>), OwnedPods>,
     by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
     /// Pods with the policy's annotation that have no node yet.

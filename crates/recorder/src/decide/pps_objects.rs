@@ -1,5 +1,4 @@
-//! All PPS objects: by name, by their entries and by the workload that they target, and how far their lists
-//! are.
+//! All PPS objects: by name, by their entries and by the workload that they target; and the state of lists.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -140,8 +140,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.queue(key, due);
     }
 
-    /// Has this key examined again at this time, unless it is marked: nothing has changed, so that no write
-    /// waits.
+    /// Has this key examined again at this time, unless it is marked: nothing has changed, so no write waits.
     pub fn revisit(&mut self, key: &K, time: Instant) {
         if !self.is_marked(key) {
             self.keys.entry(key.clone()).or_default().marked_at = None;
@@ -241,8 +240,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         }
     }
 
-    /// The API server is healthy, so the wait stays short. A longer one would lose to a frequent writer each
-    /// time.
+    /// The API server is healthy, so the wait stays short. A longer wait would lose to a frequent writer.
     fn retry_soon(&mut self, key: &K, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.failures = timing.failures.min(MAX_CONFLICT_FAILURES);

@@ -1,5 +1,4 @@
-//! The decision about one PPS: a pure function from a read-only [`View`] to the status that the PPS should
-//! have.
+//! The decision about one PPS: a pure function from a read-only [`View`] to the status that it should have.
 //!
 //! Each step can be read alone: what keeps the PPS from recording ([`condition`]), what becomes of each entry
 //! ([`entries`]), in which form the states are written ([`form`]), which changes fit ([`Capacity::fit`]), and
@@ -8,9 +7,9 @@
 //! [`Capacity::fit`]: super::capacity::Capacity::fit
 
 mod condition;
-mod drop_check;
 pub(super) mod entries;
 pub(super) mod form;
+mod loss_check;
 
 use std::mem::take;
 use std::sync::Arc;
@@ -21,9 +20,9 @@ use pps_core::{Reason, Spec};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::condition::obstacle;
-pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
 use self::form::{CompactForm, FormDecision};
+pub use self::loss_check::LossCheck;
 use super::capacity::{EntryChange, FittedChanges};
 use super::nodes::{Absence, Nodes};
 use super::pods::Pods;
@@ -46,10 +45,10 @@ pub struct StatusWrite {
     pub recorded: usize,
     pub workload: WorkloadKey,
     /// What has to be read and checked before it is sent, if it drops entries or replaces recorded values.
-    pub drops: Option<DropCheck>,
+    pub loss_check: Option<LossCheck>,
     /// The form that all states of the object get with it, if it writes all of them.
     pub moves_to: Option<StoredForm>,
-    /// Whether the object has the compact form and keeps it: what this write does not name must still be
+    /// Whether the object has the compact form and keeps it: what the write does not name must still be
     /// there.
     pub keeps_compact_form: bool,
     /// How much it costs the API server, as a number of entries in `podStates`.
@@ -63,8 +62,8 @@ pub(crate) struct View<'a> {
     pub key: &'a NamespacedName,
     pub pps: &'a TrackedPps,
     pub workload: Option<&'a WorkloadFact>,
-    /// UID of the workload for which the states were recorded, unless another workload that exists has it:
-    /// then the PPS named that one before, whose Pods are nothing to the workload.
+    /// UID of the workload for which the states were recorded, unless a workload of another name has it: the
+    /// PPS targeted that workload before.
     pub former_uid: Option<&'a str>,
     pub coverage: KindCoverage,
     pub superseded_by: Option<&'a NamespacedName>,
@@ -76,8 +75,7 @@ pub(crate) struct View<'a> {
 }
 
 pub(super) struct Decision {
-    /// What to write, if something differs, and what the tracked object has once the API server has stored
-    /// it.
+    /// What to write, if something differs, and what the object has once the API server has stored it.
     pub write: Option<(StatusWrite, InFlight)>,
     pub entries: EntryDecisions,
     /// What to report about the capacity, if little or none is left.
@@ -117,7 +115,7 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     let moves_states = form.moves_states();
     let (mut status, form) = form.patch(view, &fitted.changes);
     extend_patch(pps, &header, &mut status);
-    let drops = DropCheck::new(view, take(&mut entries.drops), take(&mut entries.replaced));
+    let loss_check = LossCheck::new(view, take(&mut entries.drops), take(&mut entries.replaced));
     let write = (!status.is_empty()).then(|| {
         let (fact, changes, after) = (&pps.fact, fitted.changes, StoredForm::of(&form));
         let write = StatusWrite {
@@ -127,7 +125,7 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
             entries: changes.len(),
             recorded,
             workload: pps.workload.clone(),
-            drops,
+            loss_check,
             moves_to: moves_states.then_some(after),
             keeps_compact_form: !moves_states && after == StoredForm::Compact,
             cost: write_cost(recorded, after),
@@ -227,8 +225,7 @@ impl<'a> View<'a> {
         ownership(self.pod(name), self.workload, self.former_uid)
     }
 
-    /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow the entry to be dropped
-    /// with it.
+    /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow to drop the entry with it.
     pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
         let absence = *self.nodes.missing.get(&*state.node_name)?;
         let spec = &self.pps.fact.spec;
@@ -254,6 +251,20 @@ fn ownership(
         (None, _, false) => PodOwnership::Orphan,
         (_, _, true) => PodOwnership::Absent,
     }
+}
+
+/// What a Pod is to its entry, which names this node. A Pod of a re-created workload that is on no node, or
+/// on another node, is not the Pod for which the entry was recorded, unless a user moves the Pod.
+fn backing(
+    ownership: PodOwnership,
+    presence: WorkloadPresence,
+    pod: Option<&PodFact>,
+    recorded: &str,
+) -> PodOwnership {
+    let is_adopted =
+        |pod: &PodFact| pod.exempt || recorded.is_empty() || pod.node.as_deref() == Some(recorded);
+    let is_recreated = presence == WorkloadPresence::Replaced && ownership == PodOwnership::Owned;
+    if is_recreated && !pod.is_some_and(is_adopted) { PodOwnership::Absent } else { ownership }
 }
 
 /// Whether an entry may be dropped once its node is gone.

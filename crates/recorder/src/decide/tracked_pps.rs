@@ -23,21 +23,20 @@ pub(crate) struct TrackedPps {
     pub dirty: Dirty,
     /// Pods on a node without some of the topology keys.
     pub missing_labels: BTreeSet<Arc<str>>,
-    /// Entries that are kept only while the workload has fewer Pods than it wants: their names do not say
-    /// whether it wants them.
-    pub surplus: BTreeSet<Arc<str>>,
+    /// Entries whose names do not say whether the workload wants them. Each with in how many rounds in a row
+    /// the workload had exactly the Pods that it wants, while nothing was heard of the entry's Pod.
+    pub surplus: BTreeMap<Arc<str>, u8>,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,
     /// What to do so that the policy finds the object, if it does not.
     pub hidden: Option<String>,
-    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and with what to
-    /// do.
+    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and what to do.
     pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
-    /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or
-    /// until the next retry.
+    /// Entries whose drop the API server has not confirmed. Each stays until something is heard of its Pod,
+    /// or until the next retry.
     held_drops: BTreeSet<Arc<str>>,
-    /// Entries of the writes that were refuted since the last one was stored. They stay, whatever is heard of
-    /// them, until the others are written: values that keep changing must not hold those up.
+    /// Entries of the writes that were refuted since a write was last stored. They stay, whatever is heard of
+    /// their Pods, until all other entries are written: values that keep changing must hold up no entry.
     refuted: BTreeSet<Arc<str>>,
     pub renewals: Renewals,
     pub(super) in_flight: Option<InFlight>,
@@ -111,7 +110,7 @@ impl TrackedPps {
         self.fact.status.pod_states.contains(pod)
     }
 
-    /// The spec, and the newer one that waits for the answer to the write in flight; without those that are
+    /// The spec, and the newer spec that waits for the answer to the write in flight; without a spec that is
     /// larger than the limits.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
         let known = self.exceeded_limit.is_none().then_some(&self.fact);
@@ -121,6 +120,7 @@ impl TrackedPps {
     }
 
     pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
+        self.surplus.remove(pod);
         self.held_drops.remove(pod);
         self.dirty.mark_entries([pod]);
     }
@@ -148,8 +148,8 @@ impl TrackedPps {
         self.abandon_write()
     }
 
-    /// Every other entry is written: marks the refuted entries with news since then. Returns whether there
-    /// are any.
+    /// Every other entry is written: marks the refuted entries with news since then, and returns if there are
+    /// any.
     pub(crate) fn release_refuted(&mut self) -> bool {
         let mut heard_of = std::mem::take(&mut self.refuted);
         heard_of.retain(|pod| !self.held_drops.contains(pod));
@@ -160,10 +160,8 @@ impl TrackedPps {
     /// Marks the entries that stay because of a check, so that it is made again. Returns whether there are
     /// any.
     pub(crate) fn release_drops(&mut self) -> bool {
-        let mut held = std::mem::take(&mut self.held_drops);
-        held.append(&mut self.refuted);
-        self.dirty.mark_entries(&held);
-        !held.is_empty()
+        self.refuted.append(&mut self.held_drops);
+        self.release_refuted()
     }
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is

@@ -14,8 +14,7 @@ pub(crate) enum KindCoverage {
     Listed,
     /// Perhaps not all of them: the first list is not complete.
     Unlisted,
-    /// Nothing that can be relied on: the API server refuses to list or watch it, perhaps after it was
-    /// listed.
+    /// Nothing reliable: the API server refuses to list or watch the kind, perhaps after it was listed.
     Forbidden,
     /// Nothing: its first list has failed, and is retried.
     Unavailable,

@@ -38,8 +38,7 @@ impl Interest {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The current revision. Objects read with this revision or a later one have the values of all current
-    /// keys.
+    /// The current revision. Objects read with this revision or a later one have the values of all keys.
     pub fn revision(&self) -> u64 {
         self.read(|keys| keys.revision)
     }

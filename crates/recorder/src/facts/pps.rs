@@ -172,12 +172,12 @@ pub struct Header {
 pub enum Form {
     #[default]
     Plain,
-    /// They are in `packed`, except those that another writer has put into `podStates`, where they take
-    /// precedence: of these Pods.
+    /// The states are in `packed`. Another writer has put states of these Pods into `podStates` as well, and
+    /// they take precedence there.
     Compact(BTreeSet<Arc<str>>),
-    /// The object had the compact form, and the API server no longer shows it: the definition prunes it, or a
-    /// client that does not know it has erased it. Only the states of these Pods are in `podStates`, and the
-    /// others nowhere but in memory.
+    /// The object had the compact form, and the API server no longer shows `packed`: the definition prunes
+    /// it, or a client that does not know it has erased it. Only the states of these Pods are in `podStates`,
+    /// and all other states nowhere but in memory.
     Pruned(BTreeSet<Arc<str>>),
 }
 

@@ -68,8 +68,7 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.len()
     }
 
-    /// The revision of the interest with which the newest complete list was read; `None` before the first
-    /// one.
+    /// The revision of the interest with which the newest complete list was read; `None` before the first.
     pub fn complete(&self) -> Option<u64> {
         self.complete
     }

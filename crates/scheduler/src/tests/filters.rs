@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::{Exclusion, ExclusionKind, Placement, RequiredBy, select};
+use super::super::{Caveat, Exclusion, ExclusionKind, Placement, RequiredBy, select};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, selection, texts, views, with_amounts};
 
 /// Why the Pod cannot run on the only node.
@@ -296,6 +296,34 @@ fn a_limit_without_a_request_is_the_request() {
     assert_eq!(texts(&selection(&new, &nodes)), ["n: 1Gi of 1Gi memory is free, the Pod requests 2Gi"]);
 }
 
+/// From Kubernetes' `PodRequests`.
+#[test]
+fn amounts_for_the_whole_pod_replace_those_of_its_containers_and_overhead_is_added() {
+    let node = with_amounts("n", &json!({"cpu": "4", "memory": "4Gi"}));
+    for (resources, overhead, used) in [
+        (json!({"requests": {"cpu": "3"}}), json!(null), 3000),
+        (json!({"requests": {"cpu": "500m"}}), json!(null), 500),
+        (json!({"requests": {"memory": "1Gi"}}), json!({"cpu": "250m"}), 1250),
+        (json!({"limits": {"cpu": "3"}}), json!(null), 1000),
+        (json!({"limits": {"cpu": "3"}, "requests": {"cpu": "2"}}), json!({"cpu": "1"}), 3000),
+    ] {
+        let mut running = requesting(&[json!({"cpu": "1"})]);
+        running["spec"]["resources"] = resources.clone();
+        running["spec"]["overhead"] = overhead;
+        let nodes: Nodes = vec![(node.clone(), vec![running])];
+        let found = selection(&requesting(&[json!({"cpu": "4"})]), &nodes);
+        let [Exclusion::Insufficient { free, .. }] = &found.verdicts[0].exclusions[..] else {
+            panic!("{resources}: {found:?}")
+        };
+        assert_eq!(4000 - free, used, "{resources}");
+    }
+    // Nothing of a container says how much: the limit does.
+    let limited = pod(&json!({"containers": [{}], "resources": {"limits": {"cpu": "5"}}}));
+    let found = selection(&limited, &empty(vec![node]));
+    assert_eq!(texts(&found), ["n: 4 of 4 cpu is free, the Pod requests 5"]);
+    assert_eq!(found.caveats, []);
+}
+
 #[test]
 fn capacity_counts_where_allocatable_is_missing() {
     let new = requesting(&[json!({"cpu": "2"})]);
@@ -364,6 +392,40 @@ fn required_affinity_leads_to_pods_and_the_first_of_several_may_start_anywhere()
     let empty = empty(nodes.into_iter().map(|(node, _)| node).collect());
     assert_eq!(selection(&near("db"), &empty).may_land_on, ["node-1", "node-2", "node-3"]);
     assert!(selection(&near("other"), &empty).may_land_on.is_empty());
+}
+
+/// Labels of namespaces are not known.
+#[test]
+fn a_term_with_a_namespace_selector_is_a_caveat_and_excludes_no_node() {
+    let labelled = json!({"matchLabels": {"team": "a"}});
+    let term = |app: &str, namespaces: &Value| {
+        let labels = json!({"matchLabels": {"app": app}});
+        json!([{"labelSelector": labels, "topologyKey": HOSTNAME, "namespaceSelector": namespaces}])
+    };
+    let host = |name: &str| node(name, &json!({HOSTNAME: name}));
+    let mut elsewhere = pod(&json!({}));
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let nodes: Nodes = vec![(host("node-1"), vec![elsewhere.clone()]), (host("node-2"), vec![])];
+    for (app, namespaces, excluded, caveats) in [
+        ("db", &labelled, 0, &[Caveat::PodAffinityFields][..]),
+        ("other", &labelled, 0, &[Caveat::PodAffinityFields]),
+        ("db", &json!({}), 1, &[]),
+        ("other", &json!({}), 2, &[]),
+    ] {
+        let found = selection(&pod(&affinity("podAffinity", &term(app, namespaces))), &nodes);
+        assert_eq!((texts(&found).len(), &found.caveats[..]), (excluded, caveats), "{app} {namespaces}");
+    }
+    // Of a Pod that runs, only a term matters that may select the new one.
+    for (app, namespaces, excluded, caveats) in [
+        ("db", &labelled, 0, &[Caveat::PodAffinityFields][..]),
+        ("other", &labelled, 0, &[]),
+        ("db", &json!({}), 1, &[]),
+    ] {
+        elsewhere["spec"] = affinity("podAntiAffinity", &term(app, namespaces));
+        let nodes: Nodes = vec![(host("node-1"), vec![elsewhere.clone()]), (host("node-2"), vec![])];
+        let found = selection(&pod(&json!({})), &nodes);
+        assert_eq!((texts(&found).len(), &found.caveats[..]), (excluded, caveats), "{app} {namespaces}");
+    }
 }
 
 /// From kube-scheduler's `TestSingleConstraint`: Pods are spread as 2/1/0/3 over four nodes in two zones.

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::super::pod_affinity::PodAffinity;
 use super::super::read::{Candidate, Node};
 use super::super::resources::Images;
-use super::super::{node_affinity, resources, spread, stretched, taints};
+use super::super::{node_affinity, normalized, resources, spread, stretched, taints};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 
 /// Parses and scores.
@@ -51,6 +51,16 @@ fn a_container_without_requests_counts_as_100m_and_200_mi() {
     assert_eq!(found, [i64::midpoint(90, 80)]);
 }
 
+#[test]
+fn a_resource_that_is_limited_for_the_whole_pod_has_no_default() {
+    let nodes = empty(vec![with_amounts("n", &json!({"cpu": "1", "memory": "1000Mi"}))]);
+    let mut new = requesting(&[json!({}), json!({})]);
+    new["spec"]["resources"] = json!({"limits": {"cpu": "500m", "memory": "500Mi"}});
+    let least =
+        scores(&new, &nodes, |pod, nodes| each(nodes, |node| resources::least_allocated(&pod.pod, node)));
+    assert_eq!(least, [50]);
+}
+
 /// From kube-scheduler's `TestNodeResourcesBalancedAllocation` of each version.
 #[test]
 fn balanced_allocation_prefers_nodes_of_which_as_much_cpu_as_memory_is_in_use() {
@@ -91,7 +101,7 @@ fn preferred_node_affinity_is_scaled_to_100() {
         node("node2", &json!({"key": "value"})),
     ]);
     let found = scores(&new, &nodes, |pod, nodes| {
-        stretched(&each(nodes, |node| node_affinity::preference(pod.spec, node)), 0)
+        stretched(&each(nodes, |node| node_affinity::preference(pod.spec, node)))
     });
     assert_eq!(found, [18, 100, 36]);
 }
@@ -185,7 +195,10 @@ fn pods_attract_and_repel_each_other() {
     assert_eq!(affinity(&near_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![s1(json!({}))]])), [5, 0, 0]);
     let apart_from_s1 = s1(preferred("podAntiAffinity", json!([term(5, "S1")])));
     assert_eq!(affinity(&apart_from_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![]])), [-5, 0, 0]);
-    assert_eq!(stretched(&[-5, 0, 0], -5), [0, 100, 100]);
+    assert_eq!(normalized(&[-5, 0, 0]), [0, 100, 100]);
+    assert_eq!(normalized(&[7, 7]), [0, 0]);
+    // In floating point 100 × (29 / 100) is less than 29, and the scheduler cuts it.
+    assert_eq!(normalized(&[0, 29, 100]), [0, 28, 100]);
     // Pods that run attract and repel, too.
     let wants_s1 = s1(preferred("podAffinity", json!([term(8, "S1")])));
     assert_eq!(affinity(&s1(json!({})), &nodes([vec![wants_s1], vec![], vec![]])), [8, 0, 0]);

@@ -83,6 +83,7 @@ fn what_is_not_simulated_is_named_and_leaves_every_node_that_fits() {
     for (field, value) in [
         ("volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}])),
         ("containers", json!([{"ports": [{"hostPort": 80}]}])),
+        ("initContainers", json!([{"restartPolicy": "Always", "ports": [{"hostPort": 80}]}])),
         ("resourceClaims", json!([{"name": "gpu"}])),
         ("schedulingGates", json!([{"name": "g"}])),
         ("runtimeClassName", json!("kata")),
@@ -94,6 +95,11 @@ fn what_is_not_simulated_is_named_and_leaves_every_node_that_fits() {
         assert_eq!(found.caveats.len(), 1, "{field}: {:?}", found.caveats);
         assert_eq!(found.may_land_on, ["node-1", "node-2"], "{field}");
         assert_eq!(found.chosen.as_deref(), Some("node-2"), "{field}");
+    }
+    for (host_network, caveats) in [(true, 1), (false, 0)] {
+        let ports = json!([{"ports": [{"containerPort": 80}]}]);
+        let spec = json!({"hostNetwork": host_network, "containers": ports});
+        assert_eq!(selection(&pod(&spec), &nodes).caveats.len(), caveats);
     }
     let mut spec = prefers(HOSTNAME, "node-2", 100);
     spec["volumes"] = json!([{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c"}}]);

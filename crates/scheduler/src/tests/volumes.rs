@@ -51,6 +51,18 @@ fn a_volume_keeps_its_pod_on_the_nodes_that_it_requires() {
     assert_eq!(nowhere.may_land_on, [""; 0]);
 }
 
+/// How many volumes a node takes is in its `CSINode`, which is not read.
+#[test]
+fn a_volume_of_a_csi_driver_is_a_caveat_once() {
+    let on_any = volume("pv", &json!({}), &json!(null));
+    let mut limited = on_any.clone();
+    limited["spec"]["csi"] = json!({"driver": "ebs.csi.aws.com"});
+    for (volume, caveats) in [(on_any, &[][..]), (limited, &[Caveat::VolumeLimits])] {
+        let found = placed(&[claim("data-db-0", Some("pv")), volume]);
+        assert_eq!((&found.caveats[..], found.may_land_on.len()), (caveats, 3));
+    }
+}
+
 #[test]
 fn a_claim_that_is_not_bound_or_not_known_is_named() {
     let bound = claim("data-db-0", Some("pv"));

@@ -121,10 +121,13 @@ impl Permit {
     }
 
     /// Runs the future while the permission is valid; `None` if it ends before. Checked at each poll, so that
-    /// a request that waits for a connection, or whose process was stopped, is not sent later.
+    /// a request that waits for a connection, or whose process was stopped, is not sent later; and each
+    /// second, so that a request that hears nothing is given up.
     pub(crate) async fn run_while_valid<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
         poll_fn(|context| {
+            while seconds.poll_tick(context).is_ready() {}
             if !self.is_valid() {
                 return Poll::Ready(None);
             }
@@ -182,6 +185,15 @@ mod tests {
         // The term runs out.
         sender.send_modify(|term| term.until = Some(now()));
         assert_eq!(leadership.term(), None);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_hears_nothing_ends_with_the_term() {
+        let until = Some(now() + Duration::from_millis(100));
+        let (_sender, receiver) = watch::channel(Term { number: 1, until });
+        let permit = current(&Leadership::new(receiver));
+        let request = permit.run_while_valid(std::future::pending::<()>());
+        assert_eq!(tokio::time::timeout(5 * S, request).await, Ok(None));
     }
 
     #[tokio::test]

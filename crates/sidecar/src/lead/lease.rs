@@ -15,6 +15,12 @@ pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(8);
 /// How often the holder renews the Lease, and how often a standby reads it.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
+/// When to try again after an attempt that took so long and failed: at once if it got no answer, and not
+/// later than the end of the term, so that the end is logged in time.
+pub(super) fn retry_after(took: Duration, left: Option<Duration>) -> Duration {
+    left.map_or(RETRY, |left| left.min(RETRY.saturating_sub(took)))
+}
+
 /// The Lease as last read, and when it last changed.
 ///
 /// Clocks of different machines are never compared: a Lease expires if it has not changed for its duration,
@@ -144,6 +150,18 @@ mod tests {
     #[test]
     fn a_holder_stops_writing_before_others_may_take_the_lease() {
         assert!(RENEW_WITHIN + RETRY < DURATION && DURATION + RETRY < 15 * S);
+    }
+
+    #[test]
+    fn a_renewal_without_an_answer_is_tried_again_before_the_term_ends() {
+        let failed_at = RETRY + crate::lead::REQUEST_TIMEOUT;
+        let left = RENEW_WITHIN.saturating_sub(failed_at);
+        let retried_at = failed_at + retry_after(crate::lead::REQUEST_TIMEOUT, Some(left));
+        assert!(retried_at + crate::lead::REQUEST_TIMEOUT <= RENEW_WITHIN);
+        // A refusal comes at once.
+        assert_eq!(retry_after(Duration::ZERO, Some(6 * S)), RETRY);
+        assert_eq!(retry_after(Duration::ZERO, Some(S)), S, "to log the end of the term in time");
+        assert_eq!(retry_after(3 * S, None), RETRY, "of a standby");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::args::Args;
 use crate::telemetry::metrics::{PODS, count};
 use crate::write::Failure;
 use pps_recorder::decide::PodEviction;
-use pps_recorder::decide::index::DropCheck;
+use pps_recorder::decide::index::LossCheck;
 use pps_recorder::decide::missing_nodes::{MissingNodes, UnschedulablePods};
 use pps_recorder::decide::schedule::Deadlines;
 use pps_recorder::facts::NamespacedName;
@@ -90,7 +90,7 @@ impl Worker {
     }
 
     /// Lets the Pods be evicted whose states a status write has dropped because their node does not exist.
-    pub(super) fn follow_forgotten_states(&mut self, check: &DropCheck) {
+    pub(super) fn follow_forgotten_states(&mut self, check: &LossCheck) {
         let now = Instant::now();
         for (node, pod) in check.forgotten() {
             let key = NamespacedName { name: pod.clone(), ..check.workload.object.clone() };

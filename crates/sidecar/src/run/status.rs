@@ -151,7 +151,7 @@ impl Worker {
     }
 
     fn report_dropped_states(&mut self, write: &StatusWrite) {
-        let Some(check) = &write.drops else { return };
+        let Some(check) = &write.loss_check else { return };
         count(&self.metrics.drop_checks, [("result", "confirmed")]);
         let forgotten: Vec<String> =
             check.forgotten().map(|(node, pod)| format!("{pod} on {node}")).collect();

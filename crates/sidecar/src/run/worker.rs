@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
+use super::SWEEP_INTERVAL;
 use super::missing_nodes::Absences;
 use super::status::{REPORT_AFTER, time_since, wall_clock};
 use super::term::CurrentTerm;
@@ -234,8 +235,7 @@ impl Worker {
         }
     }
 
-    /// Updates the metrics that are not counted, drops unused timing, and retries oversized writes now and
-    /// then.
+    /// Updates the metrics that are not counted, drops unused timing, and retries some writes now and then.
     pub(super) fn sweep(&mut self) {
         let now = Instant::now();
         self.writes.sweep(now);
@@ -249,6 +249,10 @@ impl Worker {
         self.sweeps = self.sweeps.wrapping_add(1);
         if self.sweeps.is_multiple_of(DROP_RETRY_SWEEPS) {
             self.index.retry_held_drops();
+        }
+        let sweeps_of_a_round = self.absences.missing.period.as_secs().div_ceil(SWEEP_INTERVAL.as_secs());
+        if u64::from(self.sweeps).is_multiple_of(sweeps_of_a_round) {
+            self.index.end_surplus_round();
         }
         if self.sweeps.is_multiple_of(OVERSIZED_RETRY_SWEEPS) {
             self.index.retry_exceeded();

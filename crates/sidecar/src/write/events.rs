@@ -34,10 +34,12 @@ fn event(notice: Notice) -> Event {
     let now = Timestamp::now();
     let Notice { subject, reason, message } = notice;
     let (namespace, name) = (Some(subject.object.namespace.to_string()), &subject.object.name);
+    // The API server takes names of 253 characters.
+    let start = name.get(..220).unwrap_or(name).trim_end_matches(['.', '-']);
     let instance = std::env::var("POD_NAME").unwrap_or_else(|_| generate::FIELD_MANAGER.into());
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            name: Some(format!("{start}.{:x}", now.as_nanosecond())),
             namespace: namespace.clone(),
             ..ObjectMeta::default()
         },
@@ -64,4 +66,27 @@ fn event(notice: Notice) -> Event {
 /// Whether an Event of this reason tells of no problem.
 pub(crate) fn is_normal(reason: Reason) -> bool {
     matches!(reason, Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted)
+}
+
+#[cfg(test)]
+mod tests {
+    use pps_recorder::facts::{NamespacedName, Subject};
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_event_is_valid_however_long_the_name_of_its_object_is() {
+        for (name, start) in [
+            ("w".to_owned(), "w.".to_owned()),
+            ("w".repeat(253), "w".repeat(220) + "."),
+            ("w".repeat(218) + "-.w" + &"w".repeat(30), "w".repeat(218) + "."),
+        ] {
+            let subject = Subject::new("apps/v1", "StatefulSet", NamespacedName::new("n", &*name), "u");
+            let notice = Notice { subject, reason: Reason::Generated, message: String::new() };
+            let event = event(notice);
+            let event_name = event.metadata.name.unwrap();
+            assert!(event_name.starts_with(&start) && event_name.len() <= 253, "{event_name}");
+            assert_eq!(event.regarding.unwrap().name, Some(name));
+        }
+    }
 }

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
 use crate::observe::watch::{Source, WatchError, api_resource};
 use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
-use pps_recorder::decide::index::{DropCheck, StatusWrite};
+use pps_recorder::decide::index::{LossCheck, StatusWrite};
 use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
     GroupKind, NamespacedName, NodeFact, PodFact, PpsObject, WorkloadFact, WorkloadKey, interest::Interest,
@@ -50,7 +50,7 @@ impl Writer {
         write: StatusWrite,
         resource: Option<Resource>,
     ) -> WriteResult {
-        if let Some(check) = &write.drops {
+        if let Some(check) = &write.loss_check {
             let unconfirmed = self.unconfirmed(check, resource).await;
             if !unconfirmed.held.is_empty() {
                 return WriteResult::DropsUnconfirmed(write, unconfirmed);
@@ -75,16 +75,7 @@ impl Writer {
     }
 
     /// The entries that must stay: what a read refutes, or what cannot be read.
-    async fn unconfirmed(&self, check: &DropCheck, resource: Option<Resource>) -> Unconfirmed {
-        let workload = if check.has_drops() {
-            self.read_workload(&check.workload, resource).await
-        } else {
-            self.expect_in_scope(&check.workload.object.namespace).await.map(|()| None)
-        };
-        let workload = match workload {
-            Ok(workload) => workload,
-            Err(failure) => return Unconfirmed { held: check.all(), failure: Some(failure) },
-        };
+    async fn unconfirmed(&self, check: &LossCheck, resource: Option<Resource>) -> Unconfirmed {
         let (mut result, interest) = (Unconfirmed::default(), check.interest());
         let reads = check.pods().map(|key| (key.name.clone(), self.read_pod(key, &interest)));
         let (pods, unread) = result.gather(reads).await;
@@ -92,19 +83,27 @@ impl Writer {
         let reads = check.nodes().into_iter().map(|node| (node.clone(), self.read_node(node, &interest)));
         let (nodes, unread) = result.gather(reads).await;
         result.held.extend(check.on_nodes(&unread));
-        if let Some(workload) = check.counted() {
-            let living = if result.is_stopped() {
-                None
-            } else {
-                let namespace = &check.workload.object.namespace;
-                let count = self.count_living(namespace, workload).await;
-                result.note(
-                    count.map_err(|error| Failure::of_read(&format!("the Pods of {namespace}"), &error)),
-                )
-            };
+        let namespace = &check.workload.object.namespace;
+        if let Some(workload) = check.counted()
+            && !result.is_stopped()
+        {
+            let living = self.count_living(namespace, workload).await;
+            let failure = |error| Failure::of_read(&format!("the Pods of {namespace}"), &error);
+            let living = result.note(living.map_err(failure));
             result.held.extend(check.refuted_by_count(living));
         }
-        result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes));
+        if result.is_stopped() {
+            return result;
+        }
+        // Last: the other reads may take minutes, in which the workload may be scaled up again.
+        let workload = if check.has_drops() {
+            self.read_workload(&check.workload, resource).await
+        } else {
+            self.expect_in_scope(namespace).await.map(|()| None)
+        };
+        let refuted = |workload: Option<WorkloadFact>| check.refuted(workload.as_ref(), &pods, &nodes);
+        let refuted = result.note(workload).map_or_else(|| check.all(), refuted);
+        result.held.extend(refuted);
         result
     }
 
@@ -138,7 +137,7 @@ impl Writer {
         WriteResult::PpsRead(key, known_version, result)
     }
 
-    /// How many living Pods a workload has; all that it wants are enough.
+    /// How many living Pods a workload has; no more than one beyond those that it wants are counted.
     async fn count_living(&self, namespace: &str, workload: &WorkloadFact) -> Result<usize, WatchError> {
         let source = self.source::<Pod>(&(), namespace).only_metadata().prefer_protobuf();
         let (mut size, mut token, mut living) = (source.page_size(), None, 0);
@@ -155,7 +154,7 @@ impl Writer {
                 living += usize::from(wire::read_pod(pod, &interest)?.fact.is_some_and(is_living));
             }
             token = page.continue_token;
-            if token.is_none() || workload.demand.is_met_by(living) {
+            if token.is_none() || workload.demand.replicas().is_some_and(|wanted| living as u64 > wanted) {
                 return Ok(living);
             }
         }

@@ -80,13 +80,20 @@ impl Cluster {
         if object.options.retention == RetentionPolicy::Retain {
             return Some("it is to be retained");
         }
-        if living.is_some() {
+        let recorder = self.recorders.get(&(object.uid.clone(), pod_name.to_owned()));
+        // Where a Pod of a re-created workload is not, no state of a former Pod is the Pod's.
+        let is_others = |pod: &&Pod| {
+            let owner = workload.map(|workload| &workload.uid).filter(|uid| pod.owner.as_ref() == Some(*uid));
+            owner.is_some_and(|owner| target_uid.is_some_and(|uid| uid != owner) && recorder != Some(owner))
+                && !pod.exempt
+                && pod.node != Some(state.node_name.as_str())
+        };
+        if living.is_some_and(|pod| state.node_name.is_empty() || !is_others(&pod)) {
             return Some("a living Pod of the workload has its name");
         }
         match workload.filter(|workload| !workload.terminating) {
             None => (workload.is_none() && target_uid.is_none()).then_some("its workload is yet to come"),
             Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => {
-                let recorder = self.recorders.get(&(object.uid.clone(), pod_name.to_owned()));
                 let is_kept = object.options.retention == RetentionPolicy::WhenDeleted
                     || may_want(object.target, workload, pod_name, self.living(&workload.uid));
                 (is_kept && recorder == Some(&workload.uid)).then_some("it is the living workload's own")

@@ -162,6 +162,7 @@ impl Process {
         self.writes.sweep(until);
         self.simulation.serve_abandoned(0);
         self.simulation.retry_held_drops();
+        self.simulation.end_surplus_round();
     }
 
     fn deliver(&mut self) {
@@ -201,7 +202,7 @@ impl Process {
         let is_applied = matches!(pending.response, Some(PatchResponse::Applied(_)));
         let (cost, workload) = (pending.write.cost, pending.write.workload.clone());
         let drops_states =
-            pending.write.drops.as_ref().is_some_and(|drops| drops.unwanted().next().is_some());
+            pending.write.loss_check.as_ref().is_some_and(|drops| drops.unwanted().next().is_some());
         let is_lost = runner.rng().next_u32() % 100 < LOST_WRITES;
         simulation.answer_write(number, is_lost);
         if is_lost {

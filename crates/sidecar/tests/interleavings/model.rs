@@ -100,10 +100,10 @@ pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
 }
 
 /// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind that has
-/// fewer Pods than it wants may want any name.
+/// fewer Pods than it wants may want any name; if it has more, its number says nothing of them.
 pub(crate) fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
-    let is_short = replicas(number, workload).is_some_and(|replicas| (living as u64) < replicas);
-    wants(number, workload, pod) || (number == 2 && is_short)
+    let is_met = replicas(number, workload) == Some(living as u64);
+    wants(number, workload, pod) || (number == 2 && !is_met)
 }
 
 /// Which PPS governs a workload: the one of the workload's name, else the oldest, else the first by name.
@@ -224,6 +224,17 @@ pub(crate) fn expected_status(
     name: Name,
     held: &BTreeSet<String>,
 ) -> Option<ExpectedStatus> {
+    expected_status_with(snapshot, name, held, |_| true)
+}
+
+/// The same. The entry of a name that a custom kind does not want for certain stays for a while: until it
+/// `is_tried`.
+pub(crate) fn expected_status_with(
+    snapshot: &Snapshot,
+    name: Name,
+    held: &BTreeSet<String>,
+    is_tried: impl Fn(&String) -> bool,
+) -> Option<ExpectedStatus> {
     let object = snapshot.pps.objects.get(name).filter(|object| !object.terminating)?;
     let (options, base) = (object.options, parse_status(&object.status));
     let expect = |entries, reason, desired| ExpectedStatus {
@@ -302,8 +313,10 @@ pub(crate) fn expected_status(
         });
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
-            let replaces =
-                |state: &PodState| before.is_some_and(|before| replaces_values(options, before, state));
+            // The first record of a home is checked as well.
+            let replaces = |state: &PodState| {
+                before.map_or(options.home, |before| replaces_values(options, before, state))
+            };
             let is_held_change = is_held && current.as_ref().is_some_and(replaces);
             let current = current.filter(|_| !is_held_change);
             if let Some(present) = present.filter(|_| is_replaced && current.is_some()) {
@@ -331,13 +344,19 @@ pub(crate) fn expected_status(
         // A process that has not seen all that was recorded keeps what may be the living workload's.
         let may_be_renewed = !renewed.is_complete && has_former && is_wanted;
         let is_former = is_replaced && !is_renewed(&pod_name) && !may_be_renewed;
+        // A Pod of a re-created workload backs the state of another Pod only where that is recorded.
+        let is_there = before.node_name.is_empty()
+            || pod.is_some_and(|pod| pod.exempt || pod.node == Some(before.node_name.as_str()));
+        let holder =
+            if is_former && holder == NameHolder::Owned && !is_there { NameHolder::Nothing } else { holder };
         let stays =
             is_awaited || should_keep(options.retention, present.is_none(), is_former, is_wanted, holder);
         waits_for_former |= is_replaced
             && options.retention != RetentionPolicy::Retain
             && (holder == NameHolder::Former
                 || (is_held && (!stays || absence == Some(NodeAbsence::ConfirmedGone))));
-        if stays || is_held {
+        let is_surplus = object.target == 2 && present.is_some() && !is_former && !is_tried(&pod_name);
+        if stays || is_held || is_surplus {
             if absence == Some(NodeAbsence::Overdue) {
                 expected.confirmations.push(before.node_name.clone());
             }

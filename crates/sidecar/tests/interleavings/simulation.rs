@@ -12,7 +12,7 @@ use pps_recorder::recording::RECORDING;
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
 };
-use super::model::{ExpectedStatus, HEALTHY, expected_status, is_away};
+use super::model::{ExpectedStatus, HEALTHY, expected_status_with, is_away};
 use super::snapshot::{
     NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, node_fact, pod_fact, workload_fact,
 };
@@ -275,7 +275,8 @@ impl Simulation {
         let changed = changed.map(|(object, write)| changed_states(&object.status, &write.patch["status"]));
         let is_tried = |pod: &String| changed.as_ref().is_some_and(|changed| changed.contains_key(pod));
         let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_tried(pod));
-        expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
+        let held = held.map(|(_, pod)| pod.clone()).collect();
+        expected_status_with(snapshot, name, &held, is_tried)
     }
 
     /// Notes for which workload the entries were decided. Returns the UID of the one whose Pods a write
@@ -390,7 +391,7 @@ impl Simulation {
     /// What reading the cluster shows about the drops of a write: those that must not be made. All of them if
     /// it cannot be read.
     fn refuted_drops(&self, write: &StatusWrite) -> BTreeSet<Arc<str>> {
-        let Some(check) = &write.drops else { return BTreeSet::new() };
+        let Some(check) = &write.loss_check else { return BTreeSet::new() };
         let number = (0..WORKLOADS.len()).find(|number| group_kind(*number) == check.workload.kind).unwrap();
         let is_forbidden = self.snapshot.forbidden.contains(&number);
         if self.are_reads_failing || is_forbidden || self.cluster.is_disabled {
@@ -443,6 +444,11 @@ impl Simulation {
     /// The pause after an unconfirmed drop is over.
     pub(crate) fn retry_held_drops(&mut self) {
         self.index.retry_held_drops();
+        self.take_work();
+    }
+
+    pub(crate) fn end_surplus_round(&mut self) {
+        self.index.end_surplus_round();
         self.take_work();
     }
 

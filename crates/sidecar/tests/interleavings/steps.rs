@@ -51,6 +51,8 @@ pub(crate) enum Step {
     RestoreBackup,
     /// The pause after a drop that was not confirmed is over.
     RetryHeldDrops,
+    /// A round of the surplus entries ends.
+    EndSurplusRound,
     Generate(u8),
     ServeGenerated,
     Restart,
@@ -272,6 +274,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (0_u8..4).prop_map(Step::SettleNode),
         1 => Just(Step::ToggleReads),
         1 => Just(Step::RetryHeldDrops),
+        2 => Just(Step::EndSurplusRound),
         1 => Just(Step::RestoreBackup),
         4 => (0_u8..3).prop_map(Step::Generate),
         2 => Just(Step::ServeGenerated),
@@ -348,6 +351,7 @@ impl Simulation {
             Step::ToggleReads => self.toggle_reads(),
             Step::RestoreBackup => self.restore_backup(),
             Step::RetryHeldDrops => self.retry_held_drops(),
+            Step::EndSurplusRound => self.end_surplus_round(),
             Step::Generate(number) => {
                 self.generate(usize::from(*number));
             }

@@ -1,6 +1,6 @@
 //! Actions about workloads.
 
-use crate::adopt::recorded_for;
+use crate::adopt::uid_of;
 use crate::cluster::{Cluster, Lifecycle, Pps, Workload};
 use crate::finding::{Finding, unknown};
 use crate::load::check_replicas;
@@ -37,9 +37,7 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
     let Some(workload) = cluster.workloads.get(name) else { return };
     // The states of a scenario are those of its workload, which need not say its UID.
     let is_first = workload.lifecycle == Lifecycle::Declared;
-    let given = workload.object["metadata"]["uid"].as_str().map(str::to_owned);
-    let recorded_for = || recorded_for(cluster, &workload.target);
-    let uid = if is_first { given.or_else(recorded_for) } else { None };
+    let uid = if is_first { uid_of(cluster, name, &[]) } else { None };
     let uid = uid.unwrap_or_else(|| cluster.new_uid());
     let Some(workload) = cluster.workloads.get_mut(name) else { return };
     workload.begin(uid);

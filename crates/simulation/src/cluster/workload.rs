@@ -5,7 +5,7 @@ use pps_core::succession::{Revision, UpdateStrategy, ordinal};
 use pps_recorder::demand::{Demand, Naming, Wanted};
 use serde_json::Value;
 
-use crate::limits::MAX_RESERVED;
+use crate::limits::{Limits, MAX_RESERVED};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
@@ -48,7 +48,7 @@ impl Workload {
         self.object = object;
         let spec = &self.object["spec"];
         self.demand = Demand::read(spec, &Naming::StatefulSet);
-        self.wanted = wanted(spec, &self.demand, &self.target.name);
+        self.wanted = wanted(spec, &self.target.name).collect();
         let template = spec["template"].clone();
         if self.revisions.last().is_none_or(|(_, last)| *last != template) {
             // The Pods of a running cluster have the name of their revision as a label.
@@ -110,17 +110,15 @@ pub(crate) fn replicas(spec: &Value) -> u64 {
     Demand::read(spec, &Naming::StatefulSet).replicas().unwrap_or(0)
 }
 
-/// The names of the wanted Pods. Whoever reserves more ordinals than the limit gets fewer Pods.
-fn wanted(spec: &Value, demand: &Demand, workload: &str) -> Vec<String> {
+/// The names of the Pods that a StatefulSet wants, as far as the limits of replicas and reserved ordinals go.
+pub fn wanted(spec: &Value, workload: &str) -> impl Iterator<Item = String> {
+    let demand = Demand::read(spec, &Naming::StatefulSet);
     let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-    let replicas = demand.replicas().unwrap_or(0);
-    let end = start.saturating_add(replicas).saturating_add(MAX_RESERVED);
-    let count = usize::try_from(replicas).unwrap_or(usize::MAX);
-    (start..end)
-        .map(|ordinal| format!("{workload}-{ordinal}"))
-        .filter(|pod| demand.wants(workload, pod, 0) == Wanted::Yes)
-        .take(count)
-        .collect()
+    let replicas = demand.replicas().unwrap_or(0).min(Limits::CLUSTER.replicas);
+    let names =
+        (start..start.saturating_add(replicas + MAX_RESERVED)).map(move |at| format!("{workload}-{at}"));
+    let wanted = names.filter(move |pod| demand.wants(workload, pod, 0) == Wanted::Yes);
+    wanted.take(usize::try_from(replicas).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -159,5 +157,7 @@ mod tests {
         let spec = json!({"replicas": 3, "reserveOrdinals": ["0-18446744073709551615"]});
         assert_eq!(wanted_of(&spec), [""; 0]);
         assert_eq!(wanted_of(&json!({"replicas": 2, "ordinals": {"start": u64::MAX}})), [""; 0]);
+        let all = json!({"replicas": u64::MAX, "reserveOrdinals": ["0-18446744073709551615"]});
+        assert_eq!(wanted_of(&all), [""; 0]);
     }
 }

@@ -70,6 +70,22 @@ fn pods_that_run_already_are_there_from_the_beginning() {
     assert!(manifest.before["spec"]["nodeName"].is_null());
 }
 
+/// Not those of the first object by name, which is being deleted.
+#[test]
+fn a_workload_without_a_uid_is_the_one_that_the_governing_states_were_recorded_for() {
+    let mut ending = with(recorded(&[("db-0", "n1", "a")]), "metadata.name", json!("a"));
+    ending["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z".into();
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    ending["status"]["targetUID"] = "uid-former".into();
+    let former = with(stateful_set("db", 1), "metadata.uid", json!("uid-former"));
+    for (workload, place) in [(stateful_set("db", 1), "db-0 n4"), (former, "db-0 n1")] {
+        let mut objects = nodes(4);
+        objects.extend([ending.clone(), workload, recorded(&[("db-0", "n4", "b")])]);
+        let result = run(&scenario(objects, json!([{"do": "rollOut"}])));
+        assert_eq!(places(last(&result)), [place], "{:#?}", result.problems);
+    }
+}
+
 #[test]
 fn pods_that_run_already_are_recorded_before_the_first_action() {
     let mut objects = nodes(4);

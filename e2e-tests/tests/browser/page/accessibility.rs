@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use super::{Page, key, stateful_set};
 
-/// Contrast depends on the theme, and layout on the width: each state is checked in both themes and, in turn, at
-/// two of three widths. At 320 pixels a page must still fit (WCAG 1.4.10).
+/// Contrast depends on the theme, and layout on the width: each state is checked in both themes and, in turn,
+/// at two of three widths. At 320 pixels a page must still fit (WCAG 1.4.10).
 const VIEWS: [[(&str, u32); 2]; 3] =
     [[("light", 320), ("dark", 1440)], [("dark", 820), ("light", 1440)], [("dark", 320), ("light", 820)]];
 
 const AXE: &str = "e2e-tests/fixtures/axe-core/axe.min.js";
 
-/// All that axe-core finds wrong, and what it cannot decide, except for signs in place of words. Some of its rules
-/// are off unless asked for.
+/// All that axe-core finds wrong, and what it cannot decide, except for signs in place of words. Some of its
+/// rules are off unless asked for.
 const CHECK: &str = r#"
     const asked = ["target-size", "label-content-name-mismatch", "focus-order-semantics", "td-has-header"];
     const rules = Object.fromEntries(asked.map((id) => [id, { enabled: true }]));

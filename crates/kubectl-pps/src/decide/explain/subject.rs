@@ -3,7 +3,7 @@
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
-use pps_core::succession::{is_former, is_held_back, is_unobserved};
+use pps_core::succession::is_held_back;
 use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
 use pps_scheduler::{HOSTNAME, Selection};
 use pps_simulation::pods_of;
@@ -153,18 +153,17 @@ impl<'a> Subject<'a> {
 
     /// Whether it is Ready and should be recorded, and is not.
     pub fn is_unrecorded(&self) -> bool {
-        let is_due = |pod: &Pod| pod.is_ready() && !pod.is_terminating() && !pod.is_exempt();
-        self.state == Ok(None) && self.pps.known().is_some() && self.pod.is_some_and(is_due)
+        let is_due = self.pod.is_some_and(|pod| self.snapshot.is_recordable(pod));
+        self.state == Ok(None) && self.pps.known().is_some() && is_due
     }
 
     pub(crate) fn present(&self, pod: &Pod) -> Candidate {
-        let is_former = |workload: &Value| !is_unobserved(workload) && is_former(pod.object(), workload);
         Candidate {
             pod: unbound(pod.object()),
             before: self.before(pod),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
-            is_former: self.workload.map(Workload::object).is_some_and(is_former),
+            is_former: self.workload.is_some_and(|workload| workload.has_replaced(pod)),
         }
     }
 

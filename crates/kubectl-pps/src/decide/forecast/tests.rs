@@ -4,7 +4,7 @@ use pps_core::INJECTED_ANNOTATION;
 use pps_scheduler::{Exclusion, ExclusionKind};
 use serde_json::{Value, json};
 
-use super::{Advice, Forecast, PodForecast, Question, Then, Why, forecast};
+use super::{Advice, Fate, Forecast, PodForecast, Question, Why, forecast};
 use crate::decide::command_line::CommandLine;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload, forbidden};
 use crate::{Failure, Outcome};
@@ -82,12 +82,12 @@ fn states_of_a_namespace_that_is_not_enabled_do_not_count() {
     let drain = || Question::Drain(["n1".to_owned()].into());
     let mut snapshot = cluster(HOSTNAME, false);
     let pinned = ask(&snapshot, drain());
-    assert_eq!((pinned.pods[0].then, pinned.not_enabled.len()), (Then::Pending, 0));
+    assert_eq!((pinned.pods[0].then, pinned.not_enabled.len()), (Fate::Pending, 0));
     let mut object = snapshot.pps[0].object().clone();
     object["status"]["conditions"] = json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "label it"}]);
     snapshot.pps = Pps::read(object).into_iter().collect();
     let free = ask(&snapshot, drain());
-    assert_eq!((free.pods[0].then, &free.pods[0].recorded_node), (Then::Running, &None));
+    assert_eq!((free.pods[0].then, &free.pods[0].recorded_node), (Fate::Running, &None));
     assert_eq!(free.not_enabled, ["shop".to_owned()].into());
     let style = crate::render::Style::PLAIN;
     let text = crate::render::forecast::forecast(&drain(), &free, style, false, &CommandLine::default());
@@ -134,7 +134,7 @@ fn a_drained_pod_returns_to_its_zone_and_the_others_are_not_touched() {
     );
     assert_eq!(
         (pod.then, pod.as_recorded, pod.recorded_node.as_deref()),
-        (Then::Running, Some(true), Some("n1"))
+        (Fate::Running, Some(true), Some("n1"))
     );
     assert_eq!(pod.may_land_on, ["n2"]);
     assert_eq!(pod.why, Why::AsRecorded(vec!["zone=a".into()]));
@@ -145,7 +145,7 @@ fn a_drained_pod_returns_to_its_zone_and_the_others_are_not_touched() {
 fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
     let answer = ask(&cluster(HOSTNAME, false), drain("n1"));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!((pod.then, pod.node_then.as_deref()), (Then::Pending, None));
+    assert_eq!((pod.then, pod.node_then.as_deref()), (Fate::Pending, None));
     assert_eq!(pod.without_its_state, ["n2", "n3"]);
     let expected = [
         ("n1", ExclusionKind::Cordon),
@@ -160,7 +160,7 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
 #[test]
 fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
     let answer = ask(&cluster(HOSTNAME, true), loss("n1"));
-    assert_eq!(answer.pods[0].then, Then::Pending);
+    assert_eq!(answer.pods[0].then, Fate::Pending);
     assert!(answer.pods[0].forgotten);
     assert!(!ask(&cluster(HOSTNAME, false), loss("n1")).pods[0].forgotten);
     assert!(!ask(&cluster(HOSTNAME, true), drain("n1")).pods[0].forgotten);
@@ -170,7 +170,7 @@ fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
 fn a_lost_zone_takes_all_its_nodes_away() {
     let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Then::Pending));
+    assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Fate::Pending));
     assert_eq!(pod.without_its_state, ["n1", "n2"]);
 }
 
@@ -182,8 +182,8 @@ fn a_question_about_what_does_not_exist_is_refused() {
         (drain("nowhere"), "there is no node nowhere"),
         (Question::ZoneDown("c".into()), "no node is in zone c: there are a, b"),
     ] {
-        let Err(Failure::Usage(text)) = forecast(&snapshot, &question) else { panic!("{question:?}") };
-        assert!(text.starts_with(expected), "{text}");
+        let failure = forecast(&snapshot, &question).unwrap_err();
+        assert!(failure.exit_code() == 2 && failure.to_string().starts_with(expected), "{failure}");
     }
     let mut blind = cluster(ZONE, false);
     blind.nodes = None;
@@ -213,7 +213,7 @@ fn pods_of_other_namespaces_take_room_and_the_namespaces_are_simulated_one_after
     full.nodes.as_mut().unwrap().insert("n2".into(), Node::read(small).unwrap());
     full.pods.push(pod("other", "db-0", "n2"));
     let answer = ask(&full, drain("n1"));
-    assert_eq!(answer.pods[0].then, Then::Pending);
+    assert_eq!(answer.pods[0].then, Fate::Pending);
     assert!(excluded(&answer.pods[0]).contains(&("n2", ExclusionKind::Resources)), "{answer:#?}");
 }
 
@@ -224,7 +224,7 @@ fn a_budget_that_refuses_an_eviction_is_named() {
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "db"}}}})];
     let answer = ask(&snapshot, drain("n1"));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!((pod.then, pod.node_then.as_deref()), (Then::NotEvicted, Some("n1")));
+    assert_eq!((pod.then, pod.node_then.as_deref()), (Fate::NotEvicted, Some("n1")));
     assert!(
         matches!(&pod.why, Why::Protected(why) if why.starts_with("PodDisruptionBudget db ")),
         "{pod:#?}"
@@ -242,7 +242,7 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
     snapshot.pods.push(Pod::read(waiting).unwrap());
     let answer = ask(&snapshot, drain("n2"));
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!((pod.pod.as_str(), pod.then, pod.already), ("db-2", Then::Pending, true));
+    assert_eq!((pod.pod.as_str(), pod.then, pod.already), ("db-2", Fate::Pending, true));
     assert_eq!((answer.problems.len(), answer.advice.len()), (0, 0));
     // "Nothing would be touched" must not sound like an all-clear.
     assert_eq!(answer.outcome(), Outcome::NotWell);
@@ -313,8 +313,8 @@ fn advice_moves_no_pod_that_needs_no_move() {
     let zones = pps("shop", ZONE, false, &[("db-0", "n1", "a")]);
     snapshot.pps.extend(Pps::read(rename(zones.object())));
     let answer = ask(&snapshot, drain("n1"));
-    let then: Vec<(&str, Then)> = answer.pods.iter().map(|pod| (pod.pod.as_str(), pod.then)).collect();
-    assert_eq!(then[..3], [("db-0", Then::Pending), ("db-1", Then::Pending), ("web-0", Then::Running)]);
+    let then: Vec<(&str, Fate)> = answer.pods.iter().map(|pod| (pod.pod.as_str(), pod.then)).collect();
+    assert_eq!(then[..3], [("db-0", Fate::Pending), ("db-1", Fate::Pending), ("web-0", Fate::Running)]);
     assert_eq!(answer.advice, [cordon(["n1"]), moves(["db-0", "db-1"], "--anywhere")]);
 }
 
@@ -352,10 +352,10 @@ fn with_budget(key: &str, nodes: &[&'static str]) -> Snapshot {
 #[test]
 fn a_drain_that_a_budget_and_a_required_node_block_is_told_the_way_out() {
     let answer = ask(&with_budget(HOSTNAME, &["n1", "n1", "n3"]), drain("n1"));
-    let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
+    let then: Vec<Fate> = answer.pods.iter().map(|pod| pod.then).collect();
     assert_eq!(
         (then.as_slice(), answer.outcome()),
-        (&[Then::Pending, Then::NotEvicted][..], Outcome::NotWell)
+        (&[Fate::Pending, Fate::NotEvicted][..], Outcome::NotWell)
     );
     assert_eq!(answer.advice, [cordon(["n1"]), moves(["db-0", "db-1"], "--anywhere")]);
     // Two nodes at a time.
@@ -441,11 +441,11 @@ fn two_namespaces(room: &str) -> Snapshot {
 fn no_two_namespaces_are_promised_the_same_room() {
     let then = |room: &str| {
         let answer = ask(&two_namespaces(room), drain("n1"));
-        let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
+        let then: Vec<Fate> = answer.pods.iter().map(|pod| pod.then).collect();
         (then, answer.outcome())
     };
-    assert_eq!(then("2"), (vec![Then::Running, Then::Running], Outcome::Well));
-    assert_eq!(then("1"), (vec![Then::Running, Then::Pending], Outcome::NotWell));
+    assert_eq!(then("2"), (vec![Fate::Running, Fate::Running], Outcome::Well));
+    assert_eq!(then("1"), (vec![Fate::Running, Fate::Pending], Outcome::NotWell));
 }
 
 #[test]
@@ -453,8 +453,8 @@ fn a_pod_that_would_have_no_node_takes_no_room() {
     let mut snapshot = two_namespaces("1");
     snapshot.pps = vec![pps("one", HOSTNAME, false, &[("db-0", "n1", "n1")])];
     let answer = ask(&snapshot, drain("n1"));
-    let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
-    assert_eq!(then, [Then::Pending, Then::Running], "{answer:#?}");
+    let then: Vec<Fate> = answer.pods.iter().map(|pod| pod.then).collect();
+    assert_eq!(then, [Fate::Pending, Fate::Running], "{answer:#?}");
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn a_pod_without_a_node_gets_none_that_is_drained_or_lost() {
     for question in [drain("n2"), lost] {
         let answer = ask(&with_waiting(&[]), question);
         let waiting = of(&answer, "db-2");
-        assert_eq!((waiting.then, waiting.already, waiting.as_recorded), (Then::Running, false, None));
+        assert_eq!((waiting.then, waiting.already, waiting.as_recorded), (Fate::Running, false, None));
         assert_eq!(
             (waiting.may_land_on.as_slice(), waiting.node_now.as_deref()),
             (&["n1".to_owned(), "n3".to_owned()][..], None)
@@ -520,7 +520,7 @@ fn a_budget_protects_no_pod_that_has_no_node() {
     let mut snapshot = with_waiting(&[]);
     snapshot.budgets = vec![json!({"metadata": {"name": "db", "namespace": "shop"},
         "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "db"}}}})];
-    assert_eq!(of(&ask(&snapshot, drain("n2")), "db-2").then, Then::Running);
+    assert_eq!(of(&ask(&snapshot, drain("n2")), "db-2").then, Fate::Running);
 }
 
 #[test]
@@ -533,7 +533,7 @@ fn a_pod_of_which_nothing_is_recorded_is_not_said_to_be_kept_by_it() {
     }
     let answer = ask(&snapshot, drain("n2"));
     let waiting = of(&answer, "db-2");
-    assert_eq!((waiting.then, waiting.already), (Then::Pending, true));
+    assert_eq!((waiting.then, waiting.already), (Fate::Pending, true));
     assert_eq!(waiting.why, Why::Excluded);
     assert_eq!((waiting.without_its_state.len(), answer.advice.len()), (0, 0));
     assert!(waiting.excluded.iter().all(|verdict| !verdict.exclusions.iter().any(Exclusion::from_pps)));
@@ -545,7 +545,7 @@ fn a_pod_without_a_node_that_is_recorded_waits_for_its_place() {
     let waiting = of(&answer, "db-2");
     assert_eq!(
         (waiting.then, waiting.without_its_state.as_slice()),
-        (Then::Pending, &["n1".to_owned(), "n3".to_owned()][..])
+        (Fate::Pending, &["n1".to_owned(), "n3".to_owned()][..])
     );
     assert_eq!(answer.advice, [cordon(["n2"]), moves(["db-2"], "--anywhere")]);
 }
@@ -560,7 +560,7 @@ fn what_is_replaced_meanwhile_leaves_the_node_as_well() {
     snapshot.pps = vec![pps("shop", HOSTNAME, false, &[("db-1", "n3", "n3")])];
     let answer = ask(&snapshot, drain("n1"));
     let replaced = of(&answer, "db-0");
-    assert_eq!((replaced.node_now.as_deref(), replaced.then), (Some("n1"), Then::Running));
+    assert_eq!((replaced.node_now.as_deref(), replaced.then), (Some("n1"), Fate::Running));
     assert_eq!(replaced.why, Why::NotRecorded);
     assert_ne!(replaced.node_then.as_deref(), Some("n1"));
 }

@@ -82,6 +82,27 @@ fn the_state_of_a_ready_pod_is_never_replaced() {
 }
 
 #[test]
+fn the_state_of_a_pod_that_nobody_records_is_imported() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1")}));
+    let with = |change: Value| {
+        let mut pod = ready_pod("prod", "db-0").object().clone();
+        json_patch::merge(&mut pod, &change);
+        let mut world = known(&[], &[Pod::read(pod).unwrap()], &[]);
+        let node = Node::read(json!({"metadata": {"name": "n"}})).unwrap();
+        world.nodes = Some([("n".to_owned(), node)].into());
+        let plan = plan(&entries(std::slice::from_ref(&file)), &world, false).remove(0);
+        (added(&plan), plan.ready.len())
+    };
+    assert_eq!(with(json!({})), (0, 1));
+    let exempt = json!({"metadata": {"annotations": {pps_core::RECORD_ANNOTATION: "false"}}});
+    let stranded = json!({"spec": {"nodeName": "gone"}});
+    let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for change in [exempt, stranded, terminating] {
+        assert_eq!(with(change.clone()), (1, 0), "{change}");
+    }
+}
+
+#[test]
 fn of_two_objects_of_a_file_for_one_workload_the_first_is_created() {
     let mut second = pps("prod", "web", &json!({"db-0": state("n2")}));
     second["spec"]["targetRef"] = json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "name": "db"});

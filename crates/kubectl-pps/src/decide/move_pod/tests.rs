@@ -184,7 +184,12 @@ fn a_pending_pod_of_a_former_template_is_created_again() {
         let status = json!({"updateRevision": "db-new", "currentRevision": current});
         let change = json!({"status": status, "spec": {"updateStrategy": strategy}});
         with_workload(&mut world, &change);
-        planned(&world, &anywhere()).removal
+        let observed = planned(&world, &anywhere()).removal;
+        // What the status says of a template that the controller has not seen is out of date.
+        let unobserved = json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}});
+        with_workload(&mut world, &unobserved);
+        assert_eq!(planned(&world, &anywhere()).removal, Removal::Unneeded);
+        observed
     };
     let of_revision = |own, partition| of_revisions(own, partition, None);
     let held_back = |own| of_revisions(own, 1, Some("db-old"));

@@ -169,7 +169,7 @@ impl Row {
             _ if node.is_some_and(|node| cannot_return(snapshot, pod, node, &self.required)) => {
                 Some(Concern::CannotReturn)
             }
-            _ if self.phase == Phase::Ready && !pod.is_exempt() && is_enabled() && is_elsewhere() => {
+            _ if snapshot.is_recordable(pod) && is_enabled() && is_elsewhere() => {
                 Some(Concern::RecordedElsewhere)
             }
             _ if has(|one| matches!(one, Drift::Away { .. })) => Some(Concern::Away),
@@ -291,7 +291,7 @@ pub fn drift_of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodS
     found.extend(pod.is_exempt().then(|| Drift::Exempt { unfinished: pod.is_marked() }));
     let is_recorded = state.is_some_and(|state| !state.node_name.is_empty());
     if !is_recorded && pod.is_ready() && !pod.is_terminating() {
-        let lasting = found.is_empty() && snapshot.is_lasting(pod.ready_since());
+        let lasting = snapshot.is_recordable(pod) && snapshot.is_lasting(pod.ready_since());
         found.push(Drift::Unrecorded { lasting });
     }
     let Some(state) = state else { return found };

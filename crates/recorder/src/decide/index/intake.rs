@@ -6,12 +6,10 @@ use pps_core::Spec;
 use pps_core::alias::aliased;
 
 use super::Index;
-use crate::decide::generated_pps::target_of;
 use crate::decide::tracked_pps::{Source, TrackedPps};
 use crate::decide::workloads::Kind;
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
-use crate::generate;
 use crate::record::compare_placement;
 
 impl Index {
@@ -230,10 +228,6 @@ impl Index {
         let uid_before = before.map(|before| before.uid.clone());
         if before.is_none_or(|before| before.annotations != fact.annotations) {
             self.reported.remove(&key);
-            let request = generate::read_request(&target_of(&key, &fact), &fact.annotations);
-            if let Ok(Some(request)) = request {
-                self.extend_interest(&request.spec);
-            }
         }
         let uid = fact.uid.clone();
         if self.workloads.apply(&key, fact) {
@@ -275,10 +269,11 @@ impl Index {
     }
 
     /// Takes what a read of an object has shown; nothing if there is no such object. `known_version` is the
-    /// version that was known when the read began: if an event has brought another one since, the read may be
-    /// older.
+    /// version that was known when the read began: if an event has brought another version since, which may
+    /// wait for a write in flight, the read may be older.
     pub fn on_object_read(&mut self, key: &NamespacedName, known_version: &str, fact: Option<Box<PpsFact>>) {
-        if self.resource_version(key) != Some(known_version) {
+        let waits = self.objects.tracked.get(key).is_some_and(|object| object.superseding.is_some());
+        if waits || self.resource_version(key) != Some(known_version) {
             return;
         }
         match fact {
@@ -323,8 +318,7 @@ impl Index {
         self.report_unreadable(key);
     }
 
-    /// Marks an object that nobody here has read before as unreadable, if the definition may hide states of
-    /// it.
+    /// Marks an object that was never read before as unreadable, if the definition may hide states of it.
     fn hide_if_unknown(&mut self, key: &NamespacedName, fact: &mut PpsFact, shows_packed: bool) {
         let is_it = |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
         let is_first_definition = self.objects.definition_revision == 0;
@@ -373,8 +367,8 @@ impl Index {
         self.on_name_changed(key);
     }
 
-    /// The objects that target this workload are others now, or one of them has changed. The rest concerns
-    /// that only if another one governs the workload.
+    /// The objects that target this workload are others now, or one of them has changed. The others have to
+    /// be examined only if another object governs the workload now.
     fn on_claims_changed(&mut self, workload: &WorkloadKey) {
         if self.objects.choose_governing(workload) {
             self.mark_target(workload);

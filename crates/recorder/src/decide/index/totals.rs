@@ -55,8 +55,9 @@ impl Index {
         let is_in_scope = |(workload, _): &(&WorkloadKey, _)| self.is_in_scope(&workload.object.namespace);
         for (workload, pps) in self.objects.governed().filter(is_in_scope) {
             let desired = self.workloads.get(workload).and_then(|fact| fact.demand.replicas()).unwrap_or(0);
-            totals.desired_states += desired;
-            totals.missing_states += desired.saturating_sub(pps.fact.status.pod_states.len() as u64);
+            let missing = desired.saturating_sub(pps.fact.status.pod_states.len() as u64);
+            totals.desired_states = totals.desired_states.saturating_add(desired);
+            totals.missing_states = totals.missing_states.saturating_add(missing);
         }
         for key in &self.pods.pending {
             let pending = self.pods.facts.get(key).and_then(|fact| fact.pending.as_deref());

@@ -7,15 +7,18 @@ use crate::demand::Wanted;
 use crate::record::record;
 use crate::workload::{PodOwnership, WorkloadPresence, retains_state};
 use pps_core::Spec;
-use pps_core::pps::{PodState, RetentionPolicy};
+use pps_core::pps::{PodState, RecordingPolicy, RetentionPolicy};
 use pps_core::status::entry_patch;
 
-use super::View;
-use super::drop_check::{DropCause, DroppedEntry, ReplacedValues};
+use super::loss_check::{DropCause, DroppedEntry, ReplacedValues};
+use super::{View, backing};
 use crate::decide::capacity::EntryChange;
 use crate::decide::nodes::Absence;
 use crate::facts::NamespacedName;
 
+/// After how many rounds a surplus entry is dropped. A Pod that is created again is not missing for so long,
+/// even if Pods that the workload's number does not count live meanwhile.
+const SURPLUS_ROUNDS: u8 = 2;
 /// Of how many entries a write may drop or replace something: each costs a read. The others come next.
 const MAX_CHECKED: usize = 100;
 
@@ -47,7 +50,7 @@ impl Renewals {
 pub(crate) struct EntryDecisions {
     pub(crate) changes: Vec<EntryChange>,
     pub(crate) missing_labels: BTreeSet<Arc<str>>,
-    pub(crate) surplus: BTreeSet<Arc<str>>,
+    pub(crate) surplus: BTreeMap<Arc<str>, u8>,
     pub(crate) deferred: BTreeSet<Arc<str>>,
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
     pub(crate) drops: Vec<DroppedEntry>,
@@ -63,8 +66,8 @@ pub(crate) struct EntryDecisions {
 
 enum EntryDecision {
     Keep,
-    /// Kept while the workload has fewer Pods than it wants.
-    KeepAsSurplus,
+    /// Kept until the workload has had exactly the Pods that it wants in enough rounds; says in how many.
+    KeepAsSurplus(u8),
     /// Kept until the node of the running Pod is known. Where it was before does not matter.
     KeepUntilNodeIsKnown,
     Record(PodState),
@@ -128,12 +131,16 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
 fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decisions: &mut EntryDecisions) {
     let before = view.pps.fact.status.pod_states.get(&pod);
     let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
-    decisions.surplus.remove(&pod);
+    let surplus = decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
     let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
     let drops = matches!(decision, EntryDecision::Drop(_));
-    let replaced = match (&decision, &before) {
-        (EntryDecision::Record(after), Some(before)) => ReplacedValues::new(view, &pod, before, after),
+    // No later event corrects the first record of a home.
+    let is_home = view.pps.fact.spec.recording_policy == Some(RecordingPolicy::IfNotPresent);
+    let replaced = match &decision {
+        EntryDecision::Record(after) if before.is_some() || is_home => {
+            ReplacedValues::new(view, &pod, before.as_ref().unwrap_or(&PodState::default()), after)
+        }
         _ => None,
     };
     let is_checked = drops || replaced.is_some();
@@ -144,7 +151,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         decisions.postponed.push(pod.clone());
     }
     if is_held || is_postponed {
-        decision = EntryDecision::Keep;
+        decision = surplus.map_or(EntryDecision::Keep, EntryDecision::KeepAsSurplus);
     }
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
@@ -155,7 +162,9 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         decisions.keeps_target = true;
     }
     let after = match decision {
-        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus | EntryDecision::KeepUntilNodeIsKnown) => {
+        keep @ (EntryDecision::Keep
+        | EntryDecision::KeepAsSurplus(_)
+        | EntryDecision::KeepUntilNodeIsKnown) => {
             let is_overdue =
                 absence == Some(Absence::Overdue) && !matches!(keep, EntryDecision::KeepUntilNodeIsKnown);
             if let Some(before) = before.as_ref().filter(|_| is_overdue) {
@@ -165,8 +174,8 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
             if before.as_ref().is_none_or(|state| !lacks_key(&view.pps.fact.spec, state)) {
                 decisions.missing_labels.remove(&pod);
             }
-            if matches!(keep, EntryDecision::KeepAsSurplus) {
-                decisions.surplus.insert(pod);
+            if let EntryDecision::KeepAsSurplus(rounds) = keep {
+                decisions.surplus.insert(pod, rounds);
             }
             return;
         }
@@ -224,9 +233,7 @@ fn decide_one(
         let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
         return EntryDecision::Record(record(spec, pod, place, before));
     }
-    if before.is_none() {
-        return EntryDecision::Keep;
-    }
+    let Some(before) = before else { return EntryDecision::Keep };
     if absence == Some(Absence::Confirmed) {
         return EntryDecision::Drop(DropCause::NodeGone);
     }
@@ -238,17 +245,19 @@ fn decide_one(
     let living = view.living_workload().map(|workload| view.pods.living(namespace, &workload.uid));
     let wanted = wanted_beside(living.unwrap_or_default());
     let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
-    let keeps = |wanted| retains_state(spec.retention(), presence(wanted), wanted, ownership);
+    let keeps = |wanted| {
+        let backing = backing(ownership, presence(wanted), view.pod(name), &before.node_name);
+        retains_state(spec.retention(), presence(wanted), wanted, backing)
+    };
+    let is_counted = wanted_beside(usize::MAX) == Wanted::Maybe && !keeps(false) && keeps(true);
+    let rounds = view.pps.surplus.get(name).copied().unwrap_or_default();
     match wanted {
-        Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
+        Wanted::Maybe if is_counted => EntryDecision::KeepAsSurplus(0),
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
+        Wanted::No if is_counted && rounds < SURPLUS_ROUNDS => EntryDecision::KeepAsSurplus(rounds),
         wanted => {
             let wanted = wanted != Wanted::No;
-            EntryDecision::Drop(DropCause::NotRetained {
-                wanted,
-                presence: presence(wanted),
-                is_counted: !wanted && wanted_beside(0) == Wanted::Maybe,
-            })
+            EntryDecision::Drop(DropCause::NotRetained { wanted, presence: presence(wanted), is_counted })
         }
     }
 }

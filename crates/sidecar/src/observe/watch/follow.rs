@@ -49,6 +49,8 @@ struct Follower<'a, K, F, R, O> {
     list_version: Option<String>,
     relist_from: Instant,
     is_down: bool,
+    /// Whether a list beside the watch has failed: until there is one, new keys have no values.
+    is_relist_failing: bool,
     unreadable: HashSet<K>,
     /// Those at the beginning of the list that is being read.
     unreadable_before: HashSet<K>,
@@ -85,6 +87,7 @@ impl Watches {
             list_version: None,
             relist_from: now,
             is_down: false,
+            is_relist_failing: false,
             unreadable: HashSet::new(),
             unreadable_before: HashSet::new(),
             nameless: 0,
@@ -168,13 +171,18 @@ where
         self.relist_from = Instant::now() + pause;
         let updates = self.merge.end_list();
         self.send(updates).await;
+        if std::mem::take(&mut self.is_relist_failing) {
+            self.mark_up().await;
+        }
     }
 
     async fn on_event(&mut self, event: Result<Option<WatchEvent>, WatchError>) -> Result<(), WatchError> {
         let message = match event? {
             None => return Ok(()),
             Some(WatchEvent::Opened) => {
-                self.mark_up().await;
+                if !self.is_relist_failing {
+                    self.mark_up().await;
+                }
                 return Ok(());
             }
             Some(WatchEvent::Event(message)) => message,
@@ -232,12 +240,12 @@ where
         if self.lister.is_at_start() {
             self.begin_list();
         }
-        if self.watcher.has_position() || error.is_expired() {
-            warn!(resource = self.name, %error, "the list failed; retrying");
-            self.count(|metrics| &metrics.watch_errors);
-        } else {
-            self.mark_down(error).await;
+        if !error.is_expired() {
+            self.is_relist_failing = self.watcher.has_position();
+            return self.mark_down("list", error).await;
         }
+        warn!(resource = self.name, %error, "the list failed; retrying");
+        self.count(|metrics| &metrics.watch_errors);
     }
 
     async fn on_watch_failed(&mut self, error: &WatchError) {
@@ -246,7 +254,7 @@ where
             // A list under way may have begun before, and would be merged with events that no longer count.
             self.begin_list();
         }
-        self.mark_down(error).await;
+        self.mark_down("watch", error).await;
     }
 
     async fn send(&mut self, updates: impl IntoIterator<Item = Update<K, F>>) {
@@ -262,9 +270,9 @@ where
         self.report(WatchState::Up).await;
     }
 
-    async fn mark_down(&mut self, error: &WatchError) {
+    async fn mark_down(&mut self, request: &str, error: &WatchError) {
         self.is_down = true;
-        warn!(resource = self.name, %error, "the watch failed; retrying");
+        warn!(resource = self.name, %error, "the {request} failed; retrying");
         self.count(|metrics| &metrics.watch_errors);
         self.report(if error.is_forbidden() { WatchState::Forbidden } else { WatchState::Down }).await;
     }

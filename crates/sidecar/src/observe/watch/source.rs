@@ -124,8 +124,7 @@ impl PageSize {
         self.now
     }
 
-    /// A page of this many bytes has arrived. The next one may have twice as many objects, if that is no
-    /// risk.
+    /// A page of this many bytes has arrived. The next may have twice as many objects, if that is no risk.
     pub(crate) fn arrived(&mut self, bytes: usize) {
         if bytes <= LARGEST_PAGE / 4 {
             self.now = self.now.saturating_mul(2).min(self.most);
@@ -300,8 +299,7 @@ impl Source {
         Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
     }
 
-    /// What to ask for. A server that has no protobuf for a resource, as for each custom one, answers with
-    /// JSON.
+    /// What to ask for. A server that has no protobuf for a resource, as for custom ones, answers with JSON.
     fn accept(&self, metadata_kind: &str) -> String {
         let kind = format!(";as={metadata_kind};g=meta.k8s.io;v=v1");
         let kind = if self.only_metadata { &kind } else { "" };

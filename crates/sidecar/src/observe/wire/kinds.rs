@@ -80,7 +80,7 @@ fn workload(metadata: &ObjectMeta, api_version: &str, demand: Option<Demand>) ->
         annotations: generate::WORKLOAD_ANNOTATIONS
             .iter()
             .filter_map(|key| metadata.annotations.as_ref()?.get_key_value(*key))
-            .map(|(key, value)| (key.clone(), value.clone()))
+            .map(|(key, value)| (key.clone(), generate::kept_value(value).to_owned()))
             .collect(),
     }
 }
@@ -233,6 +233,10 @@ mod tests {
         };
         let fact = read(workload).fact.unwrap();
         assert_eq!((&*fact.uid, fact.demand.replicas(), fact.annotations.len()), ("u", Some(3), 1));
+        let huge = json!({"metadata": {"name": "w",
+            "annotations": {"kruise.io/required-persistent-topology": "k,".repeat(100_000)}}});
+        let kept = read(huge).fact.unwrap().annotations;
+        assert_eq!(kept["kruise.io/required-persistent-topology"], "(longer than 64 KiB)");
         assert_eq!(read(json!({"metadata": {"name": "w"}})).unreadable, None);
     }
 

@@ -124,7 +124,8 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         injected: annotation(pod, INJECTED_ANNOTATION).is_some(),
         exempt: annotation(pod, RECORD_ANNOTATION).is_some_and(|value| forbids_recording(value)),
-        annotations: interest.pick(annotations),
+        // Nothing else is recorded, and a Pod that never runs costs its author nothing.
+        annotations: if ready.is_some() { interest.pick(annotations) } else { Vec::new() },
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
     })
@@ -225,6 +226,9 @@ mod tests {
             pending: None,
         };
         assert_eq!(pod_fact(&pod, &interest), Some(expected));
+        let mut starting = pod;
+        starting["status"]["conditions"] = json!([]);
+        assert_eq!(pod_fact(&starting, &interest).unwrap().annotations, []);
     }
 
     #[test]

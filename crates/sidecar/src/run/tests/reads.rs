@@ -122,6 +122,33 @@ async fn no_state_is_dropped_in_a_namespace_that_has_just_left_the_scope() {
 }
 
 #[tokio::test]
+async fn no_state_is_dropped_of_a_workload_that_is_scaled_up_while_its_pods_are_read() {
+    for (replicas, dropped) in [(0, 3), (3, 0)] {
+        let are_pods_read = Arc::new(std::sync::atomic::AtomicBool::default());
+        let read = move |path: &str| {
+            if !path.contains("statefulsets") {
+                are_pods_read.store(true, Ordering::Relaxed);
+                return list(&[]);
+            }
+            let mut workload = workload_of_no_pods("w");
+            if are_pods_read.load(Ordering::Relaxed) {
+                workload["spec"]["replicas"] = replicas.into();
+            }
+            list(&[workload])
+        };
+        let (client, patches) =
+            api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+        let mut worker = dropping_worker(client, &["w".to_owned()], 3);
+        worker.take_turn();
+        let done = worker.writes.next_result().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        let patches = patches.lock().unwrap();
+        let states = patches.first().and_then(|patch| patch["status"]["podStates"].as_object());
+        assert_eq!(states.map_or(0, serde_json::Map::len), dropped, "{patches:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_check_begins_no_read_after_one_that_the_api_server_refused() {
     let (client, counts) = counting_api_server(|_| refusal(429, "TooManyRequests", "slow down"));
     let mut worker = dropping_worker(client, &["w".to_owned()], 100);

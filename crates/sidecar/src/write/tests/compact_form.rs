@@ -111,7 +111,7 @@ fn write() -> StatusWrite {
             "packed": {"version": 1, "buckets": {"ordinals-0": "1 w-0 n\n% %\n"}}, "podStates": null, "recorded": 1}}),
         entries: 1,
         recorded: 1,
-        drops: None,
+        loss_check: None,
         moves_to: Some(StoredForm::Compact),
         keeps_compact_form: false,
         cost: 1,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{World, ready_on, spec};
+use super::{ASK, World, ready_on, spec};
 use crate::facts::store::Update;
 
 #[test]
@@ -27,6 +27,15 @@ fn records_again_after_a_spec_change() {
         world.pod_states("p"),
         json!({"w-0": {"nodeTopologyLabels": {"host": "node-1", "zone": null}}})
     );
+}
+
+/// Or else everybody who may annotate a workload, also out of scope, could make the Pods be listed again.
+#[test]
+fn annotations_of_a_workload_name_keys_only_through_the_pps_that_is_generated() {
+    let mut world = World::new();
+    world.workload("w", "uid-w", 3, ASK);
+    assert!(!world.index.take_work().relist);
+    assert!(world.index.interest.pick([("zone", "a")]).is_empty());
 }
 
 #[test]

@@ -50,6 +50,14 @@ impl World {
         world
     }
 
+    /// The workload has the Pods that it has now for as long as surplus entries are kept.
+    fn end_surplus_rounds(&mut self) {
+        for _ in 0..2 {
+            self.settle("d");
+            self.index.end_surplus_round();
+        }
+    }
+
     fn reason(&self, object: &str) -> String {
         let conditions = &self.index.objects.tracked[&key(object)].fact.status.header.conditions;
         conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
@@ -76,6 +84,8 @@ fn unlisted_kind_loses_no_states_and_delays_no_other_kind() {
     world.index.take_work();
     world.apply(Update::Done);
     assert!(world.index.take_work().statuses.contains(&key("d")), "the work comes up again");
+    world.end_surplus_rounds();
+    assert!(world.index.take_work().statuses.contains(&key("d")));
     assert_eq!(world.pod_states("d"), json!({"w-9": null}));
 }
 
@@ -199,7 +209,10 @@ fn keeps_surplus_entries_while_pods_are_missing() {
     assert_eq!(world.states("d"), ["w-blue", "w-red"]);
     world.pod("w-green", PodFact { ready: false, ..ready_on("node-1") });
     world.settle("d");
-    assert_eq!(world.states("d"), ["w-blue"], "no Pod is missing any longer");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"], "no Pod is missing any longer, but only just");
+    world.end_surplus_rounds();
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue"]);
 
     // Fewer are wanted: the Pod that terminates decides which entry is dropped.
     world.pod("w-green", ready_on("node-1"));
@@ -211,8 +224,65 @@ fn keeps_surplus_entries_while_pods_are_missing() {
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue", "w-green"]);
     world.index.apply_pods(Update::Delete(key("w-blue")));
+    world.end_surplus_rounds();
     world.settle("d");
     assert_eq!(world.states("d"), ["w-green"]);
+}
+
+/// The number counts workers, and the workload also has masters.
+#[test]
+fn pods_that_the_number_does_not_count_keep_their_states_when_they_are_created_again() {
+    let mut world = World::with_database(&json!({"replicas": 2}));
+    world.object("d", &spec_of_database(), &json!({}));
+    let names = ["w-master-0", "w-master-1", "w-master-2", "w-worker-0", "w-worker-1"];
+    for name in names {
+        world.pod(name, ready_on("node-1"));
+    }
+    world.settle("d");
+    world.index.apply_pods(Update::Delete(key("w-master-0")));
+    world.end_surplus_rounds();
+    world.settle("d");
+    assert_eq!(world.states("d"), names, "the number says nothing of so many Pods");
+
+    // All are created again, so that for a moment there are as many as the number says.
+    for name in ["w-master-1", "w-worker-0"] {
+        world.index.apply_pods(Update::Delete(key(name)));
+    }
+    world.settle("d");
+    world.index.end_surplus_round();
+    world.settle("d");
+    assert_eq!(world.states("d"), names);
+    for name in ["w-master-0", "w-worker-0"] {
+        world.pod(name, PodFact { ready: false, ..ready_on("node-1") });
+    }
+    world.end_surplus_rounds();
+    world.settle("d");
+    assert_eq!(world.states("d"), names);
+
+    // Something is heard of the Pod: its time begins again.
+    for name in ["w-master-0", "w-worker-0"] {
+        world.index.apply_pods(Update::Delete(key(name)));
+    }
+    world.settle("d");
+    world.index.end_surplus_round();
+    world.pod("w-master-0", ready_on("node-1"));
+    world.index.apply_pods(Update::Delete(key("w-master-0")));
+    world.settle("d");
+    world.index.end_surplus_round();
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-master-0", "w-master-2", "w-worker-1"]);
+}
+
+#[test]
+fn more_surplus_states_than_one_write_may_drop_are_dropped_in_a_row() {
+    let names: Vec<String> = (0..150).map(|number| format!("w-old-{number}")).collect();
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.object("d", &spec_of_database(), &recorded(&names));
+    world.pod("w-new", ready_on("node-1"));
+    world.end_surplus_rounds();
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-new"]);
 }
 
 #[test]
@@ -248,13 +318,15 @@ fn generates_for_a_custom_kind_beside_a_stateful_set_of_its_name() {
 #[test]
 fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
     let mut world = World::with_database(&json!({"replicas": 1}));
-    world.object("p", &spec_of_database(), &recorded(&["w-red", "w-blue"]));
+    world.object("d", &spec_of_database(), &recorded(&["w-red", "w-blue"]));
     world.pod("w-red", ready_on("node-1"));
-    let check = world.index.status_write(&key("p"), NOW).unwrap().drops.unwrap();
+    world.end_surplus_rounds();
+    let check = world.index.status_write(&key("d"), NOW).unwrap().loss_check.unwrap();
     assert_eq!(check.counted().map(|workload| &*workload.uid), Some("uid-w"));
     assert_eq!(check.unwanted().count(), 0, "other Pods have replaced them; nobody has scaled the workload");
-    // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`.
-    for unmet in [Some(0), None] {
+    // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`. Or the
+    // workload has more Pods than the number counts.
+    for unmet in [Some(0), Some(2), None] {
         let refuted = check.refuted_by_count(unmet);
         assert_eq!(refuted.iter().map(|pod| &**pod).collect::<Vec<_>>(), ["w-blue"]);
     }

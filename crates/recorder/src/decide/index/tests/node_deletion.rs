@@ -69,7 +69,7 @@ fn forgets_states_once_the_node_is_confirmed_gone() {
     assert!(world.index.take_work().statuses.contains(&key("p")));
     let write = world.index.status_write(&key("p"), NOW).unwrap();
     assert_eq!(write.patch["status"], json!({"podStates": {"w-0": null}, "recorded": 1}));
-    assert_eq!(write.drops.unwrap().forgotten().collect::<Vec<_>>(), [("node-1", &"w-0".into())]);
+    assert_eq!(write.loss_check.unwrap().forgotten().collect::<Vec<_>>(), [("node-1", &"w-0".into())]);
     world.accept("p");
     assert_eq!(names(&world.index.take_work().absences), ["node-1"], "no entry names the node any longer");
     assert!(!world.index.is_missing("node-1"));

@@ -84,7 +84,10 @@ fn a_home_that_is_gone_is_forgotten_and_the_pod_is_recorded_where_it_runs() {
         assert_eq!(world.states("p"), ["w-0"], "the node may come back");
         world.index.on_node_gone(&"node-1".into());
         if let Some(write) = world.index.status_write(&key("p"), NOW) {
-            assert_eq!(write.drops.unwrap().forgotten().collect::<Vec<_>>(), [("node-1", &"w-0".into())]);
+            assert_eq!(
+                write.loss_check.unwrap().forgotten().collect::<Vec<_>>(),
+                [("node-1", &"w-0".into())]
+            );
             world.index.take_work();
             world.accept("p");
             assert!(world.index.take_work().statuses.contains(&key("p")), "there is more to write");
@@ -92,6 +95,28 @@ fn a_home_that_is_gone_is_forgotten_and_the_pod_is_recorded_where_it_runs() {
         world.settle("p");
         assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], expected, "{policy}");
     }
+}
+
+/// The Pod watch may be late, and nothing corrects a home later.
+#[test]
+fn the_first_record_of_a_home_is_checked() {
+    let mut world = World::new();
+    world.workload("w", "uid-w", 3, &[]);
+    world.object("p", &home("WhenScaled", "Keep"), &json!({}));
+    world.pod("w-0", ready_on("node-1"));
+    let check = world.index.status_write(&key("p"), NOW).unwrap().loss_check.unwrap();
+    assert!(!check.has_drops(), "the workload need not be read");
+    let refuted = |node: &str| {
+        let labels = vec![("zone".into(), "a".into())];
+        let nodes = [("node-1".into(), NodeFact { labels })].into();
+        check.refuted(None, &[("w-0".into(), ready_on(node))].into(), &nodes)
+    };
+    assert_eq!((refuted("node-1").len(), refuted("node-2").len()), (0, 1));
+    world.index.on_drops_unconfirmed(&key("p"), "uid-p", &refuted("node-2"));
+    world.settle("p");
+    assert!(world.states("p").is_empty());
+    world.pod("w-0", ready_on("node-2"));
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
 }
 
 /// The status names the former workload.

@@ -92,6 +92,39 @@ fn keeps_states_through_an_orphaning_delete_and_adoption() {
 }
 
 #[test]
+fn a_pod_of_a_new_workload_inherits_no_place_where_it_does_not_run() {
+    for (node, kept) in [(None, false), (Some("node-2"), false), (Some("node-1"), true)] {
+        for policy in ["Always", "IfNotPresent"] {
+            let mut world = World::new();
+            world.workload("w", "uid-new", 3, &[]);
+            let owner = Some("uid-new".into());
+            let pod = PodFact { owner, node: node.map(Into::into), ready: false, ..ready_on("node-1") };
+            world.pod("w-0", pod.clone());
+            let mut spec = spec("w");
+            spec["recordingPolicy"] = policy.into();
+            let states = json!({"w-0": state("node-1", "a"), "w-1": state("node-1", "a")});
+            world.object("p", &spec, &json!({"targetUID": "uid-old", "podStates": states}));
+            let check = world.index.status_write(&key("p"), NOW).unwrap().loss_check.unwrap();
+            let workload = world.index.workload(&workload("w")).cloned();
+            let read = |node: Option<&str>| {
+                let pod = PodFact { node: node.map(Into::into), ..pod.clone() };
+                check.refuted(workload.as_ref(), &[("w-0".into(), pod)].into(), &[].into())
+            };
+            assert!(read(node).is_empty());
+            assert_eq!(read(Some("node-1")).len(), usize::from(!kept), "it may have been adopted");
+            world.accept("p");
+            world.settle("p");
+            assert_eq!(world.states("p") == ["w-0"], kept, "{node:?} {policy}");
+            let ready_elsewhere = PodFact { owner: pod.owner.clone(), ..ready_on("node-2") };
+            world.pod("w-0", if kept { pod } else { ready_elsewhere });
+            world.settle("p");
+            let expected = if kept { "node-1" } else { "node-2" };
+            assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], expected, "{node:?} {policy}");
+        }
+    }
+}
+
+#[test]
 fn clears_states_of_a_workload_recreated_while_unwatched() {
     for (policy, kept) in [("WhenScaled", false), ("WhenDeleted", false), ("Retain", true)] {
         let mut world = World::new();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::decide::index::DropCheck;
+use crate::decide::index::LossCheck;
 
 /// `w` has its three Pods recorded.
 fn recorded() -> World {
@@ -15,8 +15,8 @@ fn recorded() -> World {
     world
 }
 
-fn check(world: &mut World) -> DropCheck {
-    world.index.status_write(&key("p"), NOW).unwrap().drops.unwrap()
+fn check(world: &mut World) -> LossCheck {
+    world.index.status_write(&key("p"), NOW).unwrap().loss_check.unwrap()
 }
 
 fn names(names: &BTreeSet<Arc<str>>) -> Vec<&str> {
@@ -215,10 +215,10 @@ fn a_label_in_a_late_watch_does_not_replace_the_recorded_one() {
     // A label that was taken away, and one that is added.
     world.unconfirmed(&["w-0", "w-1", "w-2"]);
     world.node("node-1", &[]);
-    assert!(world.index.status_write(&key("p"), NOW).unwrap().drops.is_some());
+    assert!(world.index.status_write(&key("p"), NOW).unwrap().loss_check.is_some());
     world.accept("p");
     world.node("node-1", &[("zone", "z")]);
-    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().loss_check, None);
 }
 
 #[test]
@@ -266,18 +266,18 @@ fn a_first_record_and_an_added_value_need_no_check() {
     let mut world = World::with_workload();
     let bare = PodFact { annotations: Vec::new(), ..ready_on("node-1") };
     world.pod("w-0", bare);
-    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().loss_check, None);
     world.accept("p");
     // The network plugin writes the address after the Pod is Ready.
     world.pod("w-0", with_address("10.0.0.2"));
-    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().loss_check, None);
     world.accept("p");
     assert_eq!(world.status("p")["podStates"]["w-0"]["annotations"], json!({"ip": "10.0.0.2"}));
     // What the spec no longer names is known from the object itself.
     let mut spec = spec("w");
     spec["persistentPodAnnotations"] = Value::Null;
     world.object("p", &spec, &world.status("p"));
-    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().loss_check, None);
 }
 
 #[test]

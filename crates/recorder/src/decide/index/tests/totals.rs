@@ -44,6 +44,17 @@ fn counts_no_pod_that_a_list_shows_bound_and_none_without_a_pps() {
     assert_eq!(bound_pods(&mut world), []);
 }
 
+/// A custom kind may say any number.
+#[test]
+fn totals_do_not_overflow() {
+    let mut world = World::with_workload();
+    world.workload("w", "uid-w", u64::MAX, &[]);
+    world.workload("v", "uid-v", u64::MAX, &[]);
+    world.object("q", &spec("v"), &json!({}));
+    let totals = world.index.totals();
+    assert_eq!((totals.desired_states, totals.missing_states), (u64::MAX, u64::MAX));
+}
+
 #[test]
 fn totals_are_what_the_workloads_want_and_what_is_not_recorded() {
     let mut world = World::with_workload();

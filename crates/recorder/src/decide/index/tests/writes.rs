@@ -107,6 +107,21 @@ fn takes_a_read_unless_an_event_was_faster() {
 }
 
 #[test]
+fn an_event_that_waits_for_the_answer_to_a_write_is_newer_than_a_read() {
+    let mut world = World::with_workload();
+    let known = world.index.resource_version(&key("p")).unwrap().to_owned();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    let mut changed = spec("w");
+    changed["persistentPodAnnotations"] = json!([{"key": "other"}]);
+    world.object("p", &changed, &json!({}));
+    world.index.on_object_read(&key("p"), &known, None);
+    world.index.on_status_not_written(&key("p"), "uid-p");
+    let spec = &world.index.objects.tracked[&key("p")].fact.spec;
+    assert_eq!(spec.persistent_pod_annotations[0].key, "other");
+}
+
+#[test]
 fn writes_nothing_to_an_object_that_cannot_be_read() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));

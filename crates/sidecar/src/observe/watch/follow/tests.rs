@@ -56,6 +56,45 @@ async fn a_page_that_fails_is_tried_again_for_five_minutes_before_the_list_begin
     assert_eq!(requests.lock().unwrap()[0], 2);
 }
 
+/// A new key has no values until there is another list, so that what names it waits.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_beside_a_watch_that_works_is_reported() {
+    let is_forbidden = Arc::<Mutex<bool>>::default();
+    let seen = is_forbidden.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let is_watch = request.uri().to_string().contains("watch=true");
+        let code = if !is_watch && *seen.lock().unwrap() { 403 } else { 200 };
+        let list = json!({"metadata": {"resourceVersion": "7"}, "items": []});
+        let body = if is_watch { String::new() } else { list.to_string() };
+        async move {
+            if is_watch {
+                // The API server ends each watch, and the next one is opened.
+                sleep(Duration::from_secs(5)).await;
+            }
+            Ok::<_, Infallible>(
+                http::Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap(),
+            )
+        }
+    });
+    let (sender, _observations) = mpsc::channel(10_000);
+    let health = Health::default();
+    health.mark_synced();
+    let watches = Watches::new(Client::new(service, "n"), None, health.clone(), Arc::default(), sender);
+    let keys = tokio::sync::watch::Sender::new(0);
+    tokio::spawn(watches.watch_pods(keys.subscribe()));
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(health.problem(), None);
+    *is_forbidden.lock().unwrap() = true;
+    keys.send_replace(1);
+    for _ in 0..20 {
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(health.problem().as_deref(), Some("cannot watch: pods"));
+    }
+    *is_forbidden.lock().unwrap() = false;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(health.problem(), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_fails_that_has_more_than_a_thousand_objects_without_a_name() {
     for (nameless, is_complete) in [(MAX_NAMELESS, true), (MAX_NAMELESS + 1, false)] {

@@ -3,8 +3,8 @@
 //! Pods and nodes of these entries, from the API server, and the same rules decide again from what it
 //! answers.
 //!
-//! What is recorded for the first time needs no read: a new entry, and an annotation that a network plugin
-//! writes later. Nor does what the spec no longer names.
+//! What is recorded for the first time needs no read: a new entry, unless it is to stay as the Pod's home, and
+//! an annotation that a network plugin writes later. Nor does what the spec no longer names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::workload::{WorkloadPresence, retains_state};
 use pps_core::Spec;
 use pps_core::pps::PodState;
 
-use super::{View, is_forgettable, ownership};
+use super::{View, backing, is_forgettable, ownership};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 
 /// What has to be true of the workload and of Pods for a write that drops entries or replaces values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DropCheck {
+pub struct LossCheck {
     pub workload: WorkloadKey,
     /// The workload from which the drops were decided.
     decided_from: Option<WorkloadFact>,
@@ -88,7 +88,7 @@ impl DroppedEntry {
     }
 }
 
-impl DropCheck {
+impl LossCheck {
     pub(crate) fn new(
         view: &View<'_>,
         drops: Vec<DroppedEntry>,
@@ -169,11 +169,10 @@ impl DropCheck {
     /// The entries that must stay if the workload has so many living Pods; nothing if they could not be
     /// counted.
     pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
-        let is_met = |workload: &WorkloadFact| living.is_some_and(|living| workload.demand.is_met_by(living));
-        if self.counted().is_none_or(is_met) {
-            return BTreeSet::new();
-        }
-        self.drops.iter().filter(|drop| drop.is_counted()).map(|drop| drop.pod.clone()).collect()
+        let is_met =
+            self.counted().zip(living).is_some_and(|(workload, living)| workload.demand.is_met_by(living));
+        let refuted = self.drops.iter().filter(|drop| drop.is_counted() && !is_met);
+        refuted.map(|drop| drop.pod.clone()).collect()
     }
 
     /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
@@ -205,7 +204,8 @@ impl DropCheck {
             let ownership = ownership(pod, workload, self.former_uid.as_deref());
             match drop.cause {
                 DropCause::NotRetained { wanted, presence, .. } => {
-                    retains_state(self.spec.retention(), presence, wanted, ownership)
+                    let backing = backing(ownership, presence, pod, &drop.node);
+                    retains_state(self.spec.retention(), presence, wanted, backing)
                 }
                 DropCause::NodeGone => {
                     nodes.contains_key(drop.node.as_str())
