@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pps_core::Spec;
 use pps_core::packed::PackedClaim;
-use pps_core::pps::RetentionPolicy;
 
 use super::capacity::{Capacity, EntryChange, Sizes, overlay_size};
 use super::status::entries::{EntryDecisions, Renewals};
@@ -250,10 +249,9 @@ impl TrackedPps {
         }
         status.form = write.form;
         let before = std::mem::replace(&mut status.header, write.header).target_uid;
-        let names_another = before.is_some() && before != status.header.target_uid;
-        if names_another && self.fact.spec.retention() == RetentionPolicy::Retain {
-            // A living Pod of the workload that the status named before does not hold this up, and is now a
-            // stranger.
+        if before.is_some() && before != status.header.target_uid {
+            // What an entry is to the workload has changed: a living Pod of the workload that the status named
+            // before is now a stranger, and a recorded home is the new workload's.
             self.dirty = Dirty::all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
