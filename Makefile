@@ -11,6 +11,7 @@ BUILD := hack/build-programs.sh --workspace
 TEST := $(CARGO) test --workspace --locked
 TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
 E2E_TESTS := --test e2e --test sessions
+# They start no clusters, and some only wait: more of them than .cargo/config.toml says may run at once.
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
 # Kubewarden's own programs and CRDs, where they are available.
 export KWCTL POLICY_SERVER KUBEWARDEN_CRDS
@@ -32,7 +33,7 @@ demo: setup ## Show what the product does, on a real control plane (ARGS=--keep 
 check: ## Check format, lints and unit tests: what needs no control plane and no Wasm
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(TEST) $(UNIT_TESTS)
+	RUST_TEST_THREADS=16 $(TEST) $(UNIT_TESTS)
 
 .PHONY: test
 test: setup test-tools ## Run all tests: units, properties, corpus, and scenarios on a real control plane
@@ -41,7 +42,7 @@ test: setup test-tools ## Run all tests: units, properties, corpus, and scenario
 
 .PHONY: unit-tests
 unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to choose)
-	$(TEST) $(UNIT_TESTS) $(T)
+	RUST_TEST_THREADS=16 $(TEST) $(UNIT_TESTS) $(T)
 
 .PHONY: e2e-tests
 e2e-tests: setup test-tools ## Run the tests that need a control plane or the policy's Wasm (T=name to choose)
