@@ -31,10 +31,10 @@ impl PackedClaim {
     /// `podStates`, and in `status.recorded` how many it has. An object whose status nobody has written hides
     /// none.
     pub fn may_hide_states(self, shown: usize, recorded: Option<i64>, was_written: bool) -> bool {
-        // Some may be shown because another client has recorded a Pod in `podStates` before. Whoever replaces
-        // the whole status ends what is hidden, and writes no number.
-        let are_all_shown =
-            shown > 0 && recorded.is_none_or(|all| i64::try_from(shown).is_ok_and(|shown| shown >= all));
+        // Some may be shown because another client has recorded a Pod in `podStates` before. `OpenKruise`'s
+        // definition hides the number as well.
+        let are_all = |recorded| shown > 0 && i64::try_from(shown).is_ok_and(|shown| shown >= recorded);
+        let are_all_shown = recorded.is_some_and(are_all);
         match self {
             Self::No => false,
             Self::Yes => !are_all_shown,
