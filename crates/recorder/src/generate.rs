@@ -42,8 +42,8 @@ pub struct Request {
     pub warnings: Vec<String>,
 }
 
-/// What is kept of such an annotation. A value that is longer than all keys together can be becomes a text
-/// that is no key, so that the user is told to correct the annotation.
+/// The value of such an annotation that is kept in memory. No valid value is longer than 64 KiB. A longer one
+/// is replaced by a text that is no key, so that the user is told to correct the annotation.
 pub fn kept_value(value: &str) -> &str {
     if value.len() > 64 << 10 { "(longer than 64 KiB)" } else { value }
 }

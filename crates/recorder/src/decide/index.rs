@@ -253,7 +253,7 @@ impl Index {
         self.change_all(TrackedPps::release_drops);
     }
 
-    /// Ends a round, of which each takes as long as the grace period of nodes: examines the surplus entries.
+    /// Ends a round and examines the surplus entries. A round takes as long as the grace period of nodes.
     pub fn end_surplus_round(&mut self) {
         for (key, object) in &mut self.objects.tracked {
             let living = |workload: &WorkloadFact| self.pods.living(&key.namespace, &workload.uid);
