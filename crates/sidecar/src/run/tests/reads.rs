@@ -5,6 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::write::WriteResult;
 
+/// How many states a worker drops with its first write.
+async fn dropped_states(worker: &mut Worker, patches: &Requests) -> usize {
+    worker.take_turn();
+    let done = worker.writes.next_result().await.unwrap().unwrap();
+    worker.on_write_done(done);
+    let patches = patches.lock().unwrap();
+    let states = patches.first().and_then(|patch| patch["status"]["podStates"].as_object());
+    states.map_or(0, serde_json::Map::len)
+}
+
 /// A PPS of a workload of no Pods, with these states.
 fn surplus_states(name: &str, pods: usize) -> Observation {
     let state = json!({"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}});
@@ -112,12 +122,7 @@ async fn no_state_is_dropped_in_a_namespace_that_has_just_left_the_scope() {
             api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
         let mut worker = dropping_worker(client, &["w".to_owned()], 3);
         worker.term.writer.namespace_selector = "take-part=yes".into();
-        worker.take_turn();
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        worker.on_write_done(done);
-        let patches = patches.lock().unwrap();
-        let states = patches.first().and_then(|patch| patch["status"]["podStates"].as_object());
-        assert_eq!(states.map_or(0, serde_json::Map::len), dropped, "{patches:?}");
+        assert_eq!(dropped_states(&mut worker, &patches).await, dropped);
     }
 }
 
@@ -139,12 +144,7 @@ async fn no_state_is_dropped_of_a_workload_that_is_scaled_up_while_its_pods_are_
         let (client, patches) =
             api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
         let mut worker = dropping_worker(client, &["w".to_owned()], 3);
-        worker.take_turn();
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        worker.on_write_done(done);
-        let patches = patches.lock().unwrap();
-        let states = patches.first().and_then(|patch| patch["status"]["podStates"].as_object());
-        assert_eq!(states.map_or(0, serde_json::Map::len), dropped, "{patches:?}");
+        assert_eq!(dropped_states(&mut worker, &patches).await, dropped);
     }
 }
 
