@@ -35,7 +35,7 @@ step() {
         elif [ $((seconds % 15)) -eq 14 ]; then
             printf '    %s … %d s\n' "$label" "$seconds" >&2
         fi
-        sleep 1 || true
+        if [ "$seconds" -gt 2 ]; then sleep 1; else sleep 0.1; fi || true
     done
     wait "$pid" || rc=$?
     trap - HUP INT TERM

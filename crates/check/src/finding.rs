@@ -41,7 +41,8 @@ impl Finding {
     }
 }
 
-/// What is right or wrong. `docs/reference/check.md` explains each by its name, in this order; names never change.
+/// What is right or wrong. `docs/reference/check.md` explains each by its name, in this order; names never
+/// change.
 #[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
 pub(crate) enum Diagnosis {
     KubernetesSupported,

@@ -1,4 +1,5 @@
-//! The man page and `docs/reference/kubectl-pps.md` say what the command line says. `UPDATE=1` writes them again.
+//! The man page and `docs/reference/kubectl-pps.md` say what the command line says. `UPDATE=1` writes them
+//! again.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::fmt::Write;

@@ -16,6 +16,7 @@
 #![expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same types")]
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
+mod amounts;
 mod caveats;
 pub mod fields;
 mod node_affinity;
@@ -38,13 +39,13 @@ use serde_json::Value;
 
 use self::pod_affinity::PodAffinity;
 use self::read::Candidate;
-pub use self::read::{Node, labels};
+pub use self::read::{Node, Taint, labels};
 pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew};
 use self::resources::Images;
 pub use self::selector::PodSelector;
 pub use self::spread::HOSTNAME;
 use self::spread::Required;
-pub use self::taints::{Taint, UNSCHEDULABLE, evicting_taint};
+pub use self::taints::{UNSCHEDULABLE, evicting_taint};
 use self::volumes::PodVolumes;
 pub use self::volumes::Volumes;
 
@@ -117,11 +118,8 @@ fn spreads<'a>(placement: &Placement<'a>) -> Vec<Option<&'a Value>> {
 
 /// Whether the scheduler stops looking before it has seen all nodes that can take the Pod.
 fn samples(nodes: usize, feasible: usize) -> bool {
-    if nodes < LOOKS_AT_ALL {
-        return false;
-    }
     let percentage = 50_usize.saturating_sub(nodes / 125).max(5);
-    feasible > (nodes.saturating_mul(percentage) / 100).max(LOOKS_AT_ALL)
+    nodes >= LOOKS_AT_ALL && feasible > (nodes.saturating_mul(percentage) / 100).max(LOOKS_AT_ALL)
 }
 
 /// The cluster as it is for one Pod.
@@ -175,9 +173,10 @@ impl<'a> World<'a> {
                 }
             }
         }
-        let names: BTreeSet<String> =
-            may_land_on.into_iter().map(|index| self.nodes[index].name.clone()).collect();
-        Selection { verdicts, chosen, may_land_on: names.into_iter().collect(), caveats }
+        let mut may_land_on: Vec<_> =
+            may_land_on.iter().map(|index| self.nodes[*index].name.clone()).collect();
+        may_land_on.sort();
+        Selection { verdicts, chosen, may_land_on, caveats }
     }
 
     fn verdict(&self, node: &Node) -> Verdict {

@@ -5,13 +5,13 @@
 //! places.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::amounts::Amounts;
 use super::fields::{list, text};
-use super::resources::Amounts;
 use super::selector::Labels;
-use super::taints::Taint;
 
 pub fn labels(object: &Value) -> Labels {
     let labels = object["metadata"]["labels"].as_object();
@@ -20,7 +20,7 @@ pub fn labels(object: &Value) -> Labels {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    pub(super) name: String,
+    pub name: String,
     pub(super) labels: Labels,
     pub(super) unschedulable: bool,
     pub(super) taints: Vec<Taint>,
@@ -56,9 +56,28 @@ impl Node {
         }
         node
     }
+}
 
-    pub fn name(&self) -> &str {
-        &self.name
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taint {
+    pub key: String,
+    /// Its value; empty if it has none.
+    pub value: String,
+    pub effect: String,
+}
+
+impl Taint {
+    pub fn of(taint: &Value) -> Self {
+        let [key, value, effect] = ["key", "value", "effect"].map(|field| text(&taint[field]).to_owned());
+        Self { key, value, effect }
+    }
+}
+
+/// As kubectl writes it: `dedicated=db:NoSchedule`.
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a node cannot take a Pod, and what is not known about it. Types only: `render` makes the English.
 
-use super::taints::Taint;
+use super::read::Taint;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exclusion {

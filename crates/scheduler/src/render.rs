@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+use super::amounts::{CPU, MEMORY};
 use super::reason::{Caveat, Exclusion, RequiredBy};
-use super::resources::{CPU, MEMORY};
 
 /// Without the node's name: `topology.kubernetes.io/zone is b, the Pod requires a`.
 impl fmt::Display for Exclusion {

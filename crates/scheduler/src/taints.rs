@@ -1,11 +1,9 @@
 //! Cordons and taints.
 
-use std::fmt;
-
 use serde_json::Value;
 
 use super::fields::{list, text};
-use super::read::Node;
+use super::read::{Node, Taint};
 use super::reason::Exclusion;
 
 const NO_SCHEDULE: &str = "NoSchedule";
@@ -13,29 +11,6 @@ const NO_EXECUTE: &str = "NoExecute";
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The API server makes every Pod tolerate these for five minutes.
 const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Taint {
-    pub key: String,
-    /// Its value; empty if it has none.
-    pub value: String,
-    pub effect: String,
-}
-
-impl Taint {
-    pub fn of(taint: &Value) -> Self {
-        let [key, value, effect] = ["key", "value", "effect"].map(|field| text(&taint[field]).to_owned());
-        Self { key, value, effect }
-    }
-}
-
-/// As kubectl writes it: `dedicated=db:NoSchedule`.
-impl fmt::Display for Taint {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let equals = if self.value.is_empty() { "" } else { "=" };
-        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect)
-    }
-}
 
 pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
     let cordon = Taint { key: UNSCHEDULABLE.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };

@@ -1,15 +1,7 @@
 //! Run: sets up all parts and loops until a signal arrives. The [`worker`] has what happens in each turn of
 //! the loop.
 
-mod generated;
-mod missing_nodes;
-mod status;
-mod term;
-#[cfg(test)]
-mod tests;
-mod watching;
 mod worker;
-mod writes;
 
 use std::env;
 use std::io::{IsTerminal, Write as _, stderr, stdout};

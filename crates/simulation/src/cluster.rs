@@ -233,7 +233,7 @@ impl Cluster {
         for name in std::mem::take(&mut self.unseen) {
             self.seen += 1;
             let node = self.scheduler_node(&name, "");
-            match (self.sight.binary_search_by(|seen| seen.name().cmp(&name)), node) {
+            match (self.sight.binary_search_by(|seen| seen.name.cmp(&name)), node) {
                 (Ok(index), Some(node)) => self.sight[index] = node,
                 (Ok(index), None) => drop(self.sight.remove(index)),
                 (Err(index), Some(node)) => self.sight.insert(index, node),

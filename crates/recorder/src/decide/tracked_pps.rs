@@ -251,8 +251,8 @@ impl TrackedPps {
         let before = std::mem::replace(&mut status.header, write.header).target_uid;
         let names_another = before.is_some() && before != status.header.target_uid;
         if names_another && !status.pod_states.is_empty() {
-            // What an entry is to the workload has changed: a living Pod of the workload that the status named
-            // before is now a stranger, and a recorded home is the new workload's.
+            // What an entry is to the workload has changed: a living Pod of the workload that the status
+            // named before is now a stranger, and a recorded home is the new workload's.
             self.dirty = Dirty::all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);

@@ -4,6 +4,7 @@
 
 mod encoding;
 mod kinds;
+mod malformed;
 mod object;
 mod pods;
 mod protobuf;
@@ -11,8 +12,7 @@ mod stream;
 
 pub use self::encoding::{Encoded, Encoding, Message};
 pub use self::kinds::{read_config, read_custom_workload, read_definition, read_pps, read_stateful_set};
-pub(crate) use self::object::describe;
-pub use self::object::{Item, Malformed, key_of};
+pub use self::malformed::{Malformed, describe};
+pub use self::object::{Item, key_of};
 pub use self::pods::{read_namespace, read_node, read_pod};
-pub use self::stream::{Event, Events, Page};
-pub(crate) use self::stream::{LONGEST_WAIT, Refusal};
+pub use self::stream::{Event, Events, LONGEST_WAIT, Page, Refusal};

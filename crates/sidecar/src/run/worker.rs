@@ -1,5 +1,14 @@
 //! The worker: routes what the watches report to the index, and what the index decides to writes.
 
+mod generated;
+mod missing_nodes;
+mod status;
+mod term;
+#[cfg(test)]
+mod tests;
+mod watching;
+mod writes;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +18,12 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
+use self::missing_nodes::Absences;
+use self::status::{REPORT_AFTER, time_since, wall_clock};
+use self::term::CurrentTerm;
+use self::watching::Watching;
+use self::writes::Writes;
 use super::SWEEP_INTERVAL;
-use super::missing_nodes::Absences;
-use super::status::{REPORT_AFTER, time_since, wall_clock};
-use super::term::CurrentTerm;
-use super::watching::Watching;
-use super::writes::Writes;
 use crate::args::{Args, CompactStates};
 use crate::lead::Leadership;
 use crate::observe::discovery::Discovery;
@@ -33,21 +42,21 @@ const OVERSIZED_RETRY_SWEEPS: u32 = 60;
 const DROP_RETRY_SWEEPS: u32 = 3;
 
 pub(super) struct Worker {
-    pub(super) index: Index,
-    pub(super) discovery: Discovery,
+    index: Index,
+    discovery: Discovery,
     pub(super) watching: Watching,
     pub(super) writes: Writes,
-    pub(super) absences: Absences,
-    pub(super) term: CurrentTerm,
-    pub(super) manager: Manager,
+    absences: Absences,
+    term: CurrentTerm,
+    manager: Manager,
     compact_states: CompactStates,
     is_synced: bool,
     sweeps: u32,
     /// Set while the program stops: the objects whose statuses are still written. What comes up elsewhere is
     /// left to the next leader.
     stopping: Option<BTreeSet<NamespacedName>>,
-    pub(super) health: Health,
-    pub(super) metrics: Arc<Metrics>,
+    health: Health,
+    metrics: Arc<Metrics>,
 }
 
 impl Worker {

@@ -1,5 +1,5 @@
-//! The watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds, 6 the namespaces in scope): what changes in the cluster is queued
-//! as events, which reach the index late, in pieces, and sometimes as a new list.
+//! The watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds, 6 the namespaces in scope): what changes
+//! in the cluster is queued as events, which reach the index late, in pieces, and sometimes as a new list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -119,7 +119,8 @@ evictionPressureTransitionPeriod: 1s
 address: $NETWORK.$FIRST.1$NUMBER
 resolvConf: ""
 makeIPTablesUtilChains: false
-nodeStatusUpdateFrequency: 2s
+nodeStatusUpdateFrequency: 1s
+nodeStatusReportFrequency: 1m
 nodeLeaseDurationSeconds: 4
 volumePluginDir: /var/lib/kubelet/volume-plugins
 C

@@ -80,7 +80,7 @@ pub struct SettingsVerdict {
 }
 
 impl PolicyModule {
-    /// Compiles a module in binary form, once per process.
+    /// Compiles a module in binary form, unless this process has done so.
     pub fn load(wasm: &[u8]) -> Result<Self> {
         static KNOWN: Mutex<Vec<(Vec<u8>, PolicyModule)>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,8 @@ impl PolicyModule {
         Self::load(&wasm).with_context(|| path.display().to_string())
     }
 
-    fn compile(wasm: &[u8]) -> Result<Self> {
+    /// Compiles a module again.
+    pub fn compile(wasm: &[u8]) -> Result<Self> {
         let metadata = Metadata::of_module(wasm)?;
         let mut config = Config::new();
         config.epoch_interruption(true);

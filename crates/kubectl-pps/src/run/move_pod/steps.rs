@@ -107,8 +107,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether a Pod was created between the decision and the write of the new state, and waits for a node: it may have
-    /// the former state.
+    /// Whether a Pod was created between the decision and the write of the new state, and waits for a node:
+    /// it may have the former state.
     async fn is_outdated(&self) -> Result<bool, Failure> {
         if self.one.removal != Removal::Unneeded || !self.one.changes_state() {
             return Ok(false);

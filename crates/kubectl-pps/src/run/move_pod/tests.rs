@@ -253,8 +253,8 @@ async fn a_budget_may_allow_one_eviction_after_the_other() {
     }
 }
 
-/// Moves a Pod that does not exist at the decision, and that this workload creates before its state is written.
-/// Returns whether it was deleted.
+/// Moves a Pod that does not exist at the decision, and that this workload creates before its state is
+/// written. Returns whether it was deleted.
 async fn deletes_latecomer(owner: &str) -> (Result<Outcome, Failure>, bool) {
     let mut gone = pair();
     gone.pods.clear();

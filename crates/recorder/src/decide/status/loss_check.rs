@@ -3,8 +3,8 @@
 //! Pods and nodes of these entries, from the API server, and the same rules decide again from what it
 //! answers.
 //!
-//! What is recorded for the first time needs no read: a new entry, unless it is to stay as the Pod's home, and
-//! an annotation that a network plugin writes later. Nor does what the spec no longer names.
+//! What is recorded for the first time needs no read: a new entry, unless it is to stay as the Pod's home,
+//! and an annotation that a network plugin writes later. Nor does what the spec no longer names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::object::{Malformed, describe};
+use super::malformed::{Malformed, describe};
 use super::protobuf::{self, MAGIC, Schema};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

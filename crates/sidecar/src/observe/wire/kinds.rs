@@ -20,7 +20,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::encoding::Encoded;
-use super::object::{Item, METADATA, Malformed, Slim, Unused, item, key_of, name_of};
+use super::malformed::Malformed;
+use super::object::{Item, METADATA, Slim, Unused, item, key_of, name_of};
 use super::protobuf::{Kind, Schema};
 
 const STATEFUL_SET: Schema = &[

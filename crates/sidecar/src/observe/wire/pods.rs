@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::encoding::Encoded;
-use super::object::{Item, METADATA, Malformed, Slim, Unused, item, key_of, name_of};
+use super::malformed::Malformed;
+use super::object::{Item, METADATA, Slim, Unused, item, key_of, name_of};
 use super::protobuf::{Kind, Schema};
 
 /// The largest required node affinity in protobuf that is read, in bytes. Whoever may create a Pod chooses

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::object::Malformed;
+use super::malformed::Malformed;
 
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 

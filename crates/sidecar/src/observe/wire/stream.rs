@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::encoding::{Encoded, Encoding, Message};
-use super::object::{Malformed, describe};
+use super::malformed::{Malformed, describe};
 use super::protobuf::{self, Fields, Kind, Schema};
 
 #[derive(Debug, Default, Deserialize)]
@@ -199,7 +199,7 @@ impl Events {
 
 /// The longest wait that an answer can ask for, in seconds. Recording must not stop for an hour, in a process
 /// that keeps the Lease, because a load balancer asks for that.
-pub(crate) const LONGEST_WAIT: u32 = 60;
+pub const LONGEST_WAIT: u32 = 60;
 
 const REFUSAL: Schema = &[
     (3, "message", Kind::Text),
@@ -209,7 +209,7 @@ const REFUSAL: Schema = &[
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// `Status`, unless something else than an API server has answered.
     kind: Option<String>,
     code: Option<u16>,

@@ -14,7 +14,7 @@ use pps_recorder::facts::{NamespacedName, WorkloadKey};
 const MAX_IN_FLIGHT: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Writes {
+pub(crate) struct Writes {
     pub(super) statuses: Batch<NamespacedName>,
     pub(super) generated: Batch<WorkloadKey>,
     pub(super) refused: HashMap<WorkloadKey, Refused>,
@@ -44,7 +44,7 @@ impl Writes {
     }
 
     /// Waits for the end of a write; `None` if none is in flight.
-    pub(super) async fn next_result(&mut self) -> Option<Result<WriteResult, JoinError>> {
+    pub(crate) async fn next_result(&mut self) -> Option<Result<WriteResult, JoinError>> {
         let ended = self.in_flight.join_next().await?;
         Some(ended.map(|(is_retry, result)| {
             self.retries -= usize::from(is_retry);

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use pps_core::Reason;
 use tracing::{debug, info, warn};
 
-use super::worker::Worker;
+use super::Worker;
 use crate::telemetry::metrics::{STATUS, count};
 use crate::write::{Failure, Unconfirmed, WriteResult};
 use pps_recorder::decide::index::StatusWrite;

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use pps_core::Reason;
 use tracing::{debug, warn};
 
-use super::worker::Worker;
-use super::writes::Refused;
+use super::{Worker, writes::Refused};
 use crate::telemetry::metrics::GENERATED;
 use crate::write::{ApplyResult, Failure};
 use pps_recorder::decide::GeneratedPps;

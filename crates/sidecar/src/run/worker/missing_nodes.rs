@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pps_core::Reason;
 use tracing::{debug, info, warn};
 
-use super::worker::Worker;
+use super::Worker;
 use crate::args::Args;
 use crate::telemetry::metrics::{PODS, count};
 use crate::write::Failure;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower::service_fn;
 
-use super::worker::Worker;
+use super::Worker;
 use crate::args::Args;
 use crate::lead::Leadership;
 use crate::observe::discovery::WatchId;

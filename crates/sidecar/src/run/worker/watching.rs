@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::info;
 
-use super::worker::Worker;
+use super::Worker;
 use crate::args::Args;
 use crate::observe::discovery::{WatchAction, WatchId, WatchState};
 use crate::observe::openkruise::check_repeatedly;
@@ -17,7 +17,7 @@ use crate::observe::watch::{Watches, resource_name};
 use pps_recorder::decide::index::Work;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update};
 
-pub(super) struct Watching {
+pub(crate) struct Watching {
     watches: Watches,
     pub(super) tasks: JoinSet<()>,
     /// The task that watches each kind, and how objects of the kind are read.
@@ -42,7 +42,7 @@ impl Watching {
     }
 
     /// Waits until a task ends that was not aborted, and says how.
-    pub(super) async fn first_failure(&mut self) -> anyhow::Error {
+    pub(crate) async fn first_failure(&mut self) -> anyhow::Error {
         loop {
             match self.tasks.join_next().await {
                 None => return pending().await,
@@ -54,7 +54,7 @@ impl Watching {
     }
 
     /// Starts the watches from which the interest follows.
-    pub(super) fn start_first(&mut self, args: &Args) {
+    pub(crate) fn start_first(&mut self, args: &Args) {
         let (watches, tasks) = (&self.watches, &mut self.tasks);
         tasks.spawn(check_repeatedly(watches.clone(), args.openkruise_namespace().to_owned()));
         tasks.spawn(watches.clone().watch_persistent_pod_states(self.relist_objects.subscribe()));
