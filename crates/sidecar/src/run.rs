@@ -35,7 +35,7 @@ const QUEUE: usize = 1024;
 /// How many observations are applied before due writes begin.
 const APPLIED_AT_ONCE: usize = 256;
 /// How often metrics are updated and unused timing is dropped.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long to continue with pending writes after a signal.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);

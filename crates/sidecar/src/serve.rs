@@ -170,7 +170,7 @@ mod tests {
         end.ok().map(|_| String::from_utf8_lossy(&answer).into_owned())
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_connection_that_sends_no_whole_request_or_a_large_one_is_closed() {
         let address = running_server().await;
         let endless = [b"GET /healthz HTTP/1.1\r\nX: ", "x".repeat(64 << 10).as_bytes()].concat();

@@ -36,10 +36,10 @@ use pps_recorder::decide::index::Index;
 use pps_recorder::facts::{NamespacedName, store::Update};
 
 /// After how many sweeps a write that was too large is tried again: etcd's limit may have been raised.
-const OVERSIZED_RETRY_SWEEPS: u32 = 60;
+const OVERSIZED_RETRY_SWEEPS: u32 = 120;
 /// After how many sweeps drops that were not confirmed are tried again, if nothing is heard of the Pods
 /// before.
-const DROP_RETRY_SWEEPS: u32 = 3;
+const DROP_RETRY_SWEEPS: u32 = 6;
 
 pub(super) struct Worker {
     index: Index,
