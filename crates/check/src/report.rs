@@ -46,11 +46,8 @@ pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String
         let seen = wrap(&printable(&format!("{}: {}", finding.subject, words.seen)), width - INDENT);
         lines.extend(seen.into_iter().map(|line| format!("{:INDENT$}{line}", "")));
         let advice = advice(&words, width - INDENT - 3).into_iter().enumerate();
-        lines.extend(
-            advice.map(|(index, line)| {
-                format!("{:INDENT$}{} {line}", "", if index == 0 { "->" } else { "  " })
-            }),
-        );
+        let arrow = |index| if index == 0 { "->" } else { "  " };
+        lines.extend(advice.map(|(index, line)| format!("{:INDENT$}{} {line}", "", arrow(index))));
     }
     lines.extend(wrap(&summary(findings), width));
     lines.into_iter().flat_map(|line| [line, "\n".into()]).collect()

@@ -135,6 +135,10 @@ pub struct Settings {
     #[arg(skip = Limits::CHECK)]
     pub limits: Limits,
 
+    /// The flags that name the cluster to kubectl: each command of the report gets them.
+    #[arg(skip)]
+    pub cluster: String,
+
     /// Whether the check reaches a registry as the PolicyServer reaches it.
     #[arg(skip = true)]
     pub runs_in_cluster: bool,

@@ -33,6 +33,22 @@ pub struct Edit {
     pub body: Value,
 }
 
+impl Edit {
+    /// Also removes the UID of the workload for which the states were recorded: the sidecar drops the states
+    /// of a workload that is gone, and keeps states without a UID for the next workload of the name.
+    pub fn forget_workload(&mut self) {
+        self.status["targetUID"] = Value::Null;
+        match &mut self.body {
+            // An object without the UID has changed: only a conflict may say so.
+            Value::Array(operations) => operations.extend([
+                json!({"op": "add", "path": "/status/targetUID", "value": ""}),
+                json!({"op": "remove", "path": "/status/targetUID"}),
+            ]),
+            body => body["status"]["targetUID"] = Value::Null,
+        }
+    }
+}
+
 /// The state of a Pod before and after an edit; none if nothing is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {

@@ -209,6 +209,12 @@ impl Snapshot {
         if self.names_workload_of(GROUP) { self.require(Resource::KruiseStatefulSets) } else { Ok(()) }
     }
 
+    /// Whether all workloads of this kind were read: only StatefulSets are.
+    pub fn has_all_like(&self, key: &WorkloadKey) -> bool {
+        let is_listed = key.kind == "StatefulSet" && ["apps", GROUP].contains(&key.group.as_str());
+        is_listed && self.unread(Resource::stateful_sets_of(&key.group)).is_none()
+    }
+
     /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.
     pub fn relevant_unread(&self) -> impl Iterator<Item = &Unread> {
         let is_named = self.names_workload_of(GROUP);

@@ -37,16 +37,15 @@ fn say(seen: impl Into<String>, advice: impl Into<String>) -> Words {
     Words { seen: seen.into(), advice: advice.into(), command: String::new() }
 }
 
-/// Puts a finding into words.
 pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
     let settings = &facts.settings;
-    let namespace = &settings.namespace;
+    let (namespace, cluster) = (&settings.namespace, &settings.cluster);
     let (server, server_namespace) = (&facts.server_name, &facts.server_namespace);
     let account = facts.account_name();
     let version = facts.kubernetes.known().map_or("", |(_, _, version)| version.as_str());
     let pods_of_server =
         format!("kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}");
-    match &finding.diagnosis {
+    let mut words = match &finding.diagnosis {
         D::KubernetesSupported => say(version, ""),
         D::KubernetesTooOld => say(
             version,
@@ -70,7 +69,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "does not exist, and all recorded states are gone with it: Pods start without their states, on any node",
             format!(
                 "delete and drain nothing. Stop the sidecar first, which would record where Pods are now: kubectl scale \
-                 deployment -n {namespace} {} --replicas=0. Then follow \"The definition was deleted\" in \
+                 deployment -n {namespace} {} --replicas=0{cluster}. Then follow \"The definition was deleted\" in \
                  docs/break-glass.md",
                 facts.each().map(|one| one.settings.sidecar.as_str()).collect::<Vec<_>>().join(" ")
             ),
@@ -81,8 +80,9 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         ),
         D::DefinitionNotEstablished(true) => say(
             "is being deleted, and all PersistentPodStates with it",
-            "save them now (kubectl get pps -A -o yaml); wait until the definition is gone, then install it again",
-        ),
+            "wait until the definition is gone, then install it again, but save them first",
+        )
+        .run("kubectl get pps -A -o yaml"),
         D::DefinitionNotEstablished(false) => say("is not established", "usually another kind has its names")
             .run("kubectl describe crd persistentpodstates.apps.kruise.io"),
         D::DefinitionVersionNotServed => say(
@@ -102,7 +102,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
         D::PolicyServerReady => say("all Pods are ready", ""),
         D::PolicyServerMissing => say(
             "does not exist: policies on it are never active",
-            "create it (chart: policyServer.create=true), or name one of `kubectl get policyservers`",
+            "create it (chart: policyServer.create=true), or name one that exists",
         ),
         D::PolicyServerNotReady(Unready::Stopped) => say("spec.replicas is 0, so nothing answers", "").run(
             format!("kubectl patch policyserver {server} --type=merge -p '{{\"spec\":{{\"replicas\":2}}}}'"),
@@ -111,8 +111,7 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             format!("has no Deployment in namespace {server_namespace}"),
             "see whether Kubewarden's controller runs",
         ),
-        // It pulls all modules when it starts, and ends if one cannot be pulled, is not valid, or refuses its
-        // settings.
+        // It ends if a module cannot be pulled, is not valid, or refuses its settings.
         D::PolicyServerNotReady(Unready::Pods(Replicas { available, wanted }, unavailable)) => say(
             format!("{available} of {wanted} Pods are ready, {unavailable} are unavailable"),
             "the log of a Pod that is not ready says why",
@@ -271,7 +270,9 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             format!("cannot be read: {why}"),
             "run the check again; if it fails again, see why the API server refuses the request",
         ),
-    }
+    };
+    words.command += if words.command.is_empty() { "" } else { cluster };
+    words
 }
 
 fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &Pull) -> Words {

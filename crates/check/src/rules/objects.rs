@@ -38,9 +38,9 @@ fn check_recording(facts: &Facts, findings: &mut Findings) {
 fn check_namespaces(facts: &Facts, findings: &mut Findings) {
     let (Some(objects), Some(_)) = (facts.objects.known(), facts.namespaces.known()) else { return };
     let is_before = facts.settings.is_before();
-    let is_uncovered = |object: &&Recorded| match is_covered_now(facts, &object.namespace) {
-        Some(true) => is_before && !will_be_covered(facts, &object.namespace),
-        is_covered => !is_before && (is_covered.is_some() || is_excluded(object)),
+    let is_uncovered = |object: &&Recorded| match (is_covered_now(facts, &object.namespace), is_before) {
+        (is_covered, true) => is_covered == Some(true) && !will_be_covered(facts, &object.namespace),
+        (is_covered, false) => is_covered == Some(false) || is_excluded(object),
     };
     let uncovered = objects.listed.iter().filter(is_uncovered).map(|object| object.namespace.clone());
     let uncovered: BTreeSet<String> = uncovered.collect();

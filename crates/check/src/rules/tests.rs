@@ -594,6 +594,18 @@ fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
     let command = "kubectl label namespace shop persistent-pod-state/injection=enabled --overwrite";
     assert_eq!(words.command, command);
 
+    // The sidecar alone leaves it out. Commands name the cluster that was asked.
+    let facts = changed(|facts| {
+        let mut out = object("shop", "False");
+        out["status"]["conditions"][0]["reason"] = "NamespaceNotEnabled".into();
+        facts.objects = objects(&[out]);
+        facts.settings.cluster = " --context staging".into();
+    });
+    assert_eq!(severities(&facts, "NamespacesNotCovered"), [Severity::Warning]);
+    let words =
+        report::words(&facts, judge(&facts).iter().find(|one| one.code() == "NamespacesNotCovered").unwrap());
+    assert!(words.command.ends_with(" --context staging"), "{}", words.command);
+
     // It has the label.
     found[0].diagnosis = Diagnosis::NamespacesNotCovered(vec!["default".into()]);
     assert_eq!(report::words(&facts, &found[0]).command, "");

@@ -389,3 +389,19 @@ fn a_move_gives_up_the_node_and_only_the_other_keys_that_are_named() {
         assert_eq!(json!(without_node(&state, &given_up)), expected);
     }
 }
+
+#[test]
+fn states_of_a_forgotten_workload_wait_for_the_next_one_in_both_forms() {
+    let states: States = [("w-0".to_owned(), on("n"))].into();
+    for mut before in [object(None, &States::new()), object(Some(&States::new()), &States::new())] {
+        let mut edit = merge(&before, &states, false).unwrap().edit.unwrap();
+        edit.forget_workload();
+        let after = apply(&before, &edit);
+        assert_eq!(super::states(&after).unwrap(), states);
+        before["status"].as_object_mut().unwrap().remove("targetUID");
+        assert_eq!(after["status"].get("targetUID"), None);
+        assert_eq!(after["status"]["desired"], before["status"]["desired"]);
+        // An object that lost the UID meanwhile has another version: the answer is a conflict, not an error.
+        assert_eq!(apply(&before, &edit)["status"].get("targetUID"), None);
+    }
+}

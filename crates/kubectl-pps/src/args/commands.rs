@@ -130,7 +130,8 @@ pub struct Import {
     /// Replace states that the cluster has.
     #[arg(long)]
     pub overwrite: bool,
-    /// Leave out this label or annotation, which means nothing in this cluster. May be repeated.
+    /// Leave out this label or annotation, which means nothing in this cluster; kubernetes.io/hostname leaves
+    /// out the recorded node as well. May be repeated.
     #[arg(long, value_name = "KEY")]
     pub drop_key: Vec<String>,
     #[command(flatten)]

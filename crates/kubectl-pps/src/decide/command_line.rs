@@ -56,7 +56,8 @@ impl CommandLine {
         }
     }
 
-    fn cluster(&self) -> String {
+    /// The flags that name the cluster.
+    pub fn cluster(&self) -> String {
         let quoted = |text: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:~".contains(c);
             if text.chars().all(is_plain) {

@@ -139,10 +139,8 @@ impl Question {
     fn nodes(&self, all: &BTreeMap<String, Node>) -> Result<BTreeSet<String>, Failure> {
         let zone = match self {
             Self::WithoutNodes(nodes) | Self::Drain(nodes) => {
-                let Some(node) = nodes.iter().find(|node| !all.contains_key(*node)) else {
-                    return Ok(nodes.clone());
-                };
-                return Err(Failure::NoNode(node.clone()));
+                let missing = nodes.iter().find(|node| !all.contains_key(*node));
+                return missing.map_or_else(|| Ok(nodes.clone()), |node| Err(Failure::NoNode(node.clone())));
             }
             Self::ZoneDown(zone) => zone,
         };
@@ -180,8 +178,10 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
         actions.push(Action::LoseNodes { nodes: nodes.iter().cloned().collect() });
         lost = nodes;
     }
-    let unread = snapshot.relevant_unread().cloned().collect();
-    let mut forecast = Forecast { unread, ..Forecast::default() };
+    let unread: Vec<Unread> = snapshot.relevant_unread().cloned().collect();
+    // The Pods of other namespaces only take room.
+    let incomplete = unread.iter().any(|one| one.resource != Resource::Pods);
+    let mut forecast = Forecast { unread, incomplete, ..Forecast::default() };
     for namespace in namespaces(snapshot, nodes) {
         let (scenario, pods) = scenario(snapshot, namespace, nodes, actions.clone(), &forecast.pods);
         let result = run_live(&scenario, &pods, &Limits::CLUSTER);
@@ -260,9 +260,10 @@ fn scenario(
         }
         Some(shared)
     });
-    let pods = pods.collect();
     let namespace = namespace.to_owned();
-    (Scenario { objects, live: true, namespace, with_pps: true, actions, ..Scenario::default() }, pods)
+    let scenario =
+        Scenario { objects, live: true, namespace, with_pps: true, actions, ..Scenario::default() };
+    (scenario, pods.collect())
 }
 
 /// The items of a list carry no type.

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::edit::{self, Change, EditError, Merge};
+use pps_core::edit::{self, Change, Edit, EditError, Merge};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::validate::{self, Violation};
 use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain};
 use pps_recorder::workload::{PodOwnership, WorkloadPresence, retains_state};
+use pps_scheduler::HOSTNAME;
 use serde_json::Value;
 
 use super::export::portable;
@@ -37,6 +38,8 @@ pub struct Entry {
     pub pps: Pps,
     /// Its states without empty ones.
     pub states: BTreeMap<String, PodState>,
+    /// Why the policy would not let it be created.
+    pub violations: Vec<Violation>,
 }
 
 /// What is wrong with an object of a file.
@@ -46,7 +49,6 @@ pub enum Flaw {
     TooMany { most: usize },
     OtherKind { api_version: String, kind: String },
     Name { field: &'static str, value: String },
-    Invalid { name: String, violation: Violation },
     States { name: String, error: EditError },
     Twice { namespace: String, name: String },
 }
@@ -94,26 +96,23 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
             return Err(vec![Flaw::Name { field, value: value.clone() }]);
         }
     }
-    let review = validate::review(object, None, &AnnotationRules::default());
-    if !review.violations.is_empty() {
-        let flaw = |violation| Flaw::Invalid { name: name.clone(), violation };
-        return Err(review.violations.into_iter().map(flaw).collect());
-    }
-    // Only an alias has no workload.
-    if review.workload.is_none() {
-        return Ok(None);
-    }
+    let mut kept = portable(object);
+    kept["metadata"]["namespace"] = namespace.into();
+    let Some(pps) = Pps::read(kept).filter(|pps| !pps.is_alias()) else { return Ok(None) };
+    let violations = validate::review(object, None, &AnnotationRules::default()).violations;
     let mut states = edit::states(object).map_err(|error| vec![Flaw::States { name, error }])?;
     for state in states.values_mut() {
+        // The node goes with its host name: a Pod would be away from a node of another cluster forever.
+        if options.drop_keys.iter().any(|key| key == HOSTNAME) {
+            *state = edit::without_node(state, &[]);
+        }
         for key in &options.drop_keys {
             state.node_topology_labels.remove(key);
             state.annotations.remove(key);
         }
     }
     states.retain(|_, state| *state != PodState::default());
-    let mut object = portable(object);
-    object["metadata"]["namespace"] = namespace.into();
-    Ok(Pps::read(object).map(|pps| Entry { pps, states }))
+    Ok(Some(Entry { pps, states, violations }))
 }
 
 /// What is done with one object of the file.
@@ -127,6 +126,10 @@ pub struct Plan {
     pub spec: Spec,
     /// What is done.
     pub action: Action,
+    /// The workload of the cluster's states, if it was deleted.
+    pub former_uid: Option<String>,
+    /// Whether it may have been deleted: workloads of its kind are not read.
+    pub may_be_gone: bool,
     /// The states that are written.
     pub changes: BTreeMap<String, Change>,
     /// Pods whose other state in the cluster stays.
@@ -157,6 +160,8 @@ pub enum Refusal {
     OtherTarget(TargetReference),
     /// Another object, in the cluster or before it in the file, is for this workload.
     SharedTarget(String),
+    /// The policy would not let it be created.
+    Invalid(Vec<Violation>),
     /// The states cannot be written.
     Edit(EditError),
 }
@@ -214,6 +219,7 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
             .map(|merge| (if merge.edit.is_some() { Action::Update } else { Action::Nothing }, merge))
             .map_err(Refusal::Edit),
         (None, Some(other)) => Err(Refusal::SharedTarget(other.name().to_owned())),
+        (None, None) if !entry.violations.is_empty() => Err(Refusal::Invalid(entry.violations.clone())),
         (None, None) => {
             // The object as the API server will store it.
             let mut created = entry.pps.object().clone();
@@ -223,6 +229,9 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
             merged.map(|merge| (Action::Create(entry.pps.object().clone()), merge))
         }
     };
+    let target_uid = found.and_then(|pps| pps.object()["status"]["targetUID"].as_str());
+    let target_uid = target_uid.filter(|_| index.workload(&key).is_none());
+    let is_gone = snapshot.has_all_like(&key);
     let nothing = Merge { edit: None, kept: BTreeSet::new() };
     let (action, merge) = decided.unwrap_or_else(|refusal| (Action::Refuse(refusal), nothing));
     Plan {
@@ -230,6 +239,8 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
         name: entry.pps.name().to_owned(),
         spec,
         action,
+        former_uid: target_uid.filter(|_| is_gone).map(str::to_owned),
+        may_be_gone: target_uid.is_some() && !is_gone,
         changes: merge.edit.map(|edit| edit.changes).unwrap_or_default(),
         kept: merge.kept,
         ready,
@@ -239,7 +250,7 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
 
 /// The next write to an object that was just read, within the plan that the user has seen. None if nothing is
 /// left to do. A state that has changed since then stays.
-pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<edit::Edit>, EditError> {
+pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<Edit>, EditError> {
     let now = edit::states(object)?;
     let is_as_shown = |(pod, change): &(&String, &Change)| {
         let before = change.before.as_ref().filter(|state| **state != PodState::default());
@@ -247,7 +258,10 @@ pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<edit::Edit>, Edi
     };
     let agreed = plan.changes.iter().filter(is_as_shown);
     let states = agreed.filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?))).collect();
-    Ok(edit::merge(object, &states, true)?.edit)
+    let (uid, mut edit) = (object["status"]["targetUID"].as_str(), edit::merge(object, &states, true)?.edit);
+    let is_former = uid.is_some() && uid == plan.former_uid.as_deref();
+    edit.iter_mut().filter(|_| is_former).for_each(Edit::forget_workload);
+    Ok(edit)
 }
 
 /// The required values of the written states that no node has, by key and value, each with the number of its

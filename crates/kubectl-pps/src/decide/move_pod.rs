@@ -72,45 +72,19 @@ pub enum Obstacle {
     NoNode(Vec<(String, Vec<Exclusion>)>, Option<WayOut>),
 }
 
+/// Why a Pod cannot be moved. A Pod that `waits` was created while a PersistentPodState named its workload; a
+/// `word` of `--any` names several keys of its PersistentPodState, or no key of any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     Unread(Unread),
-    /// The PersistentPodState has another definition, or its states are damaged.
-    UnreadablePps {
-        pps: String,
-        why: String,
-    },
-    NoPod {
-        namespace: String,
-        pod: String,
-    },
-    NoController {
-        pod: String,
-    },
-    /// No PersistentPodState names the workload of the Pod. A Pod that waits was created while one did.
-    NotGoverned {
-        pod: String,
-        workload: Box<WorkloadKey>,
-        waits: bool,
-    },
-    /// Nothing would be recorded or injected in this namespace.
-    NotEnabled(String),
-    NotWanted {
-        pod: String,
-        workload: Box<WorkloadKey>,
-        replicas: u64,
-        is_terminating: bool,
-    },
-    /// A word of `--any` names several keys of the PersistentPodState.
-    AmbiguousKey {
-        word: String,
-        keys: Vec<String>,
-    },
-    /// A word of `--any` names no key of a governing PersistentPodState.
-    UnknownKey {
-        word: String,
-        keys: Vec<String>,
-    },
+    UnreadablePps { pps: String, why: String },
+    NoPod { namespace: String, pod: String },
+    NoController { pod: String },
+    NotGoverned { pod: String, workload: Box<WorkloadKey>, waits: bool },
+    NotEnabled { namespace: String },
+    NotWanted { pod: String, workload: Box<WorkloadKey>, replicas: u64, is_terminating: bool },
+    AmbiguousKey { word: String, keys: Vec<String> },
+    UnknownKey { word: String, keys: Vec<String> },
 }
 
 impl From<&Unread> for Refusal {
@@ -252,7 +226,7 @@ fn governing<'a>(
         return Err(Refusal::NotGoverned { pod: name, workload: Box::new(key), waits });
     };
     if !pps.is_enabled() {
-        return Err(Refusal::NotEnabled(key.namespace));
+        return Err(Refusal::NotEnabled { namespace: key.namespace });
     }
     match index.workload(&key) {
         Some(workload) if !workload.wants(&name) => Err(Refusal::NotWanted {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pps_core::pps::short;
-use pps_core::{PodState, Spec};
+use pps_core::{PodState, Spec, is_label_key};
 
 use crate::snapshot::Node;
 
@@ -33,7 +33,9 @@ impl WayOut {
         let nodes = within.map(|(node, _)| (*node).to_owned()).collect();
         let values = fewest.iter().map(|(key, value)| format!("{}={value}", short(key))).collect();
         let word = |key| if spec.keys_named(short(key)).len() > 1 { key } else { short(key) };
-        let flags = fewest.iter().flat_map(|(key, _)| [" --any ", word(key)]).collect();
+        // Nobody may have validated the keys, and a shell would obey some.
+        let keys = fewest.iter().filter(|(key, _)| is_label_key(key));
+        let flags = keys.flat_map(|(key, _)| [" --any ", word(key)]).collect();
         Some(Self { values, flags, nodes })
     }
 }

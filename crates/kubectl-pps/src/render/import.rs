@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::edit::Change;
+use pps_core::validate::join;
 
 use super::{Role, Style, Table};
 use crate::Failure;
@@ -31,7 +32,6 @@ fn flaw(flaw: &Flaw) -> String {
             if kind.is_empty() { "no object".into() } else { format!("{api_version} {kind}") }
         ),
         Flaw::Name { field, value } => format!("{field} is missing or no valid name: {value:?}"),
-        Flaw::Invalid { name, violation } => format!("{name}: {violation}"),
         Flaw::States { name, error } => format!("{name}: {error}"),
         Flaw::Twice { namespace, name } => format!("{namespace}/{name} is in the file twice"),
     }
@@ -79,20 +79,25 @@ pub fn notes(plan: &Plan) -> Vec<String> {
             "; import before the StatefulSet exists, or set persistentPodStateRetentionPolicy: WhenDeleted first",
         ),
     ];
-    let refused = match &plan.action {
+    let whole = match &plan.action {
         Action::Refuse(why) => Some(format!("refused: {}", refusal(why))),
+        Action::Update if plan.may_be_gone => Some(format!(
+            "if its {} was deleted, the sidecar drops the written states: delete the object first, and import again",
+            plan.spec.target_ref.kind
+        )),
         _ => None,
     };
     let some = |names: &BTreeSet<String>| first(&names.iter().collect::<Vec<_>>(), |name| (*name).clone());
     let texts = all.into_iter().filter(|(_, names, _)| !names.is_empty());
     let texts = texts.map(|(before, names, after)| format!("{before}{}{after}", some(names).join(", ")));
-    refused.into_iter().chain(texts).map(|text| format!("{}/{}: {text}", plan.namespace, plan.name)).collect()
+    whole.into_iter().chain(texts).map(|text| format!("{}/{}: {text}", plan.namespace, plan.name)).collect()
 }
 
 fn refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::OtherTarget(target) => format!("in the cluster it is for {} {}", target.kind, target.name),
         Refusal::SharedTarget(other) => format!("PersistentPodState {other} is for the same workload"),
+        Refusal::Invalid(violations) => join(violations),
         Refusal::Edit(error) => error.to_string(),
     }
 }

@@ -18,7 +18,7 @@ use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Sele
 use crate::decide::names::list;
 use crate::decide::placement::Landing;
 use crate::decide::way_out::WayOut;
-use crate::snapshot::{Pod, Scope};
+use crate::snapshot::{Pod, Scope, Unread};
 
 const MAX_NODES: usize = 20;
 
@@ -75,11 +75,11 @@ pub fn plan(one: &PodMove, style: Style) -> String {
     titled(style, &format!("Move Pod {} in namespace {}", one.pod, one.namespace), &lines)
 }
 
-pub fn notes(one: &PodMove) -> Vec<String> {
+pub fn notes(one: &PodMove, unread_nodes: Option<&Unread>) -> Vec<String> {
     let Some(forecast) = one.forecast.as_ref().filter(|_| one.removal != Removal::Stay) else {
-        let is_unknown = one.forecast.is_none() && one.present.is_some();
-        let text = "you have no permission to list nodes, so where the Pod may land is not known";
-        return is_unknown.then(|| text.to_owned()).into_iter().collect();
+        let unread = unread_nodes.filter(|_| one.forecast.is_none() && one.present.is_some());
+        let text = |unread| format!("{unread}, so where the Pod may land is not known");
+        return unread.map(text).into_iter().collect();
     };
     let caveats = forecast.caveats.iter().map(|caveat| format!("Pod {} {caveat}", one.pod));
     let is_promised = one.to.as_ref().is_none_or(|to| forecast.may_land_on == [to.clone()]);
@@ -112,7 +112,7 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
         }
         Obstacle::NoNode(exclusions, way_out) => {
             let mut text = match way_out {
-                Some(WayOut { values, flags, .. }) if !values.is_empty() => format!(
+                Some(WayOut { values, flags, .. }) if !flags.is_empty() => format!(
                     "no node with {} can take Pod {pod}, and{flags} gives that up:",
                     list(values, "and")
                 ),
@@ -127,54 +127,51 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
     })
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Unread(unread) => Self::Unreadable(unread.to_string()),
-            Refusal::UnreadablePps { pps, why } => {
-                Self::Refused(format!("PersistentPodState {pps} cannot be read: {why}"))
-            }
-            Refusal::NoPod { namespace, pod } => Self::Usage(format!(
-                "there is no Pod {pod} in namespace {namespace}, and it has no recorded state"
-            )),
-            Refusal::NoController { pod } => Self::Refused(format!(
-                "Pod {pod} has no controller: nothing pins it, and nothing would create it again"
-            )),
-            Refusal::NotGoverned { pod, workload, waits } => {
-                let (kind, name) = (&workload.kind, &workload.name);
-                Self::Refused(if waits {
-                    format!(
-                        "Pod {pod} waits for the state that was injected when it was created, and no PersistentPodState names \
-                         {kind} {name} any more: kubectl delete pod {pod} -n {} has it created again without that",
-                        workload.namespace
-                    )
-                } else {
-                    format!(
-                        "no PersistentPodState names {kind} {name}: nothing pins Pod {pod}, and the scheduler chooses whenever \
-                         it is created again"
-                    )
-                })
-            }
-            Refusal::NotEnabled(namespace) => {
-                let Line { text, command } = enable(&namespace, &CommandLine::default());
-                Self::Refused(format!("{text}: {command}"))
-            }
-            Refusal::NotWanted { pod, workload, replicas, is_terminating } => {
-                let why =
-                    if is_terminating { "being deleted".into() } else { format!("replicas: {replicas}") };
-                let (kind, name) = (&workload.kind, &workload.name);
-                Self::Refused(format!(
-                    "{kind} {name} ({why}) does not want Pod {pod}, and would not create it again"
-                ))
-            }
-            Refusal::AmbiguousKey { word, keys } => {
-                Self::Usage(format!("{word} may mean each of {}: name one", keys.join(", ")))
-            }
-            Refusal::UnknownKey { word, keys } => Self::Usage(format!(
-                "no PersistentPodState names the node label {word}; named are: {}",
-                keys.join(", ")
-            )),
+pub fn refusal(refusal: Refusal, commands: &CommandLine) -> Failure {
+    match refusal {
+        Refusal::Unread(unread) => Failure::Unreadable(unread.to_string()),
+        Refusal::UnreadablePps { pps, why } => {
+            Failure::Refused(format!("PersistentPodState {pps} cannot be read: {why}"))
         }
+        Refusal::NoPod { namespace, pod } => Failure::Usage(format!(
+            "there is no Pod {pod} in namespace {namespace}, and it has no recorded state"
+        )),
+        Refusal::NoController { pod } => Failure::Refused(format!(
+            "Pod {pod} has no controller: nothing pins it, and nothing would create it again"
+        )),
+        Refusal::NotGoverned { pod, workload, waits } => {
+            let (kind, name) = (&workload.kind, &workload.name);
+            Failure::Refused(if waits {
+                format!(
+                    "Pod {pod} waits for the state that was injected when it was created, and no PersistentPodState names \
+                     {kind} {name} any more: {} has it created again without that",
+                    commands.kubectl_in(&format!("delete pod {pod}"), &workload.namespace)
+                )
+            } else {
+                format!(
+                    "no PersistentPodState names {kind} {name}: nothing pins Pod {pod}, and the scheduler chooses whenever \
+                     it is created again"
+                )
+            })
+        }
+        Refusal::NotEnabled { namespace } => {
+            let Line { text, command } = enable(&namespace, commands);
+            Failure::Refused(format!("{text}: {command}"))
+        }
+        Refusal::NotWanted { pod, workload, replicas, is_terminating } => {
+            let why = if is_terminating { "being deleted".into() } else { format!("replicas: {replicas}") };
+            let (kind, name) = (&workload.kind, &workload.name);
+            Failure::Refused(format!(
+                "{kind} {name} ({why}) does not want Pod {pod}, and would not create it again"
+            ))
+        }
+        Refusal::AmbiguousKey { word, keys } => {
+            Failure::Usage(format!("{word} may mean each of {}: name one", keys.join(", ")))
+        }
+        Refusal::UnknownKey { word, keys } => Failure::Usage(format!(
+            "no PersistentPodState names the node label {word}; named are: {}",
+            keys.join(", ")
+        )),
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Term
     let settings = Settings {
         namespace: namespace.to_owned(),
         limits: client.limits(Limits::CHECK),
+        cluster: commands(connection, namespace).cluster(),
         runs_in_cluster: false,
         ..args.settings.clone()
     };

@@ -37,9 +37,10 @@ pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Termina
     let job = Job { args, client, terminal, commands, scope };
     let snapshot = job.read().await?;
     job.destination(&snapshot)?;
-    require_keys(&snapshot, &args.any)?;
+    let refused = |why| text::refusal(why, &job.commands);
+    require_keys(&snapshot, &args.any).map_err(refused)?;
     let pods = if let Some(node) = &args.node {
-        let selected = select(&snapshot, node)?;
+        let selected = select(&snapshot, node).map_err(refused)?;
         job.notes(&text::not_selected(&selected, &job.scope));
         if selected.pods.is_empty() && selected.returning.is_empty() && snapshot.lacks_node(node) {
             return Err(Failure::NoNode(node.clone()));
@@ -73,7 +74,8 @@ impl Job<'_> {
     fn decide(&self, snapshot: &Snapshot, (namespace, pod): &PodName) -> Result<Option<PodMove>, Failure> {
         let Move { any, drop_annotations, .. } = self.args;
         let (to, drop_annotations) = (self.destination(snapshot)?, *drop_annotations);
-        let decided = decide(snapshot, &Request { namespace, pod, to, any, drop_annotations })?;
+        let request = Request { namespace, pod, to, any, drop_annotations };
+        let decided = decide(snapshot, &request).map_err(|why| text::refusal(why, &self.commands))?;
         if let (None, Some(to)) = (&decided, to) {
             self.terminal.print(&format!("Pod {pod} is on {} already\n", printable(to.name())))?;
         }
@@ -132,7 +134,7 @@ impl Job<'_> {
                 continue;
             }
             self.terminal.print(&text::plan(&one, self.terminal.style()))?;
-            notes.extend(text::notes(&one));
+            notes.extend(text::notes(&one, snapshot.unread(Resource::Nodes)));
             moves.push(one);
         }
         notes.dedup();

@@ -9,7 +9,9 @@ pub(crate) fn forbidden(what: &str) -> Unread {
         Resource::Nodes,
         Resource::StatefulSets,
         Resource::KruiseStatefulSets,
+        Resource::PersistentVolumeClaims,
         Resource::PersistentVolumes,
+        Resource::PodDisruptionBudgets,
     ];
     let unread = |resource| Unread { resource, namespace: namespace.map(str::to_owned), why: None };
     let found = all.into_iter().map(unread).find(|one| one.to_string().ends_with(&format!("to {what}")));

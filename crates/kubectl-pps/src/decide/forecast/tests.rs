@@ -253,12 +253,28 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
 #[test]
 fn a_forecast_is_complete_without_what_it_can_leave_out() {
     let mut snapshot = cluster(ZONE, false);
-    let unseen = |what: &str| forbidden(what);
-    snapshot.unread = vec![unseen("list persistentvolumes"), unseen("list pods")];
+    snapshot.unread = vec![forbidden("list pods")];
     let answer = ask(&snapshot, drain("n1"));
-    assert_eq!((answer.unread.len(), answer.outcome()), (2, Outcome::Well));
-    snapshot.unread.push(unseen("list statefulsets.apps.kruise.io in namespace shop"));
+    assert_eq!((answer.unread.len(), answer.outcome()), (1, Outcome::Well));
+    snapshot.unread.push(forbidden("list statefulsets.apps.kruise.io in namespace shop"));
     assert_eq!(ask(&snapshot, drain("n1")).outcome(), Outcome::Well, "nothing names one");
+}
+
+#[test]
+fn a_forecast_without_the_budgets_or_volumes_is_incomplete() {
+    for what in [
+        "list persistentvolumes",
+        "list persistentvolumeclaims in namespace shop",
+        "list poddisruptionbudgets.policy in namespace shop",
+    ] {
+        let mut snapshot = cluster(ZONE, false);
+        snapshot.unread = vec![forbidden(what)];
+        let answer = ask(&snapshot, drain("n1"));
+        assert_eq!((answer.incomplete, answer.outcome()), (true, Outcome::Incomplete), "{what}");
+        let mut pinned = cluster(HOSTNAME, false);
+        pinned.unread = snapshot.unread;
+        assert_eq!(ask(&pinned, drain("n1")).outcome(), Outcome::NotWell, "{what}");
+    }
 }
 
 #[test]

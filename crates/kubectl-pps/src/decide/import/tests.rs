@@ -182,6 +182,76 @@ fn namespaces_are_chosen_and_keys_dropped() {
     }
 }
 
+#[test]
+fn without_its_host_name_a_state_has_no_node() {
+    let host = "kubernetes.io/hostname";
+    let of = |labels: Value| json!({"nodeName": "n1", "nodeTopologyLabels": labels});
+    let states = json!({"db-0": of(json!({host: "n1", "zone": "a"})), "db-1": of(json!({host: "n1"}))});
+    let options = Options { drop_keys: vec![host.to_owned()], ..options() };
+    let entries = read(&[pps("prod", "db", &states)], &options).unwrap();
+    assert_eq!(json!(entries[0].states), json!({"db-0": {"nodeTopologyLabels": {"zone": "a"}}}));
+}
+
+#[test]
+fn an_object_that_the_policy_would_refuse_is_refused_alone_and_only_if_it_does_not_exist() {
+    let states = json!({"db-0": state("n1")});
+    let mut invalid = pps("prod", "bad", &states);
+    invalid["spec"]["recordingPolicy"] = "Sometimes".into();
+    let mut aimless = pps("prod", "aimless", &states);
+    aimless["spec"] = json!({});
+    let file = [aimless, invalid.clone(), pps("prod", "good", &states)];
+    let plans = plan(&entries(&file), &known(&[], &[], &[]), false);
+    assert_eq!(plans.iter().map(Plan::writes).collect::<Vec<_>>(), [false, false, true]);
+    for (plan, field) in [(&plans[0], "spec.targetRef"), (&plans[1], "spec.recordingPolicy")] {
+        let Action::Refuse(Refusal::Invalid(violations)) = &plan.action else { panic!("{plan:?}") };
+        assert_eq!((violations[0].path.as_str(), plan.changes.len()), (field, 0));
+    }
+    let notes = crate::render::import::notes(&plans[1]);
+    assert!(
+        notes[0].starts_with("prod/bad: refused: spec.recordingPolicy is \"Sometimes\": use one of"),
+        "{notes:?}"
+    );
+    // An import does not change the spec that the object in the cluster has.
+    let mut existing = invalid.clone();
+    existing["status"] = json!({});
+    assert_eq!(plan_with(&invalid, &[existing], &[], false).action, Action::Update);
+}
+
+#[test]
+fn states_for_a_deleted_workload_wait_for_the_next_one() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1")}));
+    let written = |object: &Value, workloads: &[Workload]| {
+        let known = known(std::slice::from_ref(object), &[], workloads);
+        let plan = plan(&entries(std::slice::from_ref(&file)), &known, false).remove(0);
+        (next_write(object, &plan).unwrap().unwrap().body["status"].clone(), plan)
+    };
+    let mut object = pps("prod", "db", &json!({}));
+    let (status, plan) = written(&object, &[]);
+    assert_eq!(status, json!({"podStates": {"db-0": state("n1")}, "targetUID": null}));
+    assert_eq!(crate::render::import::notes(&plan), [""; 0]);
+    let set = json!({"metadata": {"name": "db", "namespace": "prod", "uid": "w"}, "spec": {"replicas": 1}});
+    let (status, _) = written(&object, &[Workload::read(set, "apps/v1").unwrap()]);
+    assert_eq!(status.get("targetUID"), None, "it exists");
+    // Another workload was created meanwhile.
+    object["status"]["targetUID"] = "next".into();
+    let edit = next_write(&object, &plan).unwrap().unwrap();
+    assert_eq!(edit.body["status"].get("targetUID"), None);
+}
+
+#[test]
+fn a_workload_that_is_not_read_is_not_taken_for_deleted() {
+    let mut file = pps("prod", "db", &json!({"db-0": state("n1")}));
+    file["spec"]["targetRef"] = json!({"apiVersion": "example.com/v1", "kind": "StatefulSet", "name": "db"});
+    let mut object = file.clone();
+    object["status"]["podStates"] = json!({});
+    let plan = plan_with(&file, std::slice::from_ref(&object), &[], false);
+    assert_eq!((&plan.former_uid, plan.may_be_gone), (&None, true));
+    let edit = next_write(&object, &plan).unwrap().unwrap();
+    assert_eq!(edit.body["status"].get("targetUID"), None);
+    let notes = crate::render::import::notes(&plan);
+    assert!(notes[0].starts_with("prod/db: if its StatefulSet was deleted, the sidecar drops"), "{notes:?}");
+}
+
 type IsMeant = fn(&Flaw) -> bool;
 
 #[test]
@@ -192,7 +262,7 @@ fn a_file_with_anything_wrong_is_not_used() {
         *object.pointer_mut(field).unwrap() = value;
         object
     };
-    let cases: [(Value, IsMeant); 8] = [
+    let cases: [(Value, IsMeant); 7] = [
         (json!(42), |flaw| matches!(flaw, Flaw::OtherKind { .. })),
         (json!({"apiVersion": "v1", "kind": "Pod"}), |flaw| matches!(flaw, Flaw::OtherKind { .. })),
         (with("/metadata/name", json!("Db")), |flaw| {
@@ -201,7 +271,6 @@ fn a_file_with_anything_wrong_is_not_used() {
         (with("/metadata/namespace", json!("a/b")), |flaw| {
             matches!(flaw, Flaw::Name { field: "metadata.namespace", .. })
         }),
-        (with("/spec", json!({})), |flaw| matches!(flaw, Flaw::Invalid { .. })),
         (with("/status", json!({"podStates": 7})), |flaw| matches!(flaw, Flaw::States { .. })),
         (with("/status", json!({"packed": {"version": 9}})), |flaw| matches!(flaw, Flaw::States { .. })),
         (good.clone(), |flaw| matches!(flaw, Flaw::Twice { .. })),

