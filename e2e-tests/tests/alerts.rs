@@ -231,6 +231,11 @@ fn values_of_the_chart_change_the_alerts() {
     let down = changed["PersistentPodStatePolicyServerDown"]["expr"].as_str().unwrap();
     assert!(down.contains("\"policy-server-stateful\""), "{down}");
 
+    // Without policies there is no PolicyServer to name.
+    values["policy"] = json!({"enabled": false});
+    values["policyServer"] = json!({"create": false});
+    render(&values).unwrap();
+
     for (wrong, named) in [
         (json!({"disabled": ["Typo"]}), "\"Typo\""),
         (json!({"overrides": {"Typo": {"threshold": 1}}}), "\"Typo\""),
@@ -244,6 +249,32 @@ fn values_of_the_chart_change_the_alerts() {
         let error = format!("{:#}", render(&values).unwrap_err());
         assert!(error.contains(named), "{wrong}: {error}");
     }
+}
+
+/// The metrics of one namespace's sidecar end with it, and those of the others go on.
+#[test]
+fn a_namespace_whose_sidecar_is_gone_is_named() {
+    let values = json!({"namespaces": ["shop", "web"], "metrics": {"prometheusRule": {"enabled": true}}});
+    let file = Scratch::file("alerts.yaml", values.to_string()).unwrap();
+    let objects = render_chart("pps", "pps", Some(file.path())).unwrap();
+    let spec = &objects.iter().find(|object| object["kind"] == "PrometheusRule").unwrap()["spec"];
+    let series = |namespace: &str, values: &str| {
+        let series = format!("persistentpodstate_ready{{persistent_pod_state_namespace=\"{namespace}\"}}");
+        json!({"series": series, "values": values})
+    };
+    let alert = |at: &str, namespaces: &[&str]| {
+        let expected = namespaces.iter().map(|namespace| {
+            let labels = format!("{{persistent_pod_state_namespace=\"{namespace}\"}}");
+            json!({"labels": labels, "value": 1})
+        });
+        let expr = "count by (persistent_pod_state_namespace) (ALERTS{alertstate=\"firing\", alertname=\"PersistentPodStateNotReady\"})";
+        json!({"expr": expr, "eval_time": at, "exp_samples": expected.collect::<Vec<_>>()})
+    };
+    let test = json!({"interval": "1m", "promql_expr_test": [alert("9m", &[]), alert("30m", &["web"])],
+        "input_series": [series("shop", "1x60"), series("web", "1x9 stale")]});
+    let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]});
+    let (passed, output) = run(spec, &[("namespaces.yaml".to_owned(), tests)]);
+    assert!(passed, "{output}");
 }
 
 /// The documents' test reads what is marked as code; here nothing is.

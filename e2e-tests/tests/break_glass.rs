@@ -170,7 +170,7 @@ impl Reader {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         fs::write(self.folder.join("installed.json"), list.to_string()).unwrap();
         let [command] = &commands("install")[..] else { panic!("one command is expected") };
-        let (_, rest) = command.split_once("kubectl kustomize deploy").unwrap();
+        let (_, rest) = command.split_once("make manifests REGISTRY=registry.example.com/pps").unwrap();
         let (printed, succeeded) = self.run_commands(&[format!("cat installed.json {rest}")]).await;
         assert!(succeeded && printed.contains("clusteradmissionpolicy"), "{printed}");
         assert!(!printed.contains("deployment"), "the sidecar starts too early: {printed}");

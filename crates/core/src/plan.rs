@@ -111,7 +111,8 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
     }
     plan.required = collect_requirements(spec.required_keys(), state);
     for key in spec.required_keys().take(MAX_TOPOLOGY_KEYS) {
-        if state.node_topology_labels.contains_key(key) {
+        // A state without a node was emptied by a move: it lacks nothing.
+        if state.node_name.is_empty() || state.node_topology_labels.contains_key(key) {
             continue;
         }
         let key = shorten(key);
@@ -274,8 +275,13 @@ mod tests {
                 "PersistentPodState p: spec.preferredPersistentTopology is a list of 1000: list at most 64 (the others are ignored)"
             ]
         );
-        let nothing = super::plan("p", &spec, &PodState::default(), &AnnotationRules::default());
-        assert_eq!(nothing.warnings.len(), 1 + MAX_TOPOLOGY_KEYS);
+        let nothing = PodState { node_name: "n".into(), ..PodState::default() };
+        assert_eq!(
+            super::plan("p", &spec, &nothing, &AnnotationRules::default()).warnings.len(),
+            1 + MAX_TOPOLOGY_KEYS
+        );
+        let moved = super::plan("p", &spec, &PodState::default(), &AnnotationRules::default());
+        assert_eq!(moved.warnings.len(), 1, "a state that a move has emptied lacks nothing");
     }
 
     #[test]

@@ -39,15 +39,16 @@ impl Default for ReplicasPath {
     }
 }
 
-/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. The cost of
-/// each method depends on the number of reserved ranges only, not on the number of replicas.
+/// The ordinals that a workload wants: the first `replicas` from `start` that are not reserved. No method
+/// looks at each replica, or at each reserved range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     start: u64,
     /// None if the spec does not give the number.
     replicas: Option<u64>,
-    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent.
-    reserved: Vec<(u64, u64)>,
+    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent. Each has the number of
+    /// ordinals from `start` to its end that are reserved.
+    reserved: Vec<(u64, u64, u64)>,
     /// Whether a Pod may have a name without an ordinal.
     is_freely_named: bool,
 }
@@ -70,14 +71,15 @@ impl Demand {
     /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item of
     /// `reserveOrdinals` is skipped.
     pub fn read(spec: &Value, naming: &Naming) -> Self {
+        let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
         let reserved = spec["reserveOrdinals"].as_array().into_iter().flatten().filter_map(range);
         Self {
-            start: spec["ordinals"]["start"].as_u64().unwrap_or(0),
+            start,
             replicas: match naming {
                 Naming::StatefulSet => Some(ReplicasPath::default().find(spec).unwrap_or(1)),
                 Naming::Custom(path) => path.find(spec),
             },
-            reserved: merge(reserved),
+            reserved: merge(start, reserved),
             is_freely_named: matches!(naming, Naming::Custom(_)),
         }
     }
@@ -106,18 +108,11 @@ impl Demand {
 
     fn contains(&self, ordinal: u64) -> bool {
         let Some(offset) = ordinal.checked_sub(self.start) else { return false };
-        let mut skipped = 0;
-        for &(first, last) in &self.reserved {
-            if first > ordinal {
-                break;
-            }
-            if last >= ordinal {
-                return false;
-            }
-            if last >= self.start {
-                skipped += last - first.max(self.start) + 1;
-            }
-        }
+        let before = self.reserved.partition_point(|(first, ..)| *first <= ordinal);
+        let skipped = match before.checked_sub(1).map(|index| self.reserved[index]) {
+            Some((_, last, _)) if last >= ordinal => return false,
+            nearest => nearest.map_or(0, |(.., count)| count),
+        };
         self.replicas.is_some_and(|replicas| offset - skipped < replicas)
     }
 }
@@ -131,8 +126,9 @@ fn range(item: &Value) -> Option<(u64, u64)> {
     Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
 }
 
-/// The union of inclusive ranges in any order; a range whose end is before its start is skipped.
-fn merge(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+/// The union of inclusive ranges in any order, each with the number of ordinals from `start` to its end that
+/// are in one; a range whose end is before its start is skipped.
+fn merge(start: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64, u64)> {
     let mut ranges: Vec<_> = ranges.filter(|(first, last)| first <= last).collect();
     ranges.sort_unstable();
     ranges.dedup_by(|(first, last), (_, end)| {
@@ -142,7 +138,12 @@ fn merge(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
         }
         is_joined
     });
-    ranges
+    let counted =
+        ranges.into_iter().filter(|(_, last)| *last >= start).scan(0_u64, |count, (first, last)| {
+            *count = count.saturating_add(last - first.max(start)).saturating_add(1);
+            Some((first, last, *count))
+        });
+    counted.collect()
 }
 
 #[cfg(test)]
@@ -207,7 +208,7 @@ mod tests {
     }
 
     fn numbered(start: u64, replicas: u64, reserved: &[(u64, u64)]) -> Demand {
-        Demand { reserved: merge(reserved.iter().copied()), ..Demand::numbered(start, replicas) }
+        Demand { reserved: merge(start, reserved.iter().copied()), ..Demand::numbered(start, replicas) }
     }
 
     #[test]

@@ -191,6 +191,8 @@ pub(crate) struct EntryChange {
     pub patch: Value,
     /// Since when the Pod has been Ready, in Unix seconds, if this is the first record of it on its node.
     pub ready_since: Option<i64>,
+    /// The workload to which the entry belongs once it is stored, while the status names another.
+    pub renewed_for: Option<Arc<str>>,
 }
 
 #[cfg(test)]
@@ -260,6 +262,7 @@ mod tests {
             after: Some(PodState { node_name: "node-1".into(), ..PodState::default() }),
             patch: Value::Null,
             ready_since: None,
+            renewed_for: None,
         };
         let fit = |form: Form| {
             let status = PpsStatus { form, ..PpsStatus::default() };

@@ -33,13 +33,12 @@ impl GeneratedPps {
         }
     }
 
-    /// Whether states are lost if the workload is not as the watch has shown it: its PPS is deleted, or gets
-    /// an owner that no longer exists, with which the garbage collector deletes it.
+    /// Whether it matters that the workload is as the watch has shown it: its PPS is deleted, or gets an owner
+    /// that no longer exists, with which the garbage collector deletes it.
     pub fn depends_on_workload(&self) -> bool {
         match self {
-            Self::Create { .. } => false,
             Self::Update { patch, .. } => !patch["metadata"]["ownerReferences"].is_null(),
-            Self::Delete { is_alias, .. } => !is_alias,
+            Self::Create { is_alias, .. } | Self::Delete { is_alias, .. } => !is_alias,
         }
     }
 
@@ -252,6 +251,10 @@ fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
             }
             _ => {}
         }
+    }
+    // A merge patch would keep the other spelling, and both together are refused.
+    if let Some(Value::Object(topology)) = patch.get_mut("requiredPersistentTopology") {
+        topology.insert("keys".into(), Value::Null);
     }
     patch
 }

@@ -232,7 +232,8 @@ impl TrackedPps {
         let write = self.in_flight.take()?;
         self.release_refuted();
         let states = &mut self.fact.status.pod_states;
-        let moved = write.changes.into_iter().map(|EntryChange { pod, after, .. }| {
+        let moved = write.changes.into_iter().map(|EntryChange { pod, after, renewed_for, .. }| {
+            self.renewals.workloads.extend(renewed_for.map(|owner| (pod.clone(), owner)));
             let before = if let Some(state) = &after {
                 states.insert(&pod, state, interner)
             } else {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
-use self::missing_nodes::Absences;
+use self::missing_nodes::{Absences, LABEL_GRACE_PERIOD};
 use self::status::{REPORT_AFTER, time_since, wall_clock};
 use self::term::CurrentTerm;
 use self::watching::Watching;
@@ -234,7 +234,8 @@ impl Worker {
             }
         }
         for node in &work.new_nodes {
-            self.absences.settle_later(node, now);
+            let settled = now + self.absences.missing.period.min(LABEL_GRACE_PERIOD);
+            self.absences.new_nodes.set(node, settled);
         }
         for node in &work.absences {
             self.on_node_absence(node, now);

@@ -27,6 +27,10 @@ pub(crate) struct ExpectedStatus {
     pub(crate) confirmations: Vec<String>,
     /// Which entries belong to the workload that exists now, if that was examined.
     pub(crate) renewed: Option<Renewed>,
+    /// Which entries belong to it once they are stored.
+    pub(crate) renewing: BTreeMap<String, String>,
+    /// Whether a Pod is left whose state outlives it.
+    pub(crate) keeps_a_pod: bool,
 }
 
 impl ExpectedStatus {
@@ -245,6 +249,8 @@ pub(crate) fn expected_status_with(
         reasons: vec![reason],
         confirmations: Vec::new(),
         renewed: None,
+        renewing: BTreeMap::new(),
+        keeps_a_pod: false,
     };
     let is_enabled = snapshot.namespaces.objects.contains_key("n");
     let unchanged = |reason, desired| {
@@ -265,8 +271,10 @@ pub(crate) fn expected_status_with(
     let desired = workload
         .map_or(Some(0), |workload| replicas(object.target, workload))
         .map(|replicas| i32::try_from(replicas).unwrap());
+    let is_left = |pod: &String| snapshot.pods.objects.contains_key(pod.as_str());
+    let keeps_a_pod = options.retention != RetentionPolicy::WhenScaled && base.pod_states.keys().any(is_left);
     if !is_enabled || governing_pps(snapshot, object.target) != Some(name) {
-        return Some(unchanged("Superseded", desired));
+        return Some(ExpectedStatus { keeps_a_pod, ..unchanged("Superseded", desired) });
     }
 
     let present = workload.filter(|workload| !workload.terminating);
@@ -274,7 +282,7 @@ pub(crate) fn expected_status_with(
         present.is_some_and(|present| base.target_uid.as_ref().is_some_and(|uid| *uid != present.uid));
     let is_owned = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
     let living = snapshot.pods.objects.values().filter(|pod| is_owned(pod) && !pod.terminating).count();
-    let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
+    let mut expected = ExpectedStatus { keeps_a_pod, ..expect(BTreeMap::new(), "WorkloadNotFound", desired) };
     let (mut must_report_keys, mut may_report_keys) = (false, false);
     let mut waits_for_former = false;
     let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));
@@ -319,8 +327,13 @@ pub(crate) fn expected_status_with(
             };
             let is_held_change = is_held && current.as_ref().is_some_and(replaces);
             let current = current.filter(|_| !is_held_change);
+            // A home that stays is that of the workload which the status names.
+            let is_former_home = is_replaced && options.home && before.is_some() && current.is_none();
+            waits_for_former |= is_former_home && options.retention != RetentionPolicy::Retain;
             if let Some(present) = present.filter(|_| is_replaced && current.is_some()) {
-                renewed.pods.insert(pod_name.clone(), present.uid.clone());
+                let is_right = current.as_ref() == before;
+                let pods = if is_right { &mut renewed.pods } else { &mut expected.renewing };
+                pods.insert(pod_name.clone(), present.uid.clone());
             }
             must_report_keys |= current.as_ref().is_some_and(|state| lacks_topology_key(options, state));
             // The labels of an unknown Node are unknown too, so the entry stays.
@@ -347,8 +360,8 @@ pub(crate) fn expected_status_with(
         // A Pod of a re-created workload backs the state of another Pod only where that is recorded.
         let is_there = before.node_name.is_empty()
             || pod.is_some_and(|pod| pod.exempt || pod.node == Some(before.node_name.as_str()));
-        let holder =
-            if is_former && holder == NameHolder::Owned && !is_there { NameHolder::Nothing } else { holder };
+        let is_own = matches!(holder, NameHolder::Owned | NameHolder::Terminating);
+        let holder = if is_former && is_own && !is_there { NameHolder::Nothing } else { holder };
         let stays =
             is_awaited || should_keep(options.retention, present.is_none(), is_former, is_wanted, holder);
         waits_for_former |= is_replaced

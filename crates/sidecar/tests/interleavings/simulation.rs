@@ -1,7 +1,7 @@
 //! A sidecar process in the simulated cluster: watch events reach its index late, and writes are answered
 //! late, wrongly or never.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_recorder::decide::index::{Index, StatusWrite};
@@ -42,6 +42,8 @@ pub(crate) struct PendingWrite {
     write: StatusWrite,
     /// UID of the workload whose Pods it records.
     recorder: Option<String>,
+    /// The entries that belong to the workload of this UID once they are stored.
+    renewing: BTreeMap<String, String>,
     /// The API server's response, once it has received the request.
     response: Option<PatchResponse>,
     /// Whether the object that it was made for is still the one that the index knows.
@@ -245,6 +247,7 @@ impl Simulation {
             uid,
             write,
             recorder,
+            renewing: expected.renewing,
             response: None,
             is_current: true,
             watched: None,
@@ -335,7 +338,8 @@ impl Simulation {
         assert_eq!(after.pod_states, expected.entries, "{}", context());
         assert_eq!(after.recorded, Some(i32::try_from(expected.entries.len()).unwrap()), "{}", context());
         assert_eq!(after.target_uid, expected.target_uid, "{}", context());
-        assert_eq!(after.desired, expected.desired, "{}", context());
+        let desired = expected.desired.filter(|wanted| *wanted > 0 || !expected.keeps_a_pod);
+        assert_eq!(after.desired, desired, "{}", context());
         assert_eq!(after.observed_generation, Some(expected.generation), "{}", context());
         let recording = after.conditions.iter().find(|condition| condition.type_ == RECORDING);
         let recording = recording.expect("the condition Recording is set");
@@ -481,6 +485,9 @@ impl Simulation {
                         let before = &self.snapshot.pps.objects[name].status;
                         let changed = changed_states(before, &pending.write.patch["status"]);
                         renewed.pods.retain(|pod, _| changed.get(pod).is_none_or(Option::is_some));
+                        let is_stored = |pod: &String| changed.get(pod).is_some_and(Option::is_some);
+                        let renewing = std::mem::take(&mut pending.renewing).into_iter();
+                        renewed.pods.extend(renewing.filter(|(pod, _)| is_stored(pod)));
                     }
                     self.snapshot.pps.objects.insert(name, stored);
                 }

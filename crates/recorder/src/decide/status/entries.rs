@@ -153,11 +153,13 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     if is_held || is_postponed {
         decision = surplus.map_or(EntryDecision::Keep, EntryDecision::KeepAsSurplus);
     }
+    // Once the status names the new workload, a home is that of its Pod.
+    let is_open = is_held || is_postponed || matches!(decision, EntryDecision::KeepUntilNodeIsKnown);
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
         && before.is_some()
         && !matches!(decision, EntryDecision::Drop(_))
-        && (((is_held || is_postponed) && drops) || view.ownership(&pod) == PodOwnership::Former)
+        && ((is_open && (drops || is_home)) || view.ownership(&pod) == PodOwnership::Former)
     {
         decisions.keeps_target = true;
     }
@@ -180,11 +182,6 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
             return;
         }
         EntryDecision::Record(state) => {
-            if view.presence() == WorkloadPresence::Replaced
-                && let Some(workload) = view.living_workload()
-            {
-                decisions.renewals.workloads.insert(pod.clone(), workload.uid.clone());
-            }
             decisions.replaced.extend(replaced);
             if let Some(node) = node_without_label_of(view, &pod, &state) {
                 decisions.awaited_labels.insert(node);
@@ -201,11 +198,15 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     if after.as_ref().is_some_and(|state| lacks_key(&view.pps.fact.spec, state)) {
         decisions.missing_labels.insert(pod.clone());
     }
+    let is_renewed = after.is_some() && view.presence() == WorkloadPresence::Replaced;
+    let renewed_for = view.living_workload().filter(|_| is_renewed).map(|workload| workload.uid.clone());
     if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
         let node_before = before.as_ref().map(|before| &before.node_name);
         let is_new = after.as_ref().is_some_and(|after| Some(&after.node_name) != node_before);
         let ready_since = if is_new { view.pod(&pod).and_then(|pod| pod.ready_since) } else { None };
-        decisions.changes.push(EntryChange { pod, after, patch, ready_since });
+        decisions.changes.push(EntryChange { pod, after, patch, ready_since, renewed_for });
+    } else {
+        decisions.renewals.workloads.extend(renewed_for.map(|owner| (pod, owner)));
     }
 }
 

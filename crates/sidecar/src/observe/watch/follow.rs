@@ -237,11 +237,11 @@ where
 
     async fn on_list_failed(&mut self, error: &WatchError) {
         self.lister.on_failure(error);
-        if self.lister.is_at_start() {
+        if self.lister.token.is_none() {
             self.begin_list();
         }
         if !error.is_expired() {
-            self.is_relist_failing = self.watcher.has_position();
+            self.is_relist_failing = self.watcher.position.is_some();
             return self.mark_down("list", error).await;
         }
         warn!(resource = self.name, %error, "the list failed; retrying");

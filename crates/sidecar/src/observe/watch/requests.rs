@@ -35,7 +35,7 @@ pub(super) struct Lister {
     pages: Arc<Semaphore>,
     size: PageSize,
     /// What the page that is awaited, or tried again, continues; nothing for the first one.
-    token: Option<String>,
+    pub(super) token: Option<String>,
     request: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
     page_arrived: Instant,
     retry: Retry,
@@ -45,10 +45,6 @@ impl Lister {
     pub(super) fn new(source: Source, pages: Arc<Semaphore>) -> Self {
         let (now, size) = (Instant::now(), source.page_size());
         Self { source, pages, size, token: None, request: None, page_arrived: now, retry: Retry::new(now) }
-    }
-
-    pub(super) fn is_at_start(&self) -> bool {
-        self.token.is_none()
     }
 
     pub(super) fn restart(&mut self) {
@@ -100,7 +96,7 @@ pub(super) struct Watcher {
     events: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
     /// Where the watch continues; nothing before the first list, and after the API server has forgotten the
     /// place.
-    position: Option<String>,
+    pub(super) position: Option<String>,
     opened: Instant,
     /// Whether the watch has shown that the API server has what it had before.
     has_shown_events: bool,
@@ -124,11 +120,6 @@ impl Watcher {
             needs_version: false,
             retry: Retry::new(now),
         }
-    }
-
-    /// Whether there is a place to watch from.
-    pub(super) fn has_position(&self) -> bool {
-        self.position.is_some()
     }
 
     /// A list of this version is complete: the watch begins there, if it has no place of its own.

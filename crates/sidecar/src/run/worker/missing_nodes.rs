@@ -20,7 +20,7 @@ use pps_recorder::facts::NamespacedName;
 /// How long a new node may lack a label, unless the grace period of missing nodes is shorter. A kubelet
 /// registers its Node, and starts Pods on it, before the cloud provider's controller has labelled it with its
 /// zone.
-const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
+pub(super) const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
 
 /// How long nodes have been missing or new, and Pods unschedulable.
 pub(super) struct Absences {
@@ -40,11 +40,6 @@ impl Absences {
             unschedulable: UnschedulablePods::new(period),
             evicts_pending_pods: args.evict_pending_pods,
         }
-    }
-
-    /// A node has appeared, perhaps again.
-    pub(super) fn settle_later(&mut self, node: &Arc<str>, now: Instant) {
-        self.new_nodes.set(node, now + self.missing.period.min(LABEL_GRACE_PERIOD));
     }
 }
 

@@ -97,17 +97,15 @@ fn pps(version: &str) -> Observation {
 }
 
 /// A StatefulSet that asks for a PPS.
+fn annotated_workload(key: &str) -> Value {
+    let mut workload = plain_workload();
+    workload["metadata"]["annotations"] = json!({
+        "kruise.io/auto-generate-persistent-pod-state": "true", "kruise.io/required-persistent-topology": key});
+    workload
+}
+
 fn annotated(key: &str) -> WorkloadFact {
-    let annotations = [
-        ("kruise.io/auto-generate-persistent-pod-state", "true"),
-        ("kruise.io/required-persistent-topology", key),
-    ];
-    WorkloadFact {
-        api_version: "apps/v1".into(),
-        uid: "uid-w".into(),
-        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        ..WorkloadFact::default()
-    }
+    stateful_set(&annotated_workload(key))
 }
 
 /// A PPS with states of three Pods. The workload wants only the first of them.
@@ -269,7 +267,10 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
 #[tokio::test]
 async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_change() {
     let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
-    let (client, requests) = api_server(|_| refusal(400, "BadRequest", denied));
+    let stored = Arc::new(Mutex::new(annotated_workload("zone")));
+    let read = stored.clone();
+    let read = move |_: &str| list(&[read.lock().unwrap().clone()]);
+    let (client, requests) = api_server_with_reads(read, |_| refusal(400, "BadRequest", denied));
     let mut worker = worker(client, []);
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
     let notices = write_generated_pps(&mut worker).await;
@@ -289,6 +290,7 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     assert_eq!(write_generated_pps(&mut worker).await, [], "while the other one is in flight");
     assert_eq!(worker.writes.refused[&workload()].times, 1);
 
+    *stored.lock().unwrap() = annotated_workload("host");
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
     assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
     assert_eq!(requests.lock().unwrap().len(), 3);
@@ -324,7 +326,8 @@ async fn reports_once_that_a_generated_object_may_not_be_deleted() {
 
 #[tokio::test]
 async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
-    let (client, _) = api_server(|_| refusal(403, "Forbidden", "exceeded quota"));
+    let read = |_: &str| list(&[annotated_workload("zone")]);
+    let (client, _) = api_server_with_reads(read, |_| refusal(403, "Forbidden", "exceeded quota"));
     let leadership = Leadership::fixed(true);
     let mut worker = worker_in(&leadership, client, []);
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));

@@ -6,11 +6,11 @@ use super::*;
 fn generates_an_object_with_the_workloads_name() {
     let mut world = World::new();
     world.workload("w", "uid-1", 3, ASK);
-    let Some(GeneratedPps::Create { key: object, body, .. }) = world.index.generated_pps(&workload("w"))
-    else {
-        panic!()
-    };
+    let again = world.index.generated_pps(&workload("w"));
+    let Some(GeneratedPps::Create { key: object, body, .. }) = again.clone() else { panic!("{again:?}") };
     assert_eq!(object, key("w"));
+    // The garbage collector would delete that of a workload that is gone, again and again.
+    assert!(again.is_some_and(|create| create.depends_on_workload()));
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "uid-1");
     assert_eq!(
         body["spec"],
@@ -185,4 +185,22 @@ fn neither_changes_nor_deletes_a_generated_object_that_cannot_be_read() {
         world.index.apply_objects(Update::Apply(key("w"), Box::new(unreadable)));
         assert_eq!(world.index.generated_pps(&workload("w")), None);
     }
+}
+
+/// A merge patch would leave `keys`, which both versions accept in place of `nodeTopologyKeys`, beside them.
+#[test]
+fn a_topology_of_the_other_spelling_is_replaced() {
+    let mut world = World::new();
+    let (metadata, mut spec) = generated("w", "uid-1");
+    spec["requiredPersistentTopology"] = json!({"keys": ["zone"]});
+    world.object_with("w", &metadata, &spec, &json!({}));
+    world.workload("w", "uid-1", 3, ASK);
+    assert_eq!(world.index.generated_pps(&workload("w")), None, "it is the same");
+    let asked = [ASK[0], ("kruise.io/required-persistent-topology", "zone,host")];
+    world.workload("w", "uid-1", 3, &asked);
+    let Some(GeneratedPps::Update { patch, .. }) = world.index.generated_pps(&workload("w")) else {
+        panic!()
+    };
+    let topology = json!({"keys": null, "nodeTopologyKeys": ["zone", "host"]});
+    assert_eq!(patch["spec"], json!({"requiredPersistentTopology": topology}));
 }

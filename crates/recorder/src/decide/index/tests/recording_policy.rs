@@ -132,3 +132,49 @@ fn a_new_workload_has_no_home_of_its_predecessor() {
         assert_eq!(world.status("p")["targetUID"], "uid-new");
     }
 }
+
+/// `w` with homes on node-1 was deleted; the Pods of its successor are Ready on node-2.
+fn re_created(pods: usize) -> World {
+    let mut world = World::new();
+    let states: serde_json::Map<String, Value> =
+        (0..pods).map(|pod| (format!("w-{pod}"), state("node-1", "a"))).collect();
+    let status = json!({"targetUID": "uid-w", "podStates": states});
+    world.object("p", &home("WhenScaled", "Keep"), &status);
+    world.workload("w", "uid-new", pods as u64, &[]);
+    for pod in 0..pods {
+        world.pod(&format!("w-{pod}"), PodFact { owner: Some("uid-new".into()), ..ready_on("node-2") });
+    }
+    world
+}
+
+fn are_on(world: &World, node: &str) -> bool {
+    let status = world.status("p");
+    let mut states = status["podStates"].as_object().unwrap().values();
+    status["targetUID"] == "uid-new" && states.all(|state| state["nodeName"] == node)
+}
+
+/// The status names the former workload until each home is that of the new one.
+#[test]
+fn homes_of_a_predecessor_go_however_many_writes_it_takes() {
+    let mut world = re_created(201);
+    world.settle("p");
+    assert!(are_on(&world, "node-2"), "{}", world.status("p"));
+
+    // A read fails.
+    let mut world = re_created(2);
+    world.patch("p").unwrap();
+    world.index.on_drops_unconfirmed(&key("p"), "uid-p", &["w-0".into()].into());
+    world.settle("p");
+    world.index.retry_held_drops();
+    world.settle("p");
+    assert!(are_on(&world, "node-2"), "{}", world.status("p"));
+
+    // The node is not known yet.
+    let mut world = re_created(1);
+    world.pod("w-0", PodFact { owner: Some("uid-new".into()), ..ready_on("node-9") });
+    world.settle("p");
+    assert_eq!(world.status("p")["targetUID"], "uid-w");
+    world.node("node-9", &[("zone", "c")]);
+    world.settle("p");
+    assert!(are_on(&world, "node-9"), "{}", world.status("p"));
+}
