@@ -139,7 +139,11 @@ fn lists_and_maps_may_be_null() {
     let file = repository_file(&format!("{CHART}/values.yaml"));
     let defaults = pps_e2e::manifests::read(&file).unwrap().remove(0);
     // All at once, since each rendering starts Helm: an error names the line that cannot take null.
-    let values = lists_and_maps_as_null(&defaults).unwrap();
+    let mut values = lists_and_maps_as_null(&defaults).unwrap();
+    // A NetworkPolicy without ports allows all.
+    let ports = values["networkPolicy"].as_object_mut().unwrap().remove("apiServerPorts").unwrap();
+    let refused = render_with("ports", &json!({"networkPolicy": {"apiServerPorts": ports}})).unwrap_err();
+    assert!(format!("{refused:#}").contains("apiServerPorts is empty"), "{refused:#}");
     assert!(values.to_string().matches("null").count() > 30, "{values}");
     render_with("null", &values).unwrap();
 }

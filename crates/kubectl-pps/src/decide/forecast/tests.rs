@@ -261,9 +261,8 @@ fn a_forecast_is_complete_without_what_it_can_leave_out() {
 }
 
 #[test]
-fn a_forecast_without_the_budgets_or_volumes_is_incomplete() {
+fn a_forecast_without_the_budgets_or_claims_is_incomplete() {
     for what in [
-        "list persistentvolumes",
         "list persistentvolumeclaims in namespace shop",
         "list poddisruptionbudgets.policy in namespace shop",
     ] {
