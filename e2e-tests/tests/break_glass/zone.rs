@@ -1,5 +1,8 @@
 //! What the document lists as away.
 
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
 use super::Reader;
 use crate::support::{Pool, ZONE, homes, installed::Installed, required};
 
@@ -17,6 +20,16 @@ pub(super) async fn pods_in_their_zone_are_where_they_belong(installed: &Install
     let pod = pool.ready("web", 1).await.remove("web-0").unwrap();
     assert_ne!(pod.node, Some(node), "the scheduler prefers the nodes that are not loaded");
     assert_eq!(reader.play("away").await, "");
+
+    // One that belongs elsewhere is listed, also where the keys have the spelling of v1beta1.
+    let (api, params) = (installed.cluster.pps_api("zonal"), PatchParams::default());
+    let spelling =
+        json!({"spec": {"requiredPersistentTopology": {"nodeTopologyKeys": null, "keys": [ZONE]}}});
+    api.patch("web", &params, &Patch::Merge(spelling)).await.unwrap();
+    let elsewhere = json!({"status": {"podStates": {"web-0": {"nodeTopologyLabels": {ZONE: "elsewhere"}}}}});
+    api.patch_status("web", &params, &Patch::Merge(elsewhere)).await.unwrap();
+    let away = reader.play("away").await;
+    assert!(away.contains(&format!("zonal/web-0 belongs to {ZONE}=elsewhere and is on")), "{away}");
     reader.play("record").await;
     installed.wait_for_sidecars(2).await;
 }

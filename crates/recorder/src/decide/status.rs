@@ -14,7 +14,7 @@ mod loss_check;
 use std::mem::take;
 use std::sync::Arc;
 
-use pps_core::pps::{PodState, RetentionPolicy};
+use pps_core::pps::PodState;
 use pps_core::status::guarded_patch;
 use pps_core::{Reason, Spec};
 use serde_json::{Map, Value, json};
@@ -150,11 +150,7 @@ fn decide_header(
         return before.clone();
     }
     let desired = if view.coverage == KindCoverage::Listed {
-        let wanted = view.workload.map_or(Some(0), |workload| workload.demand.replicas()).map(count);
-        // Where states outlive Pods, 0 says that no Pod has a state any more, and the object may be deleted.
-        let outlives_pods = fact.spec.retention() != RetentionPolicy::WhenScaled;
-        let is_left = || fact.status.pod_states.nodes().any(|(pod, _)| view.pod(pod).is_some());
-        wanted.filter(|wanted| *wanted > 0 || !outlives_pods || !is_left())
+        view.workload.map_or(Some(0), |workload| workload.demand.replicas()).map(count)
     } else {
         before.desired
     };

@@ -33,10 +33,10 @@ pub(crate) struct TrackedPps {
     pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
     /// Entries whose drop the API server has not confirmed. Each stays until something is heard of its Pod,
     /// or until the next retry.
-    held_drops: BTreeSet<Arc<str>>,
+    pub held_drops: BTreeSet<Arc<str>>,
     /// Entries of the writes that were refuted since a write was last stored. They stay, whatever is heard of
     /// their Pods, until all other entries are written: values that keep changing must hold up no entry.
-    refuted: BTreeSet<Arc<str>>,
+    pub refuted: BTreeSet<Arc<str>>,
     pub renewals: Renewals,
     pub(super) in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
@@ -127,11 +127,6 @@ impl TrackedPps {
     pub(crate) fn note_all(&mut self) {
         self.held_drops.clear();
         self.dirty = Dirty::all();
-    }
-
-    /// Whether this entry must not be dropped for now.
-    pub(crate) fn is_drop_held(&self, pod: &Arc<str>) -> bool {
-        self.held_drops.contains(pod) || self.refuted.contains(pod)
     }
 
     /// The write in flight was not sent: the API server does not confirm that these entries can be dropped.

@@ -234,8 +234,7 @@ impl Worker {
             }
         }
         for node in &work.new_nodes {
-            let settled = now + self.absences.missing.period.min(LABEL_GRACE_PERIOD);
-            self.absences.new_nodes.set(node, settled);
+            self.absences.new_nodes.set(node, now + self.absences.missing.period.min(LABEL_GRACE_PERIOD));
         }
         for node in &work.absences {
             self.on_node_absence(node, now);

@@ -29,7 +29,8 @@ use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page};
 use pps_recorder::decide::index::{LossCheck, StatusWrite};
 use pps_recorder::decide::{GeneratedPps, PodEviction};
 use pps_recorder::facts::{
-    GroupKind, NamespacedName, NodeFact, PodFact, PpsObject, WorkloadFact, WorkloadKey, interest::Interest,
+    GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact, WorkloadKey,
+    interest::Interest,
 };
 
 /// How long a read may take: others wait for their turn, and so do the writes that they belong to.
@@ -130,11 +131,15 @@ impl Writer {
     }
 
     pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
+        let result = self.current_pps(&key).await;
+        WriteResult::PpsRead(key, known_version, result)
+    }
+
+    async fn current_pps(&self, key: &NamespacedName) -> Result<Option<Box<PpsFact>>, Failure> {
         let source = self.source::<PpsObject>(&(), &key.namespace);
         // The fact itself says whether it can be read.
         let read = |object: Encoded<'_>| wire::read_pps(object).map(|item| Item { unreadable: None, ..item });
-        let result = self.read("PersistentPodState", source, &key, &key.name, read).await;
-        WriteResult::PpsRead(key, known_version, result)
+        self.read("PersistentPodState", source, key, &key.name, read).await
     }
 
     /// How many living Pods a workload has; no more than one beyond those that it wants are counted.
@@ -165,9 +170,13 @@ impl Writer {
         self.read("Node", self.nodes(), &name, &name, read).await
     }
 
-    /// Fails if the API server has a node that could take the Pod.
+    /// Fails if the API server has a node that could take the Pod, or another version of its PPS.
     pub(super) async fn expect_unschedulable(&self, eviction: &PodEviction) -> Result<(), Failure> {
         self.expect_in_scope(&eviction.pod.namespace).await?;
+        let pps = self.current_pps(&eviction.pps).await?;
+        if pps.is_none_or(|pps| pps.resource_version != eviction.pps_version) {
+            return Err(Failure::Conflict);
+        }
         for selector in &eviction.node_selectors {
             let found = async {
                 let (message, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;

@@ -35,7 +35,8 @@ fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
 /// Method, path and body of each request.
 type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A writer, and the requests that its API server gets. Each is answered with this status code.
+/// A writer, and the requests that its API server gets. Each write is answered with this status code. A read
+/// finds a PPS in version 5.
 fn writer(code: u16) -> (Writer, Requests) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let seen = requests.clone();
@@ -46,8 +47,16 @@ fn writer(code: u16) -> (Writer, Requests) {
             let body = body.collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
             seen.lock().unwrap().push((head.method.to_string(), head.uri.path().to_owned(), body));
-            let answer = json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
-                "message": "persistentpodstates \"w\" already exists"});
+            let is_read = head.method == http::Method::GET;
+            let code = if is_read { 200 } else { code };
+            let answer = if is_read {
+                json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [{
+                    "metadata": {"name": "p", "namespace": "n", "uid": "uid-p", "resourceVersion": "5"},
+                    "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}}}]})
+            } else {
+                json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
+                    "message": "persistentpodstates \"w\" already exists"})
+            };
             let answer =
                 http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
             Ok::<_, Infallible>(answer.unwrap())
@@ -85,14 +94,23 @@ async fn a_new_object_is_created_and_never_merged_into_another() {
 async fn evicts_only_the_pod_that_was_decided_about() {
     let (writer, requests) = writer(429);
     let pod = NamespacedName::new("n", "w-0");
-    let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
-    let (pps, node_selectors) = (NamespacedName::new("n", "p"), BTreeSet::new());
-    let eviction = PodEviction { pod, uid, resource_version, workload: workload(), pps, node_selectors };
+    let eviction = PodEviction {
+        pod,
+        uid: "uid-1".to_owned(),
+        resource_version: "7".to_owned(),
+        workload: workload(),
+        pps: NamespacedName::new("n", "p"),
+        pps_version: "5".to_owned(),
+        node_selectors: BTreeSet::new(),
+    };
+    let result = writer.clone().evict(PodEviction { pps_version: "4".to_owned(), ..eviction.clone() }).await;
+    assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Conflict))), "{result:?}");
+    requests.lock().unwrap().clear();
     let result = writer.evict(eviction).await;
     // A disruption budget is in the way for now.
     assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
     let requests = requests.lock().unwrap();
-    let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+    let [_, (method, path, body)] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/n/pods/w-0/eviction"));
     assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
     assert_eq!(body.get("apiVersion"), None, "the API server's own version");

@@ -29,8 +29,6 @@ pub(crate) struct ExpectedStatus {
     pub(crate) renewed: Option<Renewed>,
     /// Which entries belong to it once they are stored.
     pub(crate) renewing: BTreeMap<String, String>,
-    /// Whether a Pod is left whose state outlives it.
-    pub(crate) keeps_a_pod: bool,
 }
 
 impl ExpectedStatus {
@@ -250,7 +248,6 @@ pub(crate) fn expected_status_with(
         confirmations: Vec::new(),
         renewed: None,
         renewing: BTreeMap::new(),
-        keeps_a_pod: false,
     };
     let is_enabled = snapshot.namespaces.objects.contains_key("n");
     let unchanged = |reason, desired| {
@@ -271,10 +268,8 @@ pub(crate) fn expected_status_with(
     let desired = workload
         .map_or(Some(0), |workload| replicas(object.target, workload))
         .map(|replicas| i32::try_from(replicas).unwrap());
-    let is_left = |pod: &String| snapshot.pods.objects.contains_key(pod.as_str());
-    let keeps_a_pod = options.retention != RetentionPolicy::WhenScaled && base.pod_states.keys().any(is_left);
     if !is_enabled || governing_pps(snapshot, object.target) != Some(name) {
-        return Some(ExpectedStatus { keeps_a_pod, ..unchanged("Superseded", desired) });
+        return Some(unchanged("Superseded", desired));
     }
 
     let present = workload.filter(|workload| !workload.terminating);
@@ -282,7 +277,7 @@ pub(crate) fn expected_status_with(
         present.is_some_and(|present| base.target_uid.as_ref().is_some_and(|uid| *uid != present.uid));
     let is_owned = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
     let living = snapshot.pods.objects.values().filter(|pod| is_owned(pod) && !pod.terminating).count();
-    let mut expected = ExpectedStatus { keeps_a_pod, ..expect(BTreeMap::new(), "WorkloadNotFound", desired) };
+    let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
     let (mut must_report_keys, mut may_report_keys) = (false, false);
     let mut waits_for_former = false;
     let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));

@@ -338,8 +338,7 @@ impl Simulation {
         assert_eq!(after.pod_states, expected.entries, "{}", context());
         assert_eq!(after.recorded, Some(i32::try_from(expected.entries.len()).unwrap()), "{}", context());
         assert_eq!(after.target_uid, expected.target_uid, "{}", context());
-        let desired = expected.desired.filter(|wanted| *wanted > 0 || !expected.keeps_a_pod);
-        assert_eq!(after.desired, desired, "{}", context());
+        assert_eq!(after.desired, expected.desired, "{}", context());
         assert_eq!(after.observed_generation, Some(expected.generation), "{}", context());
         let recording = after.conditions.iter().find(|condition| condition.type_ == RECORDING);
         let recording = recording.expect("the condition Recording is set");

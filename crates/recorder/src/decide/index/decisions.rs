@@ -20,8 +20,9 @@ pub struct PodEviction {
     /// The scheduler may just be binding it.
     pub resource_version: String,
     pub workload: WorkloadKey,
-    /// The PPS that had its state.
+    /// The PPS that had its state, and its version: it must not have the state again.
     pub pps: NamespacedName,
+    pub pps_version: String,
     /// Label selectors of the nodes that could take it: the API server must not have such a node.
     pub node_selectors: BTreeSet<String>,
 }
@@ -188,6 +189,7 @@ impl Index {
             workload: workload.clone(),
             node_selectors: pending.required_affinity.node_selectors(&keys),
             pps: pps_key.clone(),
+            pps_version: pps.fact.resource_version.clone(),
         })
     }
 }

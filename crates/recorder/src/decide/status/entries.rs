@@ -144,7 +144,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         _ => None,
     };
     let is_checked = drops || replaced.is_some();
-    let is_held = is_checked && view.pps.is_drop_held(&pod);
+    let is_held = is_checked && (view.pps.held_drops.contains(&pod) || view.pps.refuted.contains(&pod));
     let is_postponed =
         is_checked && !is_held && decisions.drops.len() + decisions.replaced.len() >= MAX_CHECKED;
     if is_postponed {

@@ -166,7 +166,7 @@ where
         self.is_listing = false;
         self.unreadable_before.clear();
         self.watches.metrics.set_unreadable(self.name, self.unreadable.len());
-        self.watcher.begin_at(self.list_version.take());
+        self.watcher.position = self.watcher.position.take().or(self.list_version.take());
         let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
         let updates = self.merge.end_list();

@@ -122,11 +122,6 @@ impl Watcher {
         }
     }
 
-    /// A list of this version is complete: the watch begins there, if it has no place of its own.
-    pub(super) fn begin_at(&mut self, version: Option<String>) {
-        self.position = self.position.take().or(version);
-    }
-
     /// Waits for the next event; `None` if the API server has ended the watch. Nothing is lost if the wait is
     /// given up.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {

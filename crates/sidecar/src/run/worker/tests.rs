@@ -346,17 +346,21 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     assert!(worker.writes.refused.is_empty());
 }
 
-/// A worker with a workload that forgets nodes.
-fn forgetful_worker(client: Client) -> Worker {
-    let object = json!({
+/// A PPS that forgets nodes.
+fn forgetful() -> Value {
+    json!({
         "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6"},
         "spec": {
             "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
             "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
             "nodeDeletionPolicy": "Forget",
         },
-    });
-    let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
+    })
+}
+
+/// A worker with a workload that forgets nodes.
+fn forgetful_worker(client: Client) -> Worker {
+    let fact = pps_recorder::facts::object_fact(serde_json::from_value(forgetful()).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     let workload = stateful_set(&plain_workload());
@@ -382,7 +386,8 @@ fn waiting_pod() -> PodFact {
 #[tokio::test]
 async fn evicts_no_pod_while_a_watch_does_not_work() {
     let evicted = |_: &Value| (201, json!({"kind": "Status", "status": "Success"}));
-    let (client, requests) = api_server_with_reads(|_| list(&[]), evicted);
+    let read = |path: &str| list(&if path.contains("/nodes?") { vec![] } else { vec![forgetful()] });
+    let (client, requests) = api_server_with_reads(read, evicted);
     let mut worker = forgetful_worker(client);
     let pod = NamespacedName::new("n", "w-0");
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
@@ -407,6 +412,9 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
     let node = json!({"metadata": {"name": "node-2", "labels": {"zone": "gone"}}});
     for (nodes, evictions) in [(vec![node], 0), (vec![], 1)] {
         let read = move |path: &str| {
+            if path.contains("/persistentpodstates?") {
+                return list(&[forgetful()]);
+            }
             assert!(path.contains("/nodes?") && path.contains("zone+in+%28gone%29"), "{path}");
             list(&nodes)
         };

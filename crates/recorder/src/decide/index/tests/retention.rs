@@ -141,27 +141,6 @@ fn clears_states_of_a_workload_recreated_while_unwatched() {
     }
 }
 
-/// The policy lets an object be deleted whose states outlive Pods if it wants none.
-#[test]
-fn a_number_of_0_says_that_no_pod_is_left_whose_state_is_kept() {
-    for retention in ["WhenDeleted", "Retain"] {
-        let mut world = World::new();
-        world.workload("w", "uid-w", 1, &[]);
-        let mut spec = spec("w");
-        spec["persistentPodStateRetentionPolicy"] = retention.into();
-        world.object("p", &spec, &json!({}));
-        world.pod("w-0", ready_on("node-1"));
-        world.settle("p");
-        world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
-        world.pod("w-0", PodFact { owner: None, ..ready_on("node-1") });
-        world.settle("p");
-        assert_eq!(world.status("p")["desired"], Value::Null, "an orphan has a state");
-        world.index.apply_pods(Update::Delete(key("w-0")));
-        world.settle("p");
-        assert_eq!(world.status("p")["desired"], 0);
-    }
-}
-
 /// Its place is not the one that the status has.
 #[test]
 fn a_terminating_pod_of_a_new_workload_keeps_no_state_of_its_predecessor() {
