@@ -44,7 +44,7 @@ impl Simulation {
     }
 
     /// The API server receives what is to be done about a generated PPS, and the sidecar learns the answer.
-    /// Before a deletion, the workload is read.
+    /// Before a creation or a deletion, the workload is read.
     pub(crate) fn serve_generated(&mut self, number: usize) {
         if number >= self.generated.len() {
             return;
@@ -143,17 +143,20 @@ impl Simulation {
     }
 
     /// Asserts, once everything is delivered and written, that a PPS exists for each workload that asks for
-    /// one, and that no generated one is left for a workload that does not.
+    /// one, and that no generated one is left for a workload that does not. Neither holds for workloads that
+    /// cannot be read.
     pub(crate) fn assert_generated(&self) {
         for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating)
         {
-            if !self.snapshot.kinds.contains_key(number) || self.cluster.is_disabled {
+            let is_readable =
+                self.snapshot.kinds.contains_key(number) && !self.snapshot.forbidden.contains(number);
+            if !is_readable || self.cluster.is_disabled {
                 continue;
             }
             let of_workload = self.cluster.objects.values().filter(|object| object.target == *number);
             if workload.annotated {
                 assert!(of_workload.count() > 0, "no PPS was generated for {number}");
-            } else if !self.snapshot.forbidden.contains(number) {
+            } else {
                 let mut left = of_workload.filter(|object| !object.terminating);
                 assert!(
                     left.all(|object| object.generated_for.is_none()),
