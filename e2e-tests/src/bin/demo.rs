@@ -1,5 +1,5 @@
-//! The demo plays the same story twice, first without the product, then with it: other nodes become better, all
-//! Pods of two StatefulSets are deleted, and a table shows where their successors run and, on real nodes,
+//! The demo plays the same story twice, first without the product, then with it: other nodes become better,
+//! all Pods of two StatefulSets are deleted, and a table shows where their successors run and, on real nodes,
 //! whether they have their data. Then a Pod is Pending, and the plugin `kubectl pps` lets it go.
 
 #[path = "demo/tour.rs"]
@@ -40,11 +40,11 @@ const QUEUE: &str = "queue";
 
 /// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
 ///
-/// Two StatefulSets with three Pods each run on nodes in three zones. Other nodes become better, then all Pods
-/// are deleted at once: first without the product, then with it. As root, the nodes are real, and each Pod is
-/// a Redis with its data in a folder of its node. Then a Pod waits for a cordoned node, and kubectl pps moves
-/// it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, address and data, or does
-/// not move.
+/// Two StatefulSets with three Pods each run on nodes in three zones. Other nodes become better, then all
+/// Pods are deleted at once: first without the product, then with it. As root, the nodes are real, and each
+/// Pod is a Redis with its data in a folder of its node. Then a Pod waits for a cordoned node, and kubectl
+/// pps moves it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, address and
+/// data, or does not move.
 #[derive(Debug, Parser)]
 #[command(name = "pps-demo", version)]
 struct Args {

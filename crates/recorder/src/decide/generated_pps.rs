@@ -33,8 +33,8 @@ impl GeneratedPps {
         }
     }
 
-    /// Whether it matters that the workload is as the watch has shown it: its PPS is deleted, or gets an owner
-    /// that no longer exists, with which the garbage collector deletes it.
+    /// Whether the workload has to be as the watch has shown it: the write deletes its PPS, or names it as an
+    /// owner, and the garbage collector deletes what has an owner that no longer exists.
     pub fn depends_on_workload(&self) -> bool {
         match self {
             Self::Update { patch, .. } => !patch["metadata"]["ownerReferences"].is_null(),

@@ -1,5 +1,5 @@
-//! The reads before a state is dropped or a generated PPS is deleted, and after conflicts: the workload, the
-//! Pods and the PPS as the API server has them, not as the watches have shown them.
+//! The reads before a state is dropped, a generated PPS is created or deleted, or a Pod is evicted, and after
+//! conflicts: objects as the API server has them, not as the watches have shown them.
 //!
 //! Each read is a list of the one object with this name, without a resource version. The API server answers
 //! it from etcd, or from a cache that it knows to be current. An empty list says that there is no such

@@ -407,6 +407,18 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
 
+/// Lets the waiting Pod be evicted, whose grace period has ended.
+async fn evict_waiting_pod(worker: &mut Worker) {
+    let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
+    worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
+    worker.absences.evicts_pending_pods = true;
+    worker.health.mark_synced();
+    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker.evict(&pod, false, now);
+    let done = worker.writes.next_result().await.unwrap().unwrap();
+    worker.on_write_done(done);
+}
+
 #[tokio::test]
 async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
     let node = json!({"metadata": {"name": "node-2", "labels": {"zone": "gone"}}});
@@ -421,15 +433,7 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
         let (client, requests) =
             api_server_with_reads(read, |_| (201, json!({"kind": "Status", "status": "Success"})));
         let mut worker = forgetful_worker(client);
-        let pod = NamespacedName::new("n", "w-0");
-        worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
-        worker.absences.evicts_pending_pods = true;
-        worker.health.mark_synced();
-        let now = Instant::now();
-        worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
-        worker.evict(&pod, false, now);
-        let done = worker.writes.next_result().await.unwrap().unwrap();
-        worker.on_write_done(done);
+        evict_waiting_pod(&mut worker).await;
         assert_eq!(requests.lock().unwrap().len(), evictions);
         assert_eq!(worker.writes.evictions.waiting().0, 1 - evictions, "it is tried again");
     }
@@ -444,15 +448,7 @@ async fn evicts_no_pod_of_a_namespace_that_has_just_left_the_scope() {
     let (client, requests) = api_server_with_reads(read, |_| panic!("nothing is written"));
     let mut worker = forgetful_worker(client);
     worker.term.writer.namespace_selector = "take-part=yes".into();
-    let pod = NamespacedName::new("n", "w-0");
-    worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
-    worker.absences.evicts_pending_pods = true;
-    worker.health.mark_synced();
-    let now = Instant::now();
-    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
-    worker.evict(&pod, false, now);
-    let done = worker.writes.next_result().await.unwrap().unwrap();
-    worker.on_write_done(done);
+    evict_waiting_pod(&mut worker).await;
     assert!(requests.lock().unwrap().is_empty());
 }
 
