@@ -3,7 +3,7 @@
 # users do.
 #
 #   hack/sign.sh FOLDER <REFERENCES                      without a key, in GitHub Actions
-#   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it
+#   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it. No public log learns of it.
 #
 # REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote.
 #
@@ -17,11 +17,16 @@ FOLDER="${1:-}"
 shift
 have "$COSIGN" || die "cosign is missing: install it (https://docs.sigstore.dev/cosign), or set COSIGN to it"
 
+OLDER_FORMAT=(--new-bundle-format=false) SIGN_OLDER=(--use-signing-config=false)
 case "${1:-}" in
 --key)
     KEY="${2:-}"
     [ -f "$KEY" ] || die "--key names $KEY, which does not exist"
-    SIGN=(--key "$KEY") VERIFY=(--key "${KEY%.key}.pub") KWCTL_VERIFY=(--verification-key "${KEY%.key}.pub")
+    SERVICES="$(mktemp "${TMPDIR:-/tmp}/pps-services.XXXXXX")"
+    trap 'explain_end $?; rm -f "$SERVICES"' EXIT
+    "$COSIGN" signing-config create --out "$SERVICES"
+    SIGN=(--key "$KEY" --signing-config "$SERVICES") SIGN_OLDER+=(--key "$KEY" --tlog-upload=false)
+    VERIFY=(--key "${KEY%.key}.pub" --insecure-ignore-tlog) KWCTL_VERIFY=(--verification-key "${KEY%.key}.pub")
     ;;
 "")
     [ -n "${GITHUB_WORKFLOW_REF:-}" ] && [ -n "${GITHUB_REPOSITORY:-}" ] || die "without a key this works only in GitHub Actions: pass --key cosign.key"
@@ -32,8 +37,6 @@ case "${1:-}" in
     ;;
 *) die "unknown argument $1: use --key FILE, or none" ;;
 esac
-
-OLDER_FORMAT=(--new-bundle-format=false)
 
 # attest SBOM REFERENCE
 attest() {
@@ -47,7 +50,7 @@ sign() {
     local reference=$1 sbom
     # Twice: PolicyServers and kwctl read only the older format, a tag `sha256-….sig`, and cosign 3 writes another one unless
     # it is told not to.
-    "$COSIGN" sign --yes "${OLDER_FORMAT[@]}" --use-signing-config=false "${SIGN[@]}" "$reference"
+    "$COSIGN" sign --yes "${OLDER_FORMAT[@]}" "${SIGN_OLDER[@]}" "$reference"
     "$COSIGN" verify "${OLDER_FORMAT[@]}" "${VERIFY[@]}" "$reference" >/dev/null
     "$COSIGN" sign --yes "${SIGN[@]}" "$reference"
     "$COSIGN" verify "${VERIFY[@]}" "$reference" >/dev/null

@@ -196,9 +196,10 @@ async fn send(admin: Client, case: &ObjectCase, name: &str) -> Result<String, ku
 
 async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down(cluster: &Cluster) {
     let label = |value: &str| BTreeMap::from([(LABEL.to_owned(), value.to_owned())]);
-    namespace(cluster, "paused", &label("disabled")).await;
-    namespace(cluster, "plain", &BTreeMap::new()).await;
-    namespace(cluster, "shop", &label("enabled")).await;
+    // Not the table's namespaces: it needs theirs new, with labels that never changed.
+    namespace(cluster, "down-paused", &label("disabled")).await;
+    namespace(cluster, "down-plain", &BTreeMap::new()).await;
+    namespace(cluster, "down-shop", &label("enabled")).await;
 
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": "Always",
         "containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
@@ -207,12 +208,12 @@ async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down(clu
     let selector = json!({"matchLabels": {"app": "x"}});
     let object = |kind: &str, name: &str, spec: Value| {
         let api_version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, "spec": spec})
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "down-shop"}, "spec": spec})
     };
     let mut bare = template.clone();
     bare["apiVersion"] = "v1".into();
     bare["kind"] = "Pod".into();
-    bare["metadata"] = json!({"name": "bare", "namespace": "shop"});
+    bare["metadata"] = json!({"name": "bare", "namespace": "down-shop"});
     let spec = json!({"replicas": 1, "selector": selector, "template": template});
     let daemons = json!({"selector": selector, "template": template});
     let objects = [
@@ -220,20 +221,20 @@ async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down(clu
         object("Deployment", "deployment", spec),
         object("DaemonSet", "daemons", daemons),
         object("Job", "job", json!({"template": job})),
-        StatefulSetSpec::new("paused", "web", 1).object(),
-        StatefulSetSpec::new("plain", "web", 1).object(),
-        StatefulSetSpec::new("shop", "web", 1).object(),
+        StatefulSetSpec::new("down-paused", "web", 1).object(),
+        StatefulSetSpec::new("down-plain", "web", 1).object(),
+        StatefulSetSpec::new("down-shop", "web", 1).object(),
     ];
     cluster.apply_objects(&objects).await.unwrap();
-    wait_for_pods(cluster, "shop", &["bare", "deployment-", "daemons-", "job-"]).await;
-    wait_for_pods(cluster, "paused", &["web-0"]).await;
-    wait_for_pods(cluster, "plain", &["web-0"]).await;
-    let names = pod_names(cluster, "shop").await;
+    wait_for_pods(cluster, "down-shop", &["bare", "deployment-", "daemons-", "job-"]).await;
+    wait_for_pods(cluster, "down-paused", &["web-0"]).await;
+    wait_for_pods(cluster, "down-plain", &["web-0"]).await;
+    let names = pod_names(cluster, "down-shop").await;
     assert!(!names.contains(&"web-0".to_owned()), "its state may be recorded: {names:?}");
 
     // Without the label, the rest starts.
-    namespace(cluster, "shop", &BTreeMap::new()).await;
-    wait_for_pods(cluster, "shop", &["web-0"]).await;
+    namespace(cluster, "down-shop", &BTreeMap::new()).await;
+    wait_for_pods(cluster, "down-shop", &["web-0"]).await;
 }
 
 /// The label is the whole switch: for what is injected, and for what is recorded.
