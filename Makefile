@@ -11,6 +11,8 @@ BUILD := hack/build-programs.sh --workspace
 TEST := $(CARGO) test --workspace --locked
 TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
 E2E_TESTS := --test e2e --test sessions
+# Only those of the site need a browser.
+NOT_OF_THE_SITE = $(T) $(if $(findstring --,$(T)),,--) --skip browser::
 # They start no clusters, and some only wait: more of them than .cargo/config.toml says may run at once.
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
 # Kubewarden's own programs and CRDs, where they are available.
@@ -36,9 +38,9 @@ check: ## Check format, lints and unit tests: what needs no control plane and no
 	RUST_TEST_THREADS=16 $(TEST) $(UNIT_TESTS)
 
 .PHONY: test
-test: setup test-tools ## Run all tests: units, properties, corpus, and scenarios on a real control plane
+test: setup test-tools ## Run all tests but those of the site: units, properties, and scenarios on a real control plane
 	@$(BUILD) $(TEST_PROGRAMS) --tests
-	$(WITH_TOOLS) $(TEST) $(T)
+	$(WITH_TOOLS) $(TEST) $(NOT_OF_THE_SITE)
 
 .PHONY: unit-tests
 unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to choose)
@@ -47,7 +49,13 @@ unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to c
 .PHONY: e2e-tests
 e2e-tests: setup test-tools ## Run the tests that need a control plane or the policy's Wasm (T=name to choose)
 	@$(BUILD) $(TEST_PROGRAMS) $(E2E_TESTS)
-	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(T)
+	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(NOT_OF_THE_SITE)
+
+.PHONY: site-tests
+site-tests: setup test-tools browser ## Test the site and the playground in a browser (T=name to choose)
+	@hack/build-playground.sh
+	@$(BUILD) $(TEST_PROGRAMS) $(E2E_TESTS)
+	$(WITH_TOOLS) $(TEST) --test e2e $(or $(T),browser::)
 
 .PHONY: release-tests
 release-tests: ## Run the tests of images, installation and release with release builds for both processors, one emulated
@@ -82,8 +90,8 @@ site: ## Build the site in target/site: the documents with search, and the playg
 	@REVISION="$(REVISION)" REPOSITORY="$(REPOSITORY)" hack/site.sh
 
 .PHONY: playground-picture
-playground-picture: playground ## Draw a state of the playground in docs/images/playground.png
-	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- browser::page::picture::'
+playground-picture: ## Draw a state of the playground in docs/images/playground.png
+	UPDATE=1 $(MAKE) --no-print-directory site-tests T=browser::page::picture::
 
 .PHONY: terminal-picture
 terminal-picture: setup ## Play a session of kubectl pps on a real control plane, and draw it in docs/images/kubectl-pps.svg
@@ -110,9 +118,8 @@ browser:
 	@. hack/common.sh && need_browser
 
 .PHONY: test-tools
-test-tools: manifest-tools jq browser
+test-tools: manifest-tools jq
 	@hack/build-test-sidecar.sh >/dev/null
-	@hack/build-playground.sh
 
 # The scripts decide what is up to date.
 .PHONY: policy.wasm
