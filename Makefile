@@ -15,8 +15,8 @@ E2E_TESTS := --test e2e --test sessions
 NOT_OF_THE_SITE = $(T) $(if $(findstring --,$(T)),,--) --skip browser::
 # They start no clusters, and some only wait: more of them than .cargo/config.toml says may run at once.
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
-# Kubewarden's own programs and CRDs, where they are available.
-export KWCTL POLICY_SERVER KUBEWARDEN_CRDS
+# Programs and CRDs of others, where they are available.
+export KWCTL POLICY_SERVER KUBEWARDEN_CRDS CALICO_CNI
 
 # Where the tests find what cargo does not build for them.
 WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" \

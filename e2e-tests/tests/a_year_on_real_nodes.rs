@@ -12,19 +12,20 @@ use std::{
 
 use kube::ResourceExt;
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, RealNodes, real_nodes},
+    cluster::{
+        Cluster, PodInfo, RealNodes,
+        real_nodes::{self, ip_annotation},
+    },
     http,
     install::Installation,
     wait::{Progress, wait_for},
 };
-
 use serde_json::json;
 
 use crate::{
-    install,
+    install::{self, deployment},
     support::{
-        HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving,
-        spread_over_nodes,
+        HOSTNAME, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving, spread_over_nodes,
     },
 };
 
@@ -38,11 +39,16 @@ async fn pods_return_whatever_happens_to_nodes() {
     }
     let mut cluster = install::cluster().await;
     let installation = install::install(&mut cluster, false).await;
+    deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
     let stage = &Stage { cluster: &cluster, installation: &installation };
     stage.first_start().await;
     let mut scenarios = faults(stage);
     scenarios.extend(scenarios![stage; replacement::a_local_volume]);
     run_in_turn(scenarios).await.unwrap();
+    deployment::keeps_states_during_a_rollout(&cluster, &installation).await;
+    installation.apply(&cluster, "deploy/overlays/high-availability").await.unwrap();
+    installation.wait_available(&cluster).await.unwrap();
+    deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
     install::assert_used_as_granted(&cluster);
 }
 
@@ -81,10 +87,11 @@ impl Stage<'_> {
     async fn first_start(&self) {
         let pool = Pool::on_real_nodes(self.cluster, "shop").await;
         let apart = spread_over_nodes(&json!({"matchLabels": {"app": "db"}}));
-        let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", IP_ANNOTATION);
+        let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", ip_annotation());
         let spread = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOSTNAME,
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "cache"}}}]}});
-        let mut cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, IP_ANNOTATION);
+        let mut cache =
+            serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, ip_annotation());
         // A kubelet short of memory evicts a Pod that uses more than it has requested.
         cache.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": "16Mi"}});
         self.cluster.create_stateful_set(&db).await.unwrap();

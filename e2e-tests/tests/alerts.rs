@@ -19,7 +19,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::{
-    scenarios::openkruise,
+    behaviour::openkruise,
     support::{HOSTNAME, Pool, TIMEOUT},
 };
 
@@ -163,35 +163,6 @@ fn each_alert_has_a_test_where_it_fires_and_one_where_it_does_not() {
     }
     assert_eq!(firing, all);
     assert_eq!(silent, all);
-}
-
-#[test]
-fn tests_notice_an_alert_that_fires_at_once() {
-    let mut hasty = rules();
-    let mut waiting = Vec::new();
-    for group in hasty["groups"].as_array_mut().unwrap() {
-        for rule in group["rules"].as_array_mut().unwrap() {
-            if rule.as_object_mut().unwrap().remove("for").is_some() {
-                waiting.push(name_of(rule).to_owned());
-            }
-        }
-    }
-    // What is expected to be silent is enough, and ends early.
-    let mut tests = test_files();
-    for test in tests.iter_mut().flat_map(|(_, file)| file["tests"].as_array_mut().unwrap()) {
-        test["promql_expr_test"] = json!([]);
-        if let Some(alerts) = test["alert_rule_test"].as_array_mut() {
-            alerts.retain(|alert| alert["exp_alerts"] == json!([]));
-        }
-    }
-    let (passed, output) = run(&hasty, &tests);
-    assert!(!passed);
-    for alert in waiting {
-        assert!(
-            output.contains(&format!("alertname: {alert}, ")),
-            "no test notices that {alert} does not wait"
-        );
-    }
 }
 
 /// The example of docs/reference/alerts.md.

@@ -7,7 +7,8 @@ mod values;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use pps_e2e::{
@@ -28,6 +29,15 @@ use serde_json::{Value, json};
 fn values_of(folder: &str) -> PathBuf {
     let name = folder.strip_prefix("deploy/overlays/").unwrap_or("default");
     repository_file(&format!("{CHART}/ci/{name}-values.yaml"))
+}
+
+/// The chart with one of these files, as a release `any` in the product's namespace. Several tests ask for
+/// the same.
+pub(crate) fn render_ci(values: &Path) -> Vec<Value> {
+    static RENDERED: Mutex<BTreeMap<PathBuf, Vec<Value>>> = Mutex::new(BTreeMap::new());
+    let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let render = || render_chart("any", NAMESPACE, Some(values)).unwrap();
+    rendered.entry(values.to_owned()).or_insert_with(render).clone()
 }
 
 /// The labels that only the chart sets.
@@ -77,7 +87,7 @@ fn chart_renders_the_same_objects_as_kustomize() {
         let mut expected = by_name(render_kustomize(&folder).unwrap());
         // Helm creates the namespace with --create-namespace.
         assert!(expected.remove(&format!("Namespace /{NAMESPACE}")).is_some());
-        let rendered = render_chart("any", NAMESPACE, Some(&values_of(&folder))).unwrap();
+        let rendered = render_ci(&values_of(&folder));
         // Argo CD runs any other hook at each sync.
         for object in &rendered {
             let hook = &object["metadata"]["annotations"]["helm.sh/hook"];
@@ -108,6 +118,12 @@ fn values_file(name: &str, values: &Value) -> Scratch {
 fn render_with(name: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
     let file = values_file(name, values);
     render_chart("pps", "elsewhere", Some(file.path()))
+}
+
+/// What [`render_with`] gives without values.
+fn defaults() -> &'static [Value] {
+    static RENDERED: OnceLock<Vec<Value>> = OnceLock::new();
+    RENDERED.get_or_init(|| render_with("defaults", &json!({})).unwrap())
 }
 
 /// A custom kind that differs from a valid one in these fields.
@@ -482,11 +498,8 @@ fn custom_kinds_are_named_once() {
         ),
         "{condition}"
     );
-    let kinds = [("workloads: one", workloads(&[json!({})])), ("workloads: none", json!({}))];
-    let counts = kinds.map(|(name, values)| {
-        let objects = render_with(name, &values).unwrap();
-        objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy").count()
-    });
+    let counts = [&objects[..], defaults()]
+        .map(|objects| objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy").count());
     assert_eq!(counts, [3, 2]);
 }
 
@@ -558,7 +571,9 @@ fn scope_and_limits_of_the_policy_are_values() {
     assert_eq!(fields.map(|field| &objects[field]), [&json!("Ignore"), &json!(4), &json!(2)]);
     assert_eq!((objects.get("namespaceSelector"), objects.get("objectSelector")), (None, None));
     // Kubewarden refuses less than 2 seconds, and more than the API server waits.
-    for (timeout, limit) in [(2, 2), (3, 2), (4, 3), (30, 29)] {
+    let pods = &find(defaults(), "ClusterAdmissionPolicy", "persistent-pod-state")["spec"];
+    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(4), &json!(3)]);
+    for (timeout, limit) in [(2, 2), (3, 2), (30, 29)] {
         let [pods, _] = policies(&format!("timeout-{timeout}"), json!({"timeoutSeconds": timeout}));
         assert_eq!(pods["timeoutEvalSeconds"], limit, "{timeout}");
     }
@@ -577,7 +592,7 @@ fn what_is_excluded_is_added_to_what_always_is_for_policy_and_sidecar_alike() {
         let objects = render_with(name, &values).unwrap();
         selectors_of(&objects, "pps-sidecar")
     };
-    assert!(of("opt-in", json!({})).is_empty(), "the sidecar's default");
+    assert!(selectors_of(defaults(), "pps-sidecar").is_empty(), "the sidecar's default");
     let more = json!({"scope": "All", "policy": {"excludedNamespaces": ["registry"],
     "namespaceSelector": {"matchExpressions": [
         {"key": "env", "operator": "In", "values": ["a", "b"]},
@@ -621,10 +636,9 @@ fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
             error.contains(&format!("{field} is empty, and nothing is published yet: set it")),
             "{error}"
         );
-        // A mirror may have what its owner put there.
-        values["global"] = json!({"imageRegistry": "mirror.example"});
-        render_alone("any", &values).unwrap();
     }
+    // A mirror may have what its owner put there.
+    render_alone("any", &json!({"global": {"imageRegistry": "mirror.example"}})).unwrap();
 }
 
 #[test]

@@ -3,13 +3,15 @@
 //! repaired.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     fs,
     time::{Duration, Instant},
 };
 
+use kube::ResourceExt;
 use pps_e2e::{
-    cluster::StatefulSetSpec,
+    cluster::{PodInfo, StatefulSetSpec},
     install::installed_policies,
     kubewarden::{self, policy_server},
     manifests::{
@@ -328,12 +330,22 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     // Last: all recorded states are gone with it.
     let home = installed.run_recorded("no-definition").await;
     let crd = "persistentpodstates.apps.kruise.io";
+    let processes = processes_of_sidecars(&installed).await;
     installed.cluster.control_plane.kubectl(&["delete", "crd", crd]).await.unwrap();
+    wait_for("no sidecar to be ready", TIMEOUT, async || {
+        let sidecars = installed.installation.sidecars(&installed.cluster).await?;
+        let none = !sidecars.iter().any(|pod| PodInfo::from(pod).ready);
+        Ok(Progress::when(none, (), "one is ready"))
+    })
+    .await
+    .unwrap();
     Attempt::new(&installed, &home).run("definition deleted").await;
     Attempt::new(&installed, &home).finish().await;
     let away = home.assert_away(&installed).await;
     recreate_definition(&installed, &home).await;
     assert_eq!(home.recorded(&installed).await, Some(json!(away)));
+    installed.installation.wait_available(&installed.cluster).await.unwrap();
+    assert_eq!(processes_of_sidecars(&installed).await, processes, "they recover without a restart");
 
     let version = installed.cluster.control_plane.version();
     let server =
@@ -378,6 +390,14 @@ async fn recreate_definition(installed: &Installed, home: &Home) {
     .await
     .unwrap();
     pool.recorded("db", "db").await;
+}
+
+/// The process of each sidecar.
+async fn processes_of_sidecars(installed: &Installed) -> BTreeMap<String, Option<u32>> {
+    let sidecars = installed.installation.sidecars(&installed.cluster).await.unwrap();
+    let supervisor = installed.cluster.control_plane.supervisor();
+    let sidecars = sidecars.iter().map(ResourceExt::name_any);
+    sidecars.map(|name| (name.clone(), supervisor.status(&name).unwrap().pid)).collect()
 }
 
 fn first_line(text: &str) -> &str {

@@ -7,9 +7,10 @@
 #[macro_use]
 mod support;
 
-// Its test takes longest, and tests start in the order of their names.
+// Tests start in the order of their names: those that take longest are first.
 mod a_year_on_real_nodes;
 mod alerts;
+mod behaviour;
 mod break_glass;
 mod browser;
 mod chart;
@@ -34,7 +35,6 @@ mod proxies;
 mod registry;
 mod rehearsal;
 mod release;
-mod scenarios;
 mod scope;
 mod simulation;
 mod workers;

@@ -4,18 +4,17 @@
 //! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats the
 //! random numbers of a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long a fault lasts.
 //!
-//! `scenarios.rs` covers further faults: a frozen leader that continues, a malformed whitelist, a deleted
-//! definition of a custom kind, and a Lease that the sidecar may not use.
+//! `scenarios.rs` covers further faults: a frozen leader that continues, a deleted definition of a custom
+//! kind, and a Lease that the sidecar may not use. `contained.rs` deletes the definition of
+//! PersistentPodState.
 
 mod clock;
 mod contention;
-mod crd_deletion;
 mod end_state;
 mod fleet;
 mod forms;
 mod kills;
 mod network;
-mod node_recreation;
 mod outage;
 mod permissions;
 mod throttling;
@@ -26,7 +25,7 @@ use pps_e2e::{
     sidecar::SidecarOptions,
 };
 
-use crate::scenarios::permissions::EVICTION;
+use crate::behaviour::permissions::EVICTION;
 use crate::support;
 
 /// A cluster without the policy, so that replaced Pods start on any node and there is much to record.
@@ -68,36 +67,26 @@ async fn recovers_from_silence_and_from_kills_while_objects_change_their_form() 
 }
 
 #[tokio::test]
-async fn recovers_from_api_server_definition_and_webhook_faults() {
+async fn recovers_from_api_server_and_webhook_faults() {
     let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
-    let first = support::run_in_turn(scenarios![&cluster; outage::recovers_from_an_api_server_outage]).await;
-    let second = support::run(scenarios![&cluster;
-        contention::converges_beside_a_busy_writer,
+    let result = support::run_in_turn(scenarios![&cluster;
+        outage::recovers_from_an_api_server_outage,
         contention::failing_writes_do_not_block_other_objects,
     ])
     .await;
-    let third = support::run_in_turn(scenarios![&cluster;
-        crd_deletion::recovers_when_the_crd_is_deleted_and_replaced,
-    ])
-    .await;
-    [first, second, third].into_iter().for_each(Result::unwrap);
+    result.unwrap();
 }
 
 #[tokio::test]
-async fn recovers_from_kills_node_recreation_and_clock_jumps() {
+async fn recovers_from_kills_and_clock_jumps() {
     let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
-    let cluster = cluster.sidecar(node_recreation::sidecar()).start().await.unwrap();
-    let first = support::run(scenarios![&cluster;
-        node_recreation::keep_policy_survives_the_recreation_of_a_node,
-        node_recreation::forget_policy_drops_states_of_a_node_recreated_late,
-    ])
-    .await;
-    let second = support::run_in_turn(scenarios![&cluster; clock::ignores_jumps_of_the_wall_clock]).await;
+    let cluster = cluster.sidecar(clock::sidecar()).start().await.unwrap();
+    let first = support::run_in_turn(scenarios![&cluster; clock::ignores_jumps_of_the_wall_clock]).await;
     // Without the policy, as in the other tests of faults.
     cluster.webhook().unwrap().unregister(&cluster.client()).await.unwrap();
-    let third = support::run_in_turn(scenarios![&cluster;
+    let second = support::run_in_turn(scenarios![&cluster;
         kills::records_everything_despite_repeated_leader_kills,
     ])
     .await;
-    [first, second, third].into_iter().for_each(Result::unwrap);
+    [first, second].into_iter().for_each(Result::unwrap);
 }

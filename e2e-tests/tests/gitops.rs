@@ -22,7 +22,10 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{self, TIMEOUT};
+use crate::{
+    chart::render_ci,
+    support::{self, TIMEOUT},
+};
 
 #[tokio::test]
 async fn the_manifests_fit_a_cluster_that_a_git_ops_tool_manages() {
@@ -95,14 +98,19 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
         .map(|folder| (folder.clone(), render_kustomize(&folder).unwrap()))
         .collect();
     for values in files_below(&repository_file(&format!("{CHART}/ci"))).unwrap() {
-        let mut objects = render_chart("any", NAMESPACE, Some(&values)).unwrap();
+        let mut objects = render_ci(&values);
         // GitOps tools create hooks again each time and do not compare them.
         objects.retain(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_none());
         sets.push((values.file_name().unwrap().to_str().unwrap().to_owned(), objects));
     }
-    let mut found = BTreeSet::new();
+    let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (set, objects) in sets {
-        let objects = as_served(objects, cluster.control_plane.version());
+        let mut objects = as_served(objects, cluster.control_plane.version());
+        // Most objects are the same in many sets.
+        objects.retain(|object| seen.insert(object.to_string()));
+        if objects.is_empty() {
+            continue;
+        }
         cluster.apply_objects(&objects).await.unwrap();
         // Controllers have changed what they change: they have filled the aggregated roles, and seen the
         // Deployment.
@@ -140,6 +148,7 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
             }
         }
     }
+    assert!(seen.len() > 50, "only {} objects differ", seen.len());
     assert_eq!(found, ignored_by_the_example());
 }
 

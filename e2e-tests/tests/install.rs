@@ -16,7 +16,7 @@ use pps_e2e::{
     sidecar::NAMESPACE,
 };
 
-use crate::scenarios::permissions;
+use crate::behaviour::permissions;
 
 /// The ServiceAccount of the PolicyServer that is installed.
 pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
@@ -57,22 +57,6 @@ pub(crate) fn user() -> String {
 
 pub(crate) fn assert_used_as_granted(cluster: &Cluster) {
     permissions::assert_used_as_granted_by(cluster, &user(), &[]);
-}
-
-#[tokio::test]
-async fn an_installation_works_on_real_nodes() {
-    if !real_nodes::available("an_installation_works_on_real_nodes") {
-        return;
-    }
-    let mut cluster = cluster().await;
-    let installation = install(&mut cluster, false).await;
-    deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
-    deployment::other_replica_takes_over_when_the_leaders_pod_is_deleted(&cluster, &installation).await;
-    deployment::keeps_states_during_a_rollout(&cluster, &installation).await;
-    installation.apply(&cluster, "deploy/overlays/high-availability").await.unwrap();
-    installation.wait_available(&cluster).await.unwrap();
-    deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
-    assert_used_as_granted(&cluster);
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ mod explain;
 mod files;
 mod flags;
 mod forget;
-mod move_keeps;
 mod move_pod;
 mod move_several;
 mod picture;
@@ -36,7 +35,6 @@ async fn commands_do_what_they_say() {
     scenarios.extend(move_pod::scenarios(&cluster));
     scenarios.extend(answers::scenarios(&cluster));
     scenarios.extend(simulate::scenarios(&cluster));
-    scenarios.extend(forget::scenarios(&cluster));
     scenarios.extend(scenarios![&cluster;
         rights::the_documented_role_is_what_the_commands_use,
         flags::a_user_who_is_impersonated_is_asked_for_and_named_again,

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     env, fs,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -16,10 +16,10 @@ use pps_e2e::{
         self,
         render::{REQUIRED, helm, render_chart, render_kustomize},
     },
-    plugin,
     registry::{
-        digest, foreign,
-        publish::{executable, static_sidecar_path},
+        digest,
+        foreign::{self, NATIVE},
+        publish::executable,
     },
     report,
     repository::{policy_path, repository_file},
@@ -29,17 +29,39 @@ use serde_json::{Value, json};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The release build that this variable names, if `make release-tests` runs.
+fn built(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// What stands in for the plugin says its version: to compress a debug build takes seconds.
+fn plugin_or_stand_in(folder: &Path) -> PathBuf {
+    built("PPS_STATIC_PLUGIN").unwrap_or_else(|| {
+        let program = folder.join("stand-in-plugin");
+        let script = format!("#!/bin/sh\n[ \"$1\" = --version ] && echo kubectl-pps {VERSION}\n");
+        write_program(&program, script.as_bytes());
+        program
+    })
+}
+
+fn write_program(path: &Path, content: &[u8]) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 fn release(dist: &Path, tag: &str) -> Output {
-    fs::create_dir_all(dist.parent().unwrap()).unwrap();
+    let folder = dist.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    let sidecar = built("PPS_STATIC_SIDECAR");
     Command::new(repository_file("hack/release.sh"))
         .env("DIST", dist)
         .env("TAG", tag)
         .env("PPS_PUBLISH", executable().unwrap())
         .env("PPS_POLICY_WASM", policy_path())
-        .env("PPS_STATIC_SIDECAR", static_sidecar_path().unwrap())
-        .env("PPS_FOREIGN_SIDECAR", foreign::sidecar_or_stand_in(dist.parent().unwrap()).unwrap())
-        .env("PPS_STATIC_PLUGIN", plugin::executable().unwrap())
-        .env("PPS_FOREIGN_PLUGIN", foreign::sidecar_or_stand_in(dist.parent().unwrap()).unwrap())
+        .env("PPS_STATIC_SIDECAR", sidecar.unwrap_or_else(|| foreign::stand_in(folder, NATIVE).unwrap()))
+        .env("PPS_FOREIGN_SIDECAR", foreign::sidecar_or_stand_in(folder).unwrap())
+        .env("PPS_STATIC_PLUGIN", plugin_or_stand_in(folder))
+        .env("PPS_FOREIGN_PLUGIN", foreign::sidecar_or_stand_in(folder).unwrap())
         .output()
         .unwrap()
 }
@@ -153,8 +175,7 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
             assert!(installed.join(file).is_file(), "{file}");
         }
     }
-    let native = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
-    let path = format!("{}:{}", folder.join(native).display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", folder.join(NATIVE).display(), std::env::var("PATH").unwrap());
     let kubectl = Binaries::find().unwrap().folder().join("kubectl");
     let answer = Command::new(kubectl).args(["pps", "--version"]).env("PATH", path).output().unwrap();
     let said = String::from_utf8_lossy(&answer.stdout).into_owned();
@@ -164,8 +185,7 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
 /// glibc's name service is modules of the system, and of another version they end a static program.
 #[tokio::test]
 async fn the_plugin_looks_up_names_where_no_other_file_is() {
-    let built = env::var("PPS_STATIC_PLUGIN").ok().filter(|_| geteuid().is_root());
-    let Some(built) = built else {
+    let Some(built) = built("PPS_STATIC_PLUGIN").filter(|_| geteuid().is_root()) else {
         let remedy = "run make release-tests as root, which builds the plugin and sets PPS_STATIC_PLUGIN";
         return report::skipped("the_plugin_looks_up_names_where_no_other_file_is", remedy);
     };
@@ -178,8 +198,7 @@ async fn the_plugin_looks_up_names_where_no_other_file_is() {
     let (name, root) = ("kubernetes.default.svc", control_plane.folder().join("root"));
     fs::create_dir_all(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), format!("127.0.0.1 {name}\n")).unwrap();
-    fs::write(root.join("kubectl-pps"), program).unwrap();
-    fs::set_permissions(root.join("kubectl-pps"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&root.join("kubectl-pps"), &program);
     fs::write(root.join("ca.crt"), control_plane.authority()).unwrap();
     let kubeconfig = fs::read(control_plane.kubeconfig_for(ADMIN).unwrap()).unwrap();
     let mut kubeconfig: Value = serde_json::from_slice(&kubeconfig).unwrap();

@@ -29,7 +29,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::scenarios::custom_kinds;
+use crate::behaviour::custom_kinds;
 use crate::support::{self, HOSTNAME, MARKER, Pool, SOON, WHILE, installed::ACCOUNT, required};
 
 const PODS: &str = "clusterwide-persistent-pod-state";

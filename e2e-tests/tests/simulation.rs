@@ -21,7 +21,7 @@ use pps_e2e::{
 };
 
 use crate::{
-    scenarios::permissions::EVICTION,
+    behaviour::permissions::EVICTION,
     support::{self, Scenario},
 };
 use live::Live;
@@ -29,7 +29,8 @@ use world::World;
 
 /// How long a node is missing before its states are dropped. Pods have to be placed again within it.
 const GRACE: Duration = Duration::from_secs(4);
-const WORLDS: usize = 4;
+const WORLDS: usize = 2;
+const PLACES: usize = 4;
 const ACTIONS: usize = 6;
 
 #[tokio::test]
@@ -50,7 +51,7 @@ async fn random_worlds_and_places_are_as_simulated() {
 
     // Nothing but the scheduler decides about these Pods.
     cluster.control_plane.stop(program::CONTROLLER_MANAGER).await.unwrap();
-    let places: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", WORLDS))
+    let places: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", PLACES))
         .map(|index| {
             let name: &'static str = format!("place-{index}").leak();
             let scenario: Scenario = (name, Box::pin(scheduler::places_pods(&cluster, name)));

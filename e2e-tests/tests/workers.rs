@@ -31,7 +31,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::scenarios::permissions::verbs_of;
+use crate::behaviour::permissions::verbs_of;
 use crate::support::{TIMEOUT, note, required};
 
 /// The right that the policy needs, written out.

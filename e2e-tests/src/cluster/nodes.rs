@@ -74,15 +74,10 @@ impl Nodes {
         let resources = json!({"cpu": "1000", "memory": "1000Gi", "pods": spec.pods.to_string()});
         self.patch_status(
             &spec.name,
-            json!({"capacity": resources, "allocatable": resources, "conditions": [ready_condition(true)],
+            json!({"capacity": resources, "allocatable": resources, "conditions": [ready_condition()],
                 "addresses": [{"type": "Hostname", "address": spec.name}]}),
         )
         .await
-    }
-
-    /// Marks a Node Ready or not. The node lifecycle controller is off, so it gets no taint.
-    pub async fn set_ready(&self, name: &str, ready: bool) -> Result<Node> {
-        self.patch_status(name, json!({"conditions": [ready_condition(ready)]})).await
     }
 
     /// Keeps new Pods off this Node.
@@ -116,7 +111,6 @@ impl Nodes {
     }
 }
 
-fn ready_condition(ready: bool) -> Value {
-    let (status, reason) = if ready { ("True", "KubeletReady") } else { ("Unknown", "NodeStatusUnknown") };
-    json!({"type": "Ready", "status": status, "reason": reason})
+fn ready_condition() -> Value {
+    json!({"type": "Ready", "status": "True", "reason": "KubeletReady"})
 }

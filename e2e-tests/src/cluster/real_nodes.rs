@@ -2,7 +2,10 @@
 //!
 //! A node is a network, mount and process namespace (`node.sh`); killing its first process is a loss of
 //! power. All nodes of a cluster are ports of one bridge, on which the API server and the registry listen.
-//! This machine reaches their Pods' addresses. An IPAM plugin (`ipam.sh`) honours [`IP_ANNOTATION`].
+//! This machine reaches their Pods' addresses. An IPAM plugin (`ipam.sh`) honours [`IP_ANNOTATION`], or Calico
+//! does.
+
+mod calico;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +23,7 @@ use nix::{
     unistd::{Pid, geteuid},
 };
 
+pub use self::calico::ip_annotation;
 use super::kubelet::{IP_ANNOTATION, NO_RESERVATION};
 use crate::{
     control_plane::{ADMIN, Binaries, ControlPlane},
@@ -85,6 +89,7 @@ impl Network {
                 ("IMAGE", IMAGE.to_owned()),
                 ("IP_ANNOTATION", IP_ANNOTATION.to_owned()),
                 ("NO_RESERVATION", NO_RESERVATION.to_owned()),
+                ("CALICO_CNI", calico::plugin()),
             ]);
             let network = Self { index, script: script.clone(), env };
             match network.run(&["network"]) {
@@ -100,6 +105,11 @@ impl Network {
         Ipv4Addr::new(198, 18, self.index * 8, 1)
     }
 
+    /// The addresses of a node's Pods.
+    fn subnet(&self, number: u8) -> String {
+        format!("198.18.{}.0/24", self.index * 8 + number)
+    }
+
     fn run(&self, args: &[&str]) -> Result<()> {
         let mut script = Command::new("sh");
         let output =
@@ -113,6 +123,7 @@ impl Network {
         let own = variables([
             ("NUMBER", number.to_string()),
             ("COUNT", count.to_string()),
+            ("SUBNET", self.subnet(number)),
             ("MINOR", control_plane.version().minor.to_string()),
             ("KUBECONFIG", control_plane.kubeconfig_for(ADMIN)?.display().to_string()),
         ]);
@@ -140,6 +151,10 @@ impl RealNodes {
     /// Starts that many nodes and waits until they are Ready.
     pub(super) async fn start(control_plane: &ControlPlane, network: Network, count: u8) -> Result<Self> {
         ensure!(count < 8, "a cluster has addresses for 7 nodes");
+        if !calico::plugin().is_empty() {
+            let subnets = (1..=count).map(|number| (format!("real-{number}"), network.subnet(number)));
+            calico::configure(&control_plane.client(), subnets.collect()).await?;
+        }
         let specs = (1..=count).map(|number| {
             let spec = network.spec(control_plane, number, count)?;
             anyhow::Ok((spec.name.clone(), spec))

@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{RECOVERY, Stage};
 use crate::{
+    behaviour::permissions::{requests_of, writes},
     install,
-    scenarios::permissions::{requests_of, writes},
     support::{Random, homes, note},
 };
 

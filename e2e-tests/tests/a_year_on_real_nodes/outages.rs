@@ -145,7 +145,7 @@ pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
     let mut template = spread_over_nodes(&json!({"matchLabels": labels}));
     json_patch::merge(
         &mut template,
-        &json!({"metadata": {"labels": labels}, "spec": {"containers": [
+        &json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [
         {"name": "main", "image": real_nodes::IMAGE, "command": ["sh", "-c", pass_on]}]}}),
     );
     let metadata = json!({"namespace": kubewarden::NAMESPACE, "name": "policy-server"});

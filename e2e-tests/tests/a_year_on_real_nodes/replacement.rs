@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use pps_e2e::{control_plane::Version, http};
+use pps_e2e::{cluster::real_nodes::ip_annotation, control_plane::Version, http};
 use serde_json::json;
 
 use super::Stage;
-use crate::support::{HOSTNAME, IP_ANNOTATION, note, places, serving};
+use crate::support::{HOSTNAME, note, places, serving};
 
 pub(super) async fn all_pods_at_once(stage: &Stage<'_>) {
     let before = stage.places().await;
@@ -98,7 +98,7 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
         "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}});
     let mut disk = serving("shop", "disk", 1)
         .overrides(&json!({"spec": {"volumeClaimTemplates": [claim]}}))
-        .persistent("", HOSTNAME, IP_ANNOTATION);
+        .persistent("", HOSTNAME, ip_annotation());
     let container = &mut disk.template["spec"]["containers"][0];
     container["command"] = json!(["sh", "-c", serve]);
     container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);

@@ -1,11 +1,17 @@
 //! The page, as a user sees it.
 
-/// Plays stories of the page one after the other, each from a link of its own: a browser takes seconds to
-/// start.
+/// Plays stories of the page one after the other, each from a link of its own.
+macro_rules! play {
+    ($page:expr; $($story:path),* $(,)?) => {
+        $($story($page).await.context(stringify!($story))?;)*
+    };
+}
+
+/// The same in a browser of their own, which takes seconds to start.
 macro_rules! in_one_browser {
     ($($story:path),* $(,)?) => {{
         let page = Page::open("").await?;
-        $($story(&page).await.context(stringify!($story))?;)*
+        play!(&page; $($story),*);
         page.close().await
     }};
 }
@@ -22,7 +28,7 @@ use pps_e2e::browser::Browser;
 use serde_json::{Value, json};
 
 /// The page has the engine's answer to the last change, and its link.
-const IDLE: &str = "document.getElementById('cluster').getAttribute('aria-busy') === 'false'";
+pub(super) const IDLE: &str = "document.getElementById('cluster').getAttribute('aria-busy') === 'false'";
 
 /// What a user sees of a state.
 const SEEN: &str = r##"(() => {
@@ -36,6 +42,26 @@ const SEEN: &str = r##"(() => {
         problems: text("objects-problems"),
     };
 })()"##;
+
+#[tokio::test]
+async fn links_hold_the_whole_state_and_the_keyboard_is_enough() -> Result<()> {
+    in_one_browser!(links::hold_the_whole_state, keyboard::is_enough)
+}
+
+#[tokio::test]
+async fn texts_are_checked_as_they_are_typed_and_the_page_is_accessible() -> Result<()> {
+    in_one_browser!(texts::are_checked_as_they_are_typed, accessibility::of_the_page)
+}
+
+/// Opens a link in the playground that a browser shows, as by a click on it. Returns whether it was another
+/// one: then the page shows it once it is idle.
+pub(super) async fn follow(browser: &Browser, fragment: &str) -> Result<bool> {
+    let script = "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) return false;
+        document.getElementById('cluster').setAttribute('aria-busy', 'true');
+        location.hash = arguments[0];
+        return true;";
+    Ok(browser.script(script, vec![json!(fragment)]).await? == json!(true))
+}
 
 /// The page in a browser.
 struct Page {
@@ -56,20 +82,9 @@ impl Page {
         self.settle().await
     }
 
-    /// Opens a link in the page as it is, as by a click on it: to load the page again takes ten times as
-    /// long.
+    /// Opens a link in the page as it is: to load the page again takes ten times as long.
     async fn go(&self, fragment: &str) -> Result<()> {
-        // Once the page shows what the link names, it is idle again.
-        let follow =
-            "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) return false;
-            document.getElementById('cluster').setAttribute('aria-busy', 'true');
-            location.hash = arguments[0];
-            return true;";
-        if self.browser.script(follow, vec![json!(fragment)]).await? == json!(true) {
-            self.settle().await
-        } else {
-            self.load(fragment).await
-        }
+        if follow(&self.browser, fragment).await? { self.settle().await } else { self.load(fragment).await }
     }
 
     async fn settle(&self) -> Result<()> {

@@ -12,7 +12,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use super::world::{World, role};
-use crate::scenarios::openkruise;
+use crate::behaviour::openkruise;
 
 const ACCOUNT: &str = "policy-server-persistent-pod-state";
 const BINDING: &str = "pps-policy-persistent-pod-state";

@@ -22,7 +22,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use super::run::{CheckReport, run_check};
-use crate::scenarios::permissions::{of_role, requests_of};
+use crate::behaviour::permissions::{of_role, requests_of};
 
 const CHECK: &str = "pps-check";
 const CHECK_NAMESPACE: &str = "persistent-pod-state-check";

@@ -1,10 +1,11 @@
 //! What has to be the case before a block of a page is run, and what is checked afterwards.
 
-use std::{pin::pin, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
+use anyhow::Result;
 use kube::api::{ListParams, Patch, PatchParams};
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, PodInfo},
     install::{Installation, installed_policies},
     kubewarden::reconciler,
     wait::{Progress, wait_for},
@@ -15,71 +16,87 @@ use super::{
     page::{Block, Command, Page},
     shell::Shell,
 };
+use crate::support::MARKER;
 
 /// The ServiceAccount of the PolicyServer that the chart creates.
 const ACCOUNT: &str = "policy-server-persistent-pod-state";
 const TIMEOUT: Duration = Duration::from_mins(2);
+/// Where the workload of the quick start is.
+const NAMESPACE: &str = "default";
 
-/// A scene: its name, the script that sets it, and the one that checks and clears it.
-const SCENES: [(&str, &str, &str); 7] = [
-    ("recorded", "be_recorded", ""),
+/// A step to a scene, or back from it.
+enum Step {
+    /// The workload of the quick start runs, has been recorded, and db-0 has come back once.
+    BeRecorded,
+    Run(&'static str),
+}
+
+/// A scene: its name, the steps that set it, and those that check and clear it.
+const SCENES: [(&str, &[Step], &[Step]); 7] = [
+    ("recorded", &[Step::BeRecorded], &[]),
     (
         "pending",
-        "be_recorded
-        kubectl cordon \"$(node_of db-0)\"
-        kubectl delete pod db-0",
-        "kubectl uncordon --selector kubernetes.io/hostname
-        be_recorded",
+        &[
+            Step::BeRecorded,
+            Step::Run(
+                "kubectl cordon \"$(node_of db-0)\"
+                kubectl delete pod db-0",
+            ),
+        ],
+        &[Step::Run("kubectl uncordon --selector kubernetes.io/hostname"), Step::BeRecorded],
     ),
     (
         "forbidden",
-        "be_recorded
-        kubectl get clusterrolebindings pps-policy-persistent-pod-state --output yaml >binding.yaml
-        kubectl delete clusterrolebindings pps-policy-persistent-pod-state
-        account=system:serviceaccount:kubewarden:policy-server-persistent-pod-state
-        while kubectl auth can-i get persistentpodstates --as $account --quiet; do sleep 0.2; done
-        kubectl delete pod db-0",
-        "grep -v -e resourceVersion: -e uid: binding.yaml | kubectl create --filename -
-        # At once, not when the controller tries again.
-        kubectl annotate statefulset db tried=again --overwrite
-        be_recorded",
+        &[
+            Step::BeRecorded,
+            Step::Run(
+                "kubectl get clusterrolebindings pps-policy-persistent-pod-state --output yaml >binding.yaml
+                kubectl delete clusterrolebindings pps-policy-persistent-pod-state
+                account=system:serviceaccount:kubewarden:policy-server-persistent-pod-state
+                while kubectl auth can-i get persistentpodstates --as $account --quiet; do sleep 0.2; done
+                kubectl delete pod db-0",
+            ),
+        ],
+        &[
+            Step::Run(
+                "grep -v -e resourceVersion: -e uid: binding.yaml | kubectl create --filename -
+                # At once, not when the controller tries again.
+                kubectl annotate statefulset db tried=again --overwrite",
+            ),
+            Step::BeRecorded,
+        ],
     ),
     (
         "local volume",
-        "kubectl apply --filename volume.yaml",
-        "kubectl delete persistentvolumes --all",
+        &[Step::Run("kubectl apply --filename volume.yaml")],
+        &[Step::Run("kubectl delete persistentvolumes --all")],
     ),
-    ("drain", "be_recorded", "be_recorded"),
+    ("drain", &[Step::BeRecorded], &[Step::BeRecorded]),
     (
         "other cluster",
-        "kubectl delete statefulset db --ignore-not-found
-        until [ -z \"$(kubectl get pods --selector app=db --output name)\" ]; do sleep 0.2; done
-        kubectl delete pps --all",
-        "",
+        &[Step::Run(
+            "kubectl delete statefulset db --ignore-not-found
+            until [ -z \"$(kubectl get pods --selector app=db --output name)\" ]; do sleep 0.2; done
+            kubectl delete pps --all",
+        )],
+        &[],
     ),
     (
         "restored",
-        "",
-        "be_recorded
-        for pod in db-0 db-1 db-2; do
-          [ \"$(node_of $pod)\" = \"$(jq --raw-output .items[0].status.podStates[\\\"$pod\\\"].nodeName states.json)\" ]
-        done",
+        &[],
+        &[
+            Step::BeRecorded,
+            Step::Run(
+                "for pod in db-0 db-1 db-2; do
+                  [ \"$(node_of $pod)\" = \"$(jq --raw-output .items[0].status.podStates[\\\"$pod\\\"].nodeName states.json)\" ]
+                done",
+            ),
+        ],
     ),
 ];
 
-/// What scenes use: the workload of the quick start runs, has been recorded, and db-0 has come back once.
-const FUNCTIONS: &str = r#"
-node_of() { kubectl get pod "$1" --output jsonpath='{.spec.nodeName}'; }
-are_ready() {
-  [ "$(kubectl get pods --selector app=db --output jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}')" = "True True True" ]
-}
-be_recorded() {
-  kubectl get statefulset/db pps/db >/dev/null || bash ./workload.sh
-  until are_ready && [ "$(kubectl get pps db --output jsonpath='{.status.recorded}')" = 3 ]; do sleep 0.2; done
-  kubectl get pod db-0 --output yaml | grep --quiet injected-persistent-pod-state || kubectl delete pod db-0
-  until are_ready && kubectl get pod db-0 --output yaml | grep --quiet injected-persistent-pod-state; do sleep 0.2; done
-}
-"#;
+/// What scripts of scenes use.
+const FUNCTIONS: &str = "node_of() { kubectl get pod \"$1\" --output jsonpath='{.spec.nodeName}'; }";
 
 /// The cluster on which the pages are played, and the reader's shell.
 pub(crate) struct Stage<'a> {
@@ -91,14 +108,15 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// Sets the scene, runs the commands of a block, and clears the scene.
     pub(crate) async fn play(&mut self, block: &Block) -> Result<(), String> {
+        let none: &[Step] = &[];
         let (_, before, after) = match &block.scene {
-            None => ("", "", ""),
+            None => ("", none, none),
             Some(name) => *SCENES.iter().find(|(known, ..)| known == name).expect("a known scene"),
         };
-        self.run_script("before it", before).await?;
+        self.take("before it", before).await?;
         let result = self.run_commands(block).await;
         // What comes next needs a clear scene also if this has failed.
-        let cleared = self.run_script("after it", after).await;
+        let cleared = self.take("after it", after).await;
         result.and(cleared)
     }
 
@@ -120,12 +138,50 @@ impl Stage<'_> {
         Ok(())
     }
 
-    async fn run_script(&mut self, when: &str, script: &str) -> Result<(), String> {
-        if script.is_empty() {
-            return Ok(());
+    async fn take(&mut self, when: &str, steps: &[Step]) -> Result<(), String> {
+        for step in steps {
+            let taken = match step {
+                Step::BeRecorded => self.be_recorded().await,
+                Step::Run(script) => self.run_script(script).await,
+            };
+            taken.map_err(|problem| format!("{when}: {problem}"))?;
         }
-        let script = Command::Script(format!("{FUNCTIONS}\n{script}"));
-        self.shell.run(&script).await.map_err(|problem| format!("{when}: {problem}"))
+        Ok(())
+    }
+
+    async fn run_script(&mut self, script: &str) -> Result<(), String> {
+        self.shell.run(&Command::Script(format!("{FUNCTIONS}\n{script}"))).await
+    }
+
+    async fn be_recorded(&mut self) -> Result<(), String> {
+        let (sets, objects) = (self.cluster.stateful_sets(NAMESPACE), self.cluster.pps_api(NAMESPACE));
+        let found = tokio::try_join!(sets.get_opt("db"), objects.get_opt("db"));
+        if !matches!(found, Ok((Some(_), Some(_)))) {
+            self.run_script("bash ./workload.sh").await?;
+        }
+        self.come_back().await.map_err(|error| format!("{error:#}"))
+    }
+
+    async fn come_back(&self) -> Result<()> {
+        let (cluster, objects) = (&*self.cluster, self.cluster.pps_api(NAMESPACE));
+        let is_injected = |pods: &BTreeMap<String, PodInfo>| {
+            pods.get("db-0").is_some_and(|pod| pod.annotations.contains_key(MARKER))
+        };
+        let pods = cluster.wait_ready(NAMESPACE, "db", 3, TIMEOUT).await?;
+        wait_for("all Pods of db to be recorded", TIMEOUT, async || {
+            let recorded = objects.get("db").await?.data["status"]["recorded"].take();
+            Ok(Progress::when(recorded == 3, (), &recorded))
+        })
+        .await?;
+        if !is_injected(&pods) {
+            cluster.delete_pods(NAMESPACE, "db", &["db-0"]).await?;
+        }
+        cluster
+            .wait_for_pods(NAMESPACE, "db", "db-0 to have come back", TIMEOUT, |pods| {
+                pods.len() == 3 && pods.values().all(|pod| pod.ready) && is_injected(pods)
+            })
+            .await?;
+        Ok(())
     }
 }
 

@@ -2,12 +2,93 @@
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
-use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
+use pps_e2e::{
+    cluster::{Cluster, PodInfo, nodes::NodeSpec},
+    sidecar::SidecarOptions,
+};
+use serde_json::json;
 
 use super::end_state::end_state;
 use super::fleet::Fleet;
-use super::node_recreation::{self, Trio};
-use crate::support::{Random, TIMEOUT};
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, Random, TIMEOUT, ZONE, homes, spec_for, spread_over_nodes,
+};
+
+/// The grace period of the sidecar.
+const GRACE: Duration = Duration::from_secs(6);
+const RACK: &str = "example.io/rack";
+
+/// The options of the sidecar in the test of the clock.
+pub(crate) fn sidecar() -> SidecarOptions {
+    let args = vec![
+        "--node-grace-period".to_owned(),
+        format!("{}s", GRACE.as_secs()),
+        "--evict-pending-pods".to_owned(),
+    ];
+    SidecarOptions { args, ..SidecarOptions::default() }
+}
+
+/// Three Pods on three of four nodes, each pinned to its node, whose states are forgotten with it.
+struct Trio<'a> {
+    pool: Pool<'a>,
+    random: Random,
+}
+
+impl<'a> Trio<'a> {
+    async fn new(cluster: &'a Cluster, namespace: &'static str) -> Self {
+        let pool = Pool::new(cluster, namespace, 4, 2).await;
+        for index in 0..4 {
+            cluster.nodes.label(&format!("{namespace}-{index}"), RACK, Some("first")).await.unwrap();
+        }
+        let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+            "preferredPersistentTopology": [{"weight": 1, "preference": {"nodeTopologyKeys": [ZONE, RACK]}}],
+            "persistentPodAnnotations": [{"key": IP_ANNOTATION}], "nodeDeletionPolicy": "Forget"});
+        pool.object("web", &spec_for("web", &spec)).await;
+        let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
+        cluster.run_stateful_set(&pool.stateful_set("web", 3).template(&apart)).await.unwrap();
+        end_state(cluster, namespace, 3).await;
+        Self { pool, random: Random::of(namespace) }
+    }
+
+    /// A random Pod and its node.
+    async fn any(&mut self) -> (String, String) {
+        let homes = homes(&self.pool.ready("web", 3).await);
+        let all: Vec<(String, String)> = homes.into_iter().collect();
+        self.random.one(&all).clone()
+    }
+
+    async fn delete_node(&self, node: &str) {
+        self.pool.cluster.nodes.delete(node).await.unwrap();
+    }
+
+    /// Makes the node again with other labels.
+    async fn make_node(&mut self, node: &str) {
+        let namespace = self.pool.namespace;
+        let labels = self.pool.selector().as_object().unwrap().clone();
+        let mut spec = NodeSpec::new(node).zone(format!("{namespace}-zone-{}", self.random.below(1000)));
+        for (key, value) in labels {
+            spec = spec.label(key, value.as_str().unwrap());
+        }
+        let spec = spec.label(RACK, format!("rack-{}", self.random.below(1000)));
+        self.pool.cluster.nodes.create(spec).await.unwrap();
+    }
+
+    /// Deletes a Pod and waits until its replacement is pending because the node is missing.
+    async fn delete_pod(&self, pod: &str) {
+        let cluster = self.pool.cluster;
+        let before = cluster.delete_pods(self.pool.namespace, "web", &[pod]).await.unwrap();
+        let is_pending = |now: &PodInfo| now.uid != before[pod].uid && now.node.is_none();
+        let what = format!("{pod} to be pending without its node");
+        let pods = cluster.wait_for_pods(self.pool.namespace, "web", &what, TIMEOUT, |pods| {
+            pods.get(pod).is_some_and(is_pending)
+        });
+        assert!(pods.await.unwrap()[pod].annotations.contains_key(MARKER));
+    }
+
+    async fn home(&self, pod: &str) -> String {
+        homes(&self.pool.ready("web", 3).await)[pod].clone()
+    }
+}
 
 /// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits for a
 /// node.
@@ -18,7 +99,7 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     let time = cluster.control_plane.folder().join("time");
     let set = |offset: &str| fs::write(&time, format!("{offset}\n")).unwrap();
     set("+0");
-    let mut options = SidecarOptions { name: "jumping".to_owned(), ..node_recreation::sidecar() };
+    let mut options = SidecarOptions { name: "jumping".to_owned(), ..sidecar() };
     for (key, value) in [
         ("LD_PRELOAD", library.display().to_string()),
         ("FAKETIME_TIMESTAMP_FILE", time.display().to_string()),
@@ -33,7 +114,7 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     jumping.wait_ready(TIMEOUT).await.unwrap();
     jumping.wait_leading(TIMEOUT).await.unwrap();
     let fleet = Fleet::new(cluster, "clock", 2, 3).await;
-    let mut trio = Trio::new(cluster, "clock-nodes", "Forget").await;
+    let mut trio = Trio::new(cluster, "clock-nodes").await;
 
     let hours = 2 + random.below(20);
     for offset in [format!("+{hours}h"), "+400d".to_owned(), "-300d".to_owned(), format!("-{hours}h")] {

@@ -20,20 +20,12 @@ use serde_json::{Value, json};
 
 use crate::support::{TIMEOUT, WHILE, list, recording};
 
-/// Expected entries of Pods that are not Ready, by object and Pod.
-pub(crate) type Retained = BTreeMap<(String, String), Value>;
-
 /// Waits until each object of the namespace matches the cluster, and checks that this lasts. `entries` is the
 /// expected number of entries, so that an empty namespace does not pass.
 pub(crate) async fn end_state(cluster: &Cluster, namespace: &str, entries: usize) {
-    end_state_with(cluster, namespace, entries, &Retained::new()).await;
-}
-
-/// Like [`end_state`], where the Pods of some entries are not Ready.
-pub(crate) async fn end_state_with(cluster: &Cluster, namespace: &str, entries: usize, retained: &Retained) {
     let good = async || {
         let world = World::of(cluster, namespace).await?;
-        let (seen, problems) = world.compare(retained);
+        let (seen, problems) = world.compare();
         let count = (seen != entries).then(|| format!("{seen} entries instead of {entries}"));
         anyhow::Ok(problems.into_iter().chain(count).collect::<Vec<_>>())
     };
@@ -75,7 +67,7 @@ impl World {
     }
 
     /// The number of entries that should exist, and all differences.
-    fn compare(&self, retained: &Retained) -> (usize, Vec<String>) {
+    fn compare(&self) -> (usize, Vec<String>) {
         let (mut entries, mut problems) = (0, Vec::new());
         let mut served = BTreeSet::new();
         for object in &self.objects {
@@ -86,9 +78,7 @@ impl World {
                 continue;
             };
             served.insert(target);
-            let kept = retained.iter().filter(|((one, _), _)| *one == name);
-            let kept: BTreeMap<&str, &Value> = kept.map(|((_, pod), state)| (pod.as_str(), state)).collect();
-            let expected = self.entries(set, &object.data["spec"], &kept, &mut problems);
+            let expected = self.entries(set, &object.data["spec"], &mut problems);
             entries += expected.len();
             let expected = json!({
                 "states": expected,
@@ -112,26 +102,22 @@ impl World {
         (entries, problems)
     }
 
-    /// The entries that a workload's object should have. Reports Pods that are missing, except those with
-    /// kept entries.
+    /// The entries that a workload's object should have. Reports Pods that are missing.
     fn entries(
         &self,
         set: &StatefulSet,
         spec: &Value,
-        kept: &BTreeMap<&str, &Value>,
         problems: &mut Vec<String>,
     ) -> BTreeMap<String, Value> {
         let name = set.name_any();
         let replicas = set.spec.replicas.unwrap_or(1);
         let mut missing: BTreeSet<String> =
             (0..replicas).map(|ordinal| format!("{name}-{ordinal}")).collect();
-        let mut entries: BTreeMap<String, Value> =
-            kept.iter().map(|(pod, state)| ((*pod).to_owned(), (*state).clone())).collect();
-        missing.retain(|pod| !entries.contains_key(pod));
+        let mut entries = BTreeMap::new();
         for pod in &self.pods {
             let owned = pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.uid().as_ref());
             let info = PodInfo::from(pod);
-            if !owned || kept.contains_key(info.name.as_str()) {
+            if !owned {
                 continue;
             }
             match info.node.as_ref().and_then(|node| Some((node, self.nodes.get(node)?))) {

@@ -71,7 +71,7 @@ async fn moved(pool: &Pool<'_>, name: &str, form: Form) -> BTreeMap<String, Valu
 /// objects move over and back, and answers get lost.
 pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &Network<'_>) {
     const SETS: [(&str, u32); 3] = [("web-a", 2), ("web-b", 3), ("web-c", 1)];
-    let rounds = env::var("PPS_E2E_KILLS").map_or(10, |count| count.parse().unwrap());
+    let rounds = env::var("PPS_E2E_KILLS").map_or(4, |count| count.parse().unwrap());
     let cluster = network.cluster;
     let pool = Pool::new(cluster, "forms", 4, 2).await;
     for (name, replicas) in SETS {

@@ -23,7 +23,7 @@ const LEAST: u32 = 4;
 
 /// Kills the leader of two sidecars repeatedly while Pods are replaced.
 pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &Cluster) {
-    let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(60, |count| count.parse().unwrap());
+    let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(24, |count| count.parse().unwrap());
     let mut random = Random::of("kills of the leader");
     let first = cluster.sidecar().unwrap();
     let second = SidecarOptions { name: "pps-sidecar-second".to_owned(), ..SidecarOptions::default() };

@@ -1,18 +1,18 @@
 //! The sidecar's Deployment, running as its manifest says.
 
-use std::{collections::BTreeSet, fs, time::Instant};
+use std::{collections::BTreeSet, fs};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, real_nodes::ip_annotation},
     http,
     install::{Installation, SIDECAR},
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
 
-use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, ZONE, note, places, serving};
+use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, serving};
 
 /// Both Pods run the pushed image as the manifest says.
 pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, installation: &Installation) {
@@ -43,29 +43,6 @@ pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, instal
     assert!((leaders - 1.0).abs() < f64::EPSILON, "{leaders} Pods lead");
 }
 
-/// While the Deployment replaces the leader's Pod, the other replica records.
-pub(crate) async fn other_replica_takes_over_when_the_leaders_pod_is_deleted(
-    cluster: &Cluster,
-    installation: &Installation,
-) {
-    let pool = Pool::on_real_nodes(cluster, "takeover").await;
-    let web = serving(pool.namespace, "web", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
-    cluster.run_stateful_set(&web).await.unwrap();
-    pool.recorded("web", "web").await;
-
-    let old = installation.leader(cluster).await.unwrap().unwrap();
-    let deleted = Instant::now();
-    cluster.pods_api(NAMESPACE).delete(&old, &DeleteParams::default()).await.unwrap();
-    let new = other_leader(cluster, installation, &old).await;
-    note(&format!("{new} leads {:.1?} after {old} was deleted", deleted.elapsed()));
-    let before = places(&pool.ready("web", 2).await);
-    assert_eq!(places(&pool.recreate("web", &["web-0", "web-1"]).await), before);
-    pool.scale("web", 3).await;
-    pool.ready("web", 3).await;
-    pool.recorded("web", "web").await;
-    installation.wait_available(cluster).await.unwrap();
-}
-
 /// Waits until another Pod leads. Returns its name.
 pub(crate) async fn other_leader(cluster: &Cluster, installation: &Installation, old: &str) -> String {
     wait_for("another replica to lead", TIMEOUT, async || {
@@ -80,7 +57,7 @@ pub(crate) async fn other_leader(cluster: &Cluster, installation: &Installation,
 /// `kubectl rollout restart` replaces both Pods. Afterwards everything is still recorded.
 pub(crate) async fn keeps_states_during_a_rollout(cluster: &Cluster, installation: &Installation) {
     let pool = Pool::on_real_nodes(cluster, "restarted").await;
-    let web = serving(pool.namespace, "web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let web = serving(pool.namespace, "web", 3).persistent(ZONE, HOSTNAME, ip_annotation());
     cluster.run_stateful_set(&web).await.unwrap();
     let recorded = pool.recorded("web", "web").await;
     let before = uids(&installation.sidecars(cluster).await.unwrap());

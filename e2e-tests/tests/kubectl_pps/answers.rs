@@ -19,11 +19,7 @@ pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
         status::a_namespace_that_does_not_exist_is_not_called_empty,
         status::a_namespace_users_rights_are_enough_but_for_nodes,
         explain::says_why_a_running_pod_is_where_it_is,
-        explain::a_cordoned_node_is_named_and_uncordoned,
-        explain::a_full_node_is_named,
-        explain::a_tainted_node_is_named_and_untainted,
-        explain::a_volume_elsewhere_is_named,
-        explain::a_namespace_users_rights_tell_the_pin,
+        explain::what_a_node_needs_is_named_and_done,
     ]
 }
 

@@ -7,12 +7,12 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::answers::{VIEWER, ask, ask_as, assert_exit, assert_says, let_view, make_pending, plugin, until};
+use super::answers::{ask, assert_exit, assert_says, make_pending, plugin, until};
 use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, homes, required};
 
 /// A workload of one Pod that is recorded. Returns the Pod's node.
-async fn recorded(pool: &Pool<'_>, keys: [&str; 2], template: &Value) -> String {
-    let web = pool.stateful_set("web", 1).template(template).persistent(keys[0], keys[1], "");
+async fn recorded(pool: &Pool<'_>) -> String {
+    let web = pool.stateful_set("web", 1).persistent(HOSTNAME, "", "");
     let pods = pool.cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
     homes(&pods)["web-0"].clone()
@@ -26,7 +26,7 @@ async fn carry_out(pool: &Pool<'_>, command: &str) {
 
 pub(super) async fn says_why_a_running_pod_is_where_it_is(cluster: &Cluster) {
     let pool = Pool::new(cluster, "running", 2, 2).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
+    let node = recorded(&pool).await;
     let answer = until(&pool, &["explain", "web-0"], 0, |_| true).await;
     assert_says(
         &answer,
@@ -42,17 +42,42 @@ pub(super) async fn says_why_a_running_pod_is_where_it_is(cluster: &Cluster) {
     let answer = until(&pool, &["explain", "web-0"], 0, |text| text.contains("where it is recorded")).await;
     assert_says(&answer, &[&format!("requires {HOSTNAME}={node}")]);
 
-    cluster.run_stateful_set(&pool.stateful_set("free", 1)).await.unwrap();
-    let answer = ask(&pool, &["explain", "free-0"]).await;
-    assert_exit(&answer, 0);
-    assert_says(&answer, &["No PersistentPodState governs StatefulSet free"]);
+    // Only its volume keeps this one.
+    cluster.apply_objects(&volume_on("running-1")).await.unwrap();
+    let data =
+        json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    cluster.run_stateful_set(&pool.stateful_set("free", 1).template(&data)).await.unwrap();
+    let answer = until(&pool, &["explain", "free-0"], 0, |text| text.contains("the only")).await;
+    assert_says(
+        &answer,
+        &[
+            "it would come back to running-1, the only node that could take it",
+            "No PersistentPodState governs StatefulSet free",
+        ],
+    );
     let json = ask(&pool, &["explain", "web-0", "-o", "json"]).await.json().unwrap();
     assert_eq!((&json["kind"], &json["verdict"]), (&"Explanation".into(), &"Running".into()));
 }
 
-pub(super) async fn a_cordoned_node_is_named_and_uncordoned(cluster: &Cluster) {
+/// A volume on a node, and the claim `data` that is bound to it: nothing waits until a controller binds them.
+fn volume_on(node: &str) -> [Value; 2] {
+    let selector = json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]});
+    let storage = json!({"storage": "1Gi"});
+    [
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "running"},
+            "spec": {"capacity": storage, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                "local": {"path": "/data"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [selector]}}}}),
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "running",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "running",
+                "resources": {"requests": storage}}}),
+    ]
+}
+
+pub(super) async fn what_a_node_needs_is_named_and_done(cluster: &Cluster) {
     let pool = Pool::new(cluster, "explain-cordon", 3, 3).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
+    let node = recorded(&pool).await;
     cluster.nodes.cordon(&node).await.unwrap();
     make_pending(&pool, "web", "web-0").await;
     let answer = ask(&pool, &["explain", "web-0"]).await;
@@ -72,107 +97,17 @@ pub(super) async fn a_cordoned_node_is_named_and_uncordoned(cluster: &Cluster) {
         .unwrap();
     assert_exit(&narrow, 1);
     assert!(narrow.stdout.starts_with("\u{1b}[31mweb-0 is Pending"), "{:?}", narrow.stdout);
-    carry_out(&pool, &format!("kubectl uncordon {node}")).await;
-    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
-}
-
-pub(super) async fn a_full_node_is_named(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-full", 2, 2).await;
-    let large = json!({"spec": {"containers": [{"name": "main", "image": "example.invalid/main:1",
-        "resources": {"requests": {"cpu": "700"}}}]}});
-    let node = recorded(&pool, [HOSTNAME, ""], &large).await;
-    cluster.nodes.cordon(&node).await.unwrap();
-    make_pending(&pool, "web", "web-0").await;
-    pool.load(&node).await;
-    cluster.nodes.uncordon(&node).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("Free capacity")).await;
-    let command = "kubectl pps move web-0 --anywhere -n explain-full";
-    assert_says(&answer, &["650 of 1000 cpu is free, the Pod requests 700", command]);
-
-    // The second of two commands.
-    let answer = ask(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
-    assert_exit(&answer, 0);
-    assert_ne!(homes(&pool.ready("web", 1).await)["web-0"], node);
-}
-
-pub(super) async fn a_tainted_node_is_named_and_untainted(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-taint", 2, 2).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
-    let taint =
-        Patch::Merge(json!({"spec": {"taints": [{"key": "disk", "value": "bad", "effect": "NoSchedule"}]}}));
+    // It is uncordoned, and still cannot take the Pod.
+    let taints = json!([{"key": "disk", "value": "bad", "effect": "NoSchedule"}]);
+    let taint = Patch::Merge(json!({"spec": {"taints": taints}}));
     cluster.nodes.api().patch(&node, &PatchParams::default(), &taint).await.unwrap();
-    make_pending(&pool, "web", "web-0").await;
+    carry_out(&pool, &format!("kubectl uncordon {node}")).await;
     let answer = ask(&pool, &["explain", "web-0"]).await;
     assert_exit(&answer, 1);
     let command = format!("kubectl taint nodes {node} disk:NoSchedule-");
     assert_says(&answer, &["the Pod does not tolerate the taint disk=bad:NoSchedule", &command]);
     carry_out(&pool, &command).await;
     assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
-}
-
-pub(super) async fn a_volume_elsewhere_is_named(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-volume", 2, 2).await;
-    let selector =
-        json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["explain-volume-1"]}]});
-    let storage = json!({"storage": "1Gi"});
-    cluster
-        .apply_objects(&[
-            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "explain-volume"}, "spec": {
-                "capacity": storage, "accessModes": ["ReadWriteOnce"], "local": {"path": "/data"}, "storageClassName": "",
-                "claimRef": {"namespace": "explain-volume", "name": "data"},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [selector]}}}}),
-            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                "metadata": {"name": "data", "namespace": "explain-volume"},
-                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "explain-volume",
-                    "resources": {"requests": storage}}}),
-        ])
-        .await
-        .unwrap();
-    let volume =
-        json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
-    let node = recorded(&pool, ["", HOSTNAME], &volume).await;
-    assert_eq!(node, "explain-volume-1");
-    cluster.nodes.cordon(&node).await.unwrap();
-    make_pending(&pool, "web", "web-0").await;
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("uncordon")).await;
-    assert_says(
-        &answer,
-        &[
-            "the volume of the Pod's claim data requires kubernetes.io/hostname explain-volume-1",
-            "kubectl uncordon explain-volume-1",
-        ],
-    );
-    assert!(!answer.stdout.contains("kubectl pps move"), "it would not help: {}", answer.stdout);
-}
-
-pub(super) async fn a_namespace_users_rights_tell_the_pin(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "explain-viewer", 2, 2).await;
-    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
-    let_view(&pool).await;
-    let answer = ask_as(&pool, VIEWER, &["explain", "web-0"]).await;
-    assert_exit(&answer, 0);
-    assert_says(
-        &answer,
-        &[&format!("web-0 runs on {node}, where it is recorded"), "you have no permission to list nodes"],
-    );
-    let answer = ask_as(&pool, VIEWER, &["explain", "wbe-0"]).await;
-    assert_exit(&answer, 2);
-    let refused = "there is no Pod wbe-0 in namespace explain-viewer, and no workload wants one";
-    assert!(answer.stderr.contains(refused), "{}", answer.stderr);
-    assert!(answer.stderr.contains("similar names: web-0"), "{}", answer.stderr);
-
-    cluster.nodes.cordon(&node).await.unwrap();
-    make_pending(&pool, "web", "web-0").await;
-    let answer = ask_as(&pool, VIEWER, &["explain", "web-0"]).await;
-    assert_exit(&answer, 1);
-    assert_says(
-        &answer,
-        &[
-            &format!("web-0 is Pending: its recorded state requires {HOSTNAME}={node}."),
-            "The scheduler says: ",
-            "you have no permission to list nodes, so it is not known which nodes there are",
-        ],
-    );
 }
 
 /// A webhook that nobody answers refuses each Pod of the namespace.

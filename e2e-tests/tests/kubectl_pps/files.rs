@@ -15,7 +15,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::scenarios::openkruise;
+use crate::behaviour::openkruise;
 use crate::support::{self, HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes};
 
 /// Has the rights of a namespace user.
@@ -89,12 +89,10 @@ pub(super) async fn pods_return_to_their_nodes_in_a_restored_namespace(cluster: 
 
 pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
     scenarios![cluster;
-        a_state_of_the_cluster_stays_unless_it_may_be_overwritten,
         states_that_no_node_has_are_named,
         two_imports_at_once_lose_nothing,
         a_user_of_a_namespace_is_told_which_right_is_missing,
         many_objects_are_imported_and_exported,
-        a_wrong_file_is_named_with_its_place,
     ]
 }
 
@@ -119,28 +117,6 @@ fn states(pods: usize, node: &str) -> Value {
 fn file(objects: &[Value]) -> Scratch {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     Scratch::file("states.json", list.to_string()).unwrap()
-}
-
-async fn a_state_of_the_cluster_stays_unless_it_may_be_overwritten(cluster: &Cluster) {
-    cluster.namespace("keep").await.unwrap();
-    let first = file(&[object("keep", "db", &states(2, "old"))]);
-    assert_eq!(run(cluster, &["import", &first.argument(), "--yes"]).await.exit_code, 0);
-    let second = file(&[object("keep", "db", &states(3, "new"))]);
-    let answer = run(cluster, &["import", &second.argument(), "--yes"]).await;
-    assert_eq!(answer.exit_code, 0, "{answer:?}");
-    assert!(answer.stderr.contains("the cluster has other states of db-0, db-1, which stay"), "{answer:?}");
-    let nodes = async || {
-        let states = cluster.pod_states("keep", "db").await.unwrap();
-        states.values().map(|state| state["nodeName"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(nodes().await, ["old-0", "old-1", "new-2"]);
-    let answer = run(cluster, &["import", &second.argument(), "--overwrite", "--yes"]).await;
-    assert!(answer.stderr.contains("replaces db-0: old-0 -> new-0, db-1: old-1 -> new-1"), "{answer:?}");
-    assert_eq!(nodes().await, ["new-0", "new-1", "new-2"]);
-    let dropped = file(&[object("keep", "web", &states(1, "old"))]);
-    let answer = run(cluster, &["import", &dropped.argument(), "--drop-key", ZONE, "--yes"]).await;
-    assert_eq!(answer.exit_code, 0, "{answer:?}");
-    assert_eq!(cluster.pod_states("keep", "web").await.unwrap()["db-0"], json!({"nodeName": "old-0"}));
 }
 
 async fn states_that_no_node_has_are_named(cluster: &Cluster) {
@@ -258,29 +234,6 @@ async fn many_objects_are_imported_and_exported(cluster: &Cluster) {
     let _ = fs::remove_file(&yaml);
     let api = cluster.pps_api("many");
     api.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default()).await.unwrap();
-}
-
-async fn a_wrong_file_is_named_with_its_place(cluster: &Cluster) {
-    let wrong = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: {name: wrong}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: db}\n";
-    let answer =
-        run(cluster, &["import", &Scratch::file("wrong.yaml", wrong).unwrap().argument(), "--yes"]).await;
-    assert_eq!(answer.exit_code, 1, "{answer:?}");
-    assert!(answer.stderr.contains("spec.targetRef.kind"), "{answer:?}");
-    for (text, word) in [
-        ("kind: [", "wrong.yaml:1:7: this is not valid YAML: unclosed bracket"),
-        ("apiVersion: v1\nkind: ConfigMap\n", "wrong.yaml: object 1: this is v1 ConfigMap"),
-        ("", "there is no object in the file"),
-    ] {
-        let file = Scratch::file("wrong.yaml", text).unwrap();
-        let answer = run(cluster, &["import", &file.argument(), "--yes"]).await;
-        assert_eq!(answer.exit_code, 2, "{answer:?}");
-        assert!(answer.stderr.contains(word), "{word}: {answer:?}");
-    }
-    let huge = Scratch::path_for("huge.yaml");
-    fs::File::create(huge.path()).unwrap().set_len(1 << 30).unwrap();
-    let answer = run(cluster, &["import", &huge.argument(), "--yes"]).await;
-    assert_eq!(answer.exit_code, 2, "{answer:?}");
-    assert!(answer.stderr.contains("it has more than 67108864 bytes"), "{answer:?}");
 }
 
 pub(super) async fn many_states_are_packed_if_the_definition_keeps_them(cluster: &Cluster) {

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
-use pps_core::{
-    MOVE_ANNOTATION, PodState, RECORD_ANNOTATION,
-    packed::{Bucket, Row, write_bucket},
-};
+use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
     control_plane::{ADMIN, Version},
@@ -14,7 +11,6 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::move_keeps;
 use crate::support::{HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, required, spec_for};
 
 /// Has the rights of a namespace user.
@@ -25,16 +21,12 @@ pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
     scenarios![cluster;
         a_running_pod_moves_to_a_node_and_then_anywhere,
         a_pending_pod_whose_node_was_deleted_moves_anywhere,
-        a_pod_moves_whose_state_is_in_the_compact_form,
-        a_pod_with_preferred_topologies_moves,
-        what_is_in_the_way_is_said_and_nothing_is_changed,
+        what_is_in_the_way_is_said_and_force_passes_over_it,
         an_eviction_that_is_refused_only_after_the_question_costs_no_state,
-        a_move_that_was_interrupted_goes_on,
-        a_move_that_is_killed_goes_on,
+        a_move_that_is_killed_goes_on_or_is_called_off,
         a_move_beside_another_writer_overwrites_nothing,
         a_move_needs_no_more_rights_than_its_steps,
-        move_keeps::a_required_zone_is_given_up_only_by_name,
-        move_keeps::a_move_that_was_killed_is_finished_or_called_off,
+        a_required_zone_is_given_up_only_by_name,
     ]
 }
 
@@ -53,7 +45,7 @@ async fn run_as(pool: &Pool<'_>, user: &str, args: &[&str]) -> Answer {
 }
 
 /// Three Nodes, and Pods that must return to theirs with an annotation.
-pub(super) async fn pinned<'a>(
+async fn pinned<'a>(
     cluster: &'a Cluster,
     namespace: &'static str,
     replicas: u32,
@@ -125,12 +117,16 @@ async fn a_running_pod_moves_to_a_node_and_then_anywhere(cluster: &Cluster) {
     assert!(!web_0(&pool).await.annotations.contains_key(KEPT));
 }
 
+/// As Kubernetes deletes the Pods of a node that is gone, about a minute later.
+pub(super) fn at_once() -> DeleteParams {
+    DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }
+}
+
 /// The node of web-0 is gone, and its successor waits for it.
 async fn wait_for_gone_node(pool: &Pool<'_>, before: &BTreeMap<String, PodInfo>) {
     pool.cluster.nodes.delete(&homes(before)["web-0"]).await.unwrap();
-    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     // The controller that deletes Pods of deleted nodes may be faster.
-    let _ = pool.cluster.pods_api(pool.namespace).delete("web-0", &params).await;
+    let _ = pool.cluster.pods_api(pool.namespace).delete("web-0", &at_once()).await;
     let uid = before["web-0"].uid.clone();
     let what = "web-0 to be created again and to have no node";
     pool.cluster
@@ -151,61 +147,18 @@ async fn a_pending_pod_whose_node_was_deleted_moves_anywhere(cluster: &Cluster) 
     assert_eq!(web_0(&pool).await.annotations[KEPT], "x", "what was recorded is brought back");
 }
 
-async fn a_pod_moves_whose_state_is_in_the_compact_form(cluster: &Cluster) {
-    let (pool, before) = pinned(cluster, "mv-compact", 2).await;
-    let to = free(&pool, &before);
-    // So many that the sidecar keeps the form. The others have no Pods now.
-    let states: BTreeMap<String, PodState> = (0..100)
-        .map(|ordinal| {
-            let name = format!("web-{ordinal}");
-            let node = homes(&before).get(&name).unwrap_or(&to).clone();
-            let labels = [(HOSTNAME.to_owned(), node.clone())].into();
-            (name, PodState { node_name: node, node_topology_labels: labels, ..PodState::default() })
-        })
-        .collect();
-    let rows: Vec<Row<'_>> = states.iter().map(|(pod, state)| Row::of(pod, state)).collect();
-    let packed = json!({"version": 1, "buckets": {Bucket::of("web-0").to_string(): write_bucket(&rows)}});
-    let patch = Patch::Merge(json!({"status": {"podStates": null, "packed": packed}}));
-    cluster.pps_api("mv-compact").patch_status("web", &PatchParams::default(), &patch).await.unwrap();
-    pool.wait_for_object("web", "all to be counted", TIMEOUT, |pps| pps.data["status"]["recorded"] == 100)
-        .await;
-
-    let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
-    assert_eq!(moved.exit_code, 0, "{moved:?}");
-    assert_eq!(homes(&pool.ready("web", 2).await)["web-0"], to);
-    let pps = pool
-        .wait_for_object("web", "the Pod to be recorded", TIMEOUT, |pps| {
-            pps.data["status"]["packed"]["buckets"]["ordinals-0"].is_string()
-                && pps.data["status"].get("podStates").is_none_or(|states| states == &json!({}))
-        })
-        .await;
-    assert_eq!(pps.data["status"]["recorded"], 100);
-    let after = pool.states("web").await;
-    assert_eq!((after.len(), &after["web-0"]["nodeName"]), (100, &json!(to)));
-    assert_eq!(after["web-7"], json!(states["web-7"]));
-}
-
-async fn a_pod_with_preferred_topologies_moves(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "mv-prefer", 3, 1).await;
-    let spec = json!({"preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}]});
-    pool.object("web", &spec_for("web", &spec)).await;
-    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
-    pool.recorded("web", "web").await;
-    let to = free(&pool, &before);
-    let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
-    assert_eq!(moved.exit_code, 0, "{moved:?}");
-    assert_on(&pool, &to, 1).await;
+/// A budget of one Pod of web, which is `minAvailable` or `maxUnavailable`.
+pub(super) fn budget(pool: &Pool<'_>, name: &str, limit: &str) -> Value {
+    let version = pool.cluster.control_plane.version();
+    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
+    json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": pool.namespace, "name": name},
+        "spec": {limit: 1, "selector": {"matchLabels": {"app": "web"}}}})
 }
 
 /// The API server evicts no Pod that has two budgets, from the moment when they exist.
 async fn forbid_evictions(pool: &Pool<'_>) {
-    let version = pool.cluster.control_plane.version();
-    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
-    let budgets = ["one", "two"].map(|name| {
-        json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": pool.namespace, "name": name},
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
-    });
+    let budgets = ["one", "two"].map(|name| budget(pool, name, "maxUnavailable"));
     pool.cluster.apply_objects(&budgets).await.unwrap();
 }
 
@@ -216,129 +169,59 @@ async fn an_eviction_that_is_refused_only_after_the_question_costs_no_state(clus
     let args = ["move", "web-0", "--anywhere", "--namespace", "mv-late"];
     let answer = plugin(cluster, ADMIN).run_while(&args, meanwhile).await.unwrap();
     assert_ne!(answer.exit_code, 0, "{answer:?}");
-    assert!(answer.stdout.contains("Pod web-0 was left alone: nothing was changed"), "{answer:?}");
+    let said = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in ["more than one PodDisruptionBudget", "Pod web-0 was left alone: nothing was changed"] {
+        assert!(said.contains(text), "{text}: {answer:?}");
+    }
     let now = web_0(&pool).await;
     assert_eq!(now.uid, before["web-0"].uid);
     assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
     assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
 }
 
-async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
+async fn what_is_in_the_way_is_said_and_force_passes_over_it(cluster: &Cluster) {
     let (pool, before) = pinned(cluster, "mv-refuse", 1).await;
     let home = homes(&before)["web-0"].clone();
     let others: Vec<String> =
         (0..3).map(|index| format!("mv-refuse-{index}")).filter(|node| *node != home).collect();
-    let version = cluster.control_plane.version();
-    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
-    let budget = json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
-        "metadata": {"namespace": "mv-refuse", "name": "all"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
-    cluster.apply_objects(&[budget]).await.unwrap();
-    pool.object("other", &required("other", &[ZONE])).await;
-    cluster.run_stateful_set(&pool.stateful_set("bare", 1)).await.unwrap();
-    cluster.nodes.cordon(&others[0]).await.unwrap();
-
-    for (args, exit_code, expected) in [
-        (&["web-0", "--to", "mv-none"][..], 2, "there is no node mv-none"),
-        (&["nothing", "--anywhere"], 2, "there is no Pod nothing in namespace mv-refuse"),
-        (
-            &["bare-0", "--anywhere"],
-            1,
-            "no PersistentPodState names StatefulSet bare: nothing pins Pod bare-0",
-        ),
-        (&["web-9", "--anywhere"], 1, "StatefulSet web (replicas: 1) does not want Pod web-9"),
-        (&["web-0", "--to", &others[0]], 1, "cannot take Pod web-0"),
-        (&["web-0", "--to", &others[1]], 1, "a PodDisruptionBudget forbids to evict Pod web-0 now"),
-    ] {
-        let answer = run(&pool, &[&["move"], args, &["--yes"]].concat()).await;
-        assert_eq!(answer.exit_code, exit_code, "{answer:?}");
-        assert!(answer.stderr.contains(expected), "{expected}: {answer:?}");
-    }
-    for node in [&home, &others[1]] {
+    for node in [&home, &others[0], &others[1]] {
         cluster.nodes.cordon(node).await.unwrap();
     }
-    let answer = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
-    assert_eq!(answer.exit_code, 1, "{answer:?}");
-    assert!(answer.stderr.contains("no node can take Pod web-0"), "{answer:?}");
-    assert!(answer.stderr.contains("nothing was changed"), "{answer:?}");
-    let now = web_0(&pool).await;
-    assert_eq!(now.uid, before["web-0"].uid);
-    assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
-    assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
-
-    // The API server evicts no Pod that has two budgets, whatever they allow.
-    for name in ["one", "two"] {
-        let budget = json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": "mv-refuse", "name": name},
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
-        cluster.apply_objects(&[budget]).await.unwrap();
-    }
-    cluster.nodes.uncordon(&others[1]).await.unwrap();
-    for args in [&["--yes"][..], &["--dry-run"]] {
-        let answer = run(&pool, &[&["move", "web-0", "--to", &others[1]], args].concat()).await;
-        assert_eq!(answer.exit_code, 1, "{answer:?}");
-        assert!(answer.stderr.contains("more than one PodDisruptionBudget"), "{answer:?}");
-        assert!(answer.stderr.contains("nothing was changed"), "{answer:?}");
-    }
-    let now = web_0(&pool).await;
-    assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
-    assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
-    cluster.control_plane.kubectl(&["delete", "pdb", "one", "two", "-n", "mv-refuse"]).await.unwrap();
-    cluster.nodes.cordon(&others[1]).await.unwrap();
-
-    // With --force it goes on, and is Pending then.
-    cluster.control_plane.kubectl(&["delete", "pdb", "all", "-n", "mv-refuse"]).await.unwrap();
-    let args = ["move", "web-0", "--anywhere", "--force", "--timeout", "5s", "--yes"];
+    // It is Pending then.
+    let args = ["move", "web-0", "--anywhere", "--force", "--timeout", "1s", "--yes"];
     let answer = run(&pool, &args).await;
     assert_eq!(answer.exit_code, 1, "{answer:?}");
-    assert!(answer.stderr.contains("waited 5 s in vain"), "{answer:?}");
+    assert!(answer.stderr.contains("waited 1 s in vain"), "{answer:?}");
     assert!(answer.stderr.contains("kubectl pps explain web-0 -n mv-refuse"), "{answer:?}");
     cluster.nodes.uncordon(&others[0]).await.unwrap();
     assert_on(&pool, &others[0], 1).await;
+
+    let uid = web_0(&pool).await.uid;
+    cluster.nodes.uncordon(&others[1]).await.unwrap();
+    let refused = async |args: &[&str], exit_code: i32, expected: &str| {
+        let answer = run(&pool, &[&["move"], args, &["--yes"]].concat()).await;
+        assert_eq!(answer.exit_code, exit_code, "{answer:?}");
+        assert!(answer.stderr.contains(expected), "{expected}: {answer:?}");
+        answer
+    };
+    refused(&["web-0", "--to", "mv-none"], 2, "there is no node mv-none").await;
+    // A user who names Pods wants all of them moved.
+    let expected = "there is no Pod nothing in namespace mv-refuse";
+    let answer = refused(&["web-0", "nothing", "--anywhere"], 2, expected).await;
+    assert!(answer.stderr.ends_with("nothing was changed\n"), "{answer:?}");
+    cluster.apply_objects(&[budget(&pool, "all", "minAvailable")]).await.unwrap();
+    let expected = "a PodDisruptionBudget forbids to evict Pod web-0 now";
+    let answer = refused(&["web-0", "--to", &others[1]], 1, expected).await;
+    assert!(answer.stderr.contains("nothing was changed"), "{answer:?}");
+    let now = web_0(&pool).await;
+    assert_eq!(now.uid, uid);
+    assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], others[0]);
 }
 
-/// The first steps of a move to this node, as an interrupted command leaves them.
-async fn begin(pool: &Pool<'_>, to: &str, steps: usize) {
-    if steps >= 1 {
-        pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: "recorded"})).await;
-    }
-    if steps >= 2 {
-        let state = json!({"nodeName": to, "nodeTopologyLabels": {HOSTNAME: to}});
-        let patch = Patch::Merge(json!({"status": {"podStates": {"web-0": state}}}));
-        let api = pool.cluster.pps_api(pool.namespace);
-        api.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
-    }
-    if steps >= 3 {
-        pool.cluster.pods_api(pool.namespace).delete("web-0", &DeleteParams::default()).await.unwrap();
-    }
-}
-
-async fn a_move_that_was_interrupted_goes_on(cluster: &Cluster) {
-    let (pool, _) = pinned(cluster, "mv-again", 1).await;
-    for steps in 1..=3 {
-        let before = pool.ready("web", 1).await;
-        let to = free(&pool, &before);
-        begin(&pool, &to, steps).await;
-        let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
-        assert_eq!(moved.exit_code, 0, "after {steps} steps: {moved:?}");
-        assert_on(&pool, &to, 1).await;
-        assert_eq!(web_0(&pool).await.annotations[KEPT], "x", "after {steps} steps");
-    }
-    // It is not wanted any longer.
-    for steps in 1..=2 {
-        let before = pool.ready("web", 1).await;
-        begin(&pool, &free(&pool, &before), steps).await;
-        let home = homes(&before)["web-0"].clone();
-        let off = run(&pool, &["move", "web-0", "--to", &home, "--yes"]).await;
-        assert_eq!((off.exit_code, off.stdout.contains("stays on")), (0, true), "{off:?}");
-        assert_on(&pool, &home, 1).await;
-        assert_eq!(web_0(&pool).await.uid, before["web-0"].uid);
-    }
-}
-
-async fn a_move_that_is_killed_goes_on(cluster: &Cluster) {
+async fn a_move_that_is_killed_goes_on_or_is_called_off(cluster: &Cluster) {
     let (pool, before) = pinned(cluster, "mv-kill", 1).await;
-    let to = free(&pool, &before);
+    let (from, to) = (homes(&before)["web-0"].clone(), free(&pool, &before));
     let args = ["move", "web-0", "--to", &to, "--yes", "--namespace", "mv-kill"];
     for milliseconds in [150, 300, 500, 900] {
         let mut child = plugin(cluster, ADMIN).start(&args).unwrap();
@@ -348,6 +231,17 @@ async fn a_move_that_is_killed_goes_on(cluster: &Cluster) {
     let moved = run(&pool, &args[..5]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");
     assert_on(&pool, &to, 1).await;
+
+    // The Pod is marked, and its new place is recorded. It is not wanted any longer.
+    let uid = web_0(&pool).await.uid;
+    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: "recorded"})).await;
+    let state = json!({"nodeName": from, "nodeTopologyLabels": {HOSTNAME: from}});
+    let patch = Patch::Merge(json!({"status": {"podStates": {"web-0": state}}}));
+    cluster.pps_api("mv-kill").patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    let off = run(&pool, &args[..5]).await;
+    assert_eq!((off.exit_code, off.stdout.contains("stays on")), (0, true), "{off:?}");
+    assert_on(&pool, &to, 1).await;
+    assert_eq!(web_0(&pool).await.uid, uid);
 }
 
 async fn a_move_beside_another_writer_overwrites_nothing(cluster: &Cluster) {
@@ -375,6 +269,44 @@ async fn a_move_beside_another_writer_overwrites_nothing(cluster: &Cluster) {
     let theirs =
         pps.data["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Theirs");
     assert_eq!(theirs.unwrap()["reason"], "R39");
+}
+
+async fn a_required_zone_is_given_up_only_by_name(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "mv-zone", 3, 2).await;
+    pool.object("web", &required("web", &[ZONE, HOSTNAME])).await;
+    // Nodes 0 and 2 are in one zone.
+    cluster.nodes.cordon("mv-zone-1").await.unwrap();
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let home = homes(&before)["web-0"].clone();
+    let other = if home == "mv-zone-0" { "mv-zone-2" } else { "mv-zone-0" };
+    cluster.nodes.cordon(&home).await.unwrap();
+    cluster.nodes.uncordon("mv-zone-1").await.unwrap();
+
+    let args = ["move", "--node", &home, "--anywhere", "--yes"];
+    let moved = run(&pool, &args).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], other);
+    let states = pool.recorded("web", "web").await;
+    assert_eq!(states["web-0"]["nodeName"], other);
+
+    cluster.nodes.cordon(other).await.unwrap();
+    let refused = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
+    let expected = "no node with zone=mv-zone-zone-0 can take Pod web-0, and --any zone gives that up:";
+    assert_eq!((refused.exit_code, refused.stderr.contains(expected)), (1, true), "{refused:?}");
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], other, "nothing was changed");
+    let wrong = run(&pool, &["move", "web-0", "--anywhere", "--any", "zoen", "--yes"]).await;
+    let expected = "no PersistentPodState names the node label zoen";
+    assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{wrong:?}");
+    let moved = run(&pool, &["move", "web-0", "--anywhere", "--any", "zone", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(moved.stdout.contains("gives up  zone=mv-zone-zone-0, which is required now"), "{moved:?}");
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], "mv-zone-1");
+
+    // Nobody knows this node.
+    let wrong = run(&pool, &["move", "--node", "mv-zone-9", "--anywhere", "--yes"]).await;
+    let expected = "there is no node mv-zone-9";
+    assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{wrong:?}");
 }
 
 /// A Role with these rules for the developer.

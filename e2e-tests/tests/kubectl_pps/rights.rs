@@ -13,7 +13,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use super::answers::make_pending;
-use crate::scenarios::permissions::{of_role, requests_of};
+use crate::behaviour::permissions::{of_role, requests_of};
 use crate::support::{Pool, TIMEOUT, ZONE, required, wait_for_review};
 
 pub(super) const USER: &str = "plugin-user";

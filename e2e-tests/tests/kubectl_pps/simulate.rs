@@ -10,7 +10,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{self, HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, list, required, wait_for_review};
+use crate::support::{HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, list, required, wait_for_review};
 
 /// May read its namespace, and nothing else.
 pub(super) const USER: &str = "forecaster";
@@ -46,9 +46,7 @@ pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
     scenarios![cluster;
         a_drain_goes_as_forecast,
         a_pod_that_requires_its_node_stays_pending_as_forecast,
-        a_lost_zone_is_forecast_with_what_would_be_forgotten,
         a_forecast_needs_no_more_rights_than_to_list,
-        what_does_not_exist_is_refused,
     ]
 }
 
@@ -166,28 +164,6 @@ fn visible(line: &str) -> String {
         .to_owned()
 }
 
-async fn a_lost_zone_is_forecast_with_what_would_be_forgotten(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "sim-zone", 2, 2).await;
-    let mut spec = required("web", &[ZONE]);
-    spec["nodeDeletionPolicy"] = json!("Forget");
-    pool.object("web", &spec).await;
-    let spread = support::spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
-    let before = cluster.run_stateful_set(&pool.stateful_set("web", 2).template(&spread)).await.unwrap();
-    pool.recorded("web", "web").await;
-    let lost = before.iter().find(|(_, pod)| pod.node.as_deref() == Some("sim-zone-0")).unwrap().0;
-    for question in [["--zone-down", "sim-zone-zone-0"], ["--without-node", "sim-zone-0"]] {
-        let answer = simulate(&pool, &[&question[..], &["-o", "yaml"]].concat()).await;
-        assert_eq!(answer.exit_code, 1, "{answer:?}");
-        assert!(answer.stdout.contains(&format!("pod: {lost}")), "{answer:?}");
-        let table = simulate(&pool, &question).await;
-        let forgets = format!("nodeDeletionPolicy: Forget would drop the recorded states of {lost}");
-        assert!(table.stdout.contains(&forgets), "{table:?}");
-    }
-    let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN).unwrap());
-    let everywhere = plugin.run(&["simulate", "-A", "--zone-down", "sim-zone-zone-0"]).await.unwrap();
-    assert!(everywhere.stdout.contains("sim-zone"), "{everywhere:?}");
-}
-
 async fn a_forecast_needs_no_more_rights_than_to_list(cluster: &Cluster) {
     let pool = Pool::new(cluster, "sim-rights", 2, 1).await;
     pool.object("web", &required("web", &[ZONE])).await;
@@ -209,17 +185,5 @@ async fn a_forecast_needs_no_more_rights_than_to_list(cluster: &Cluster) {
     let words = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in ["so it is not known where those Pods are", "so it is not known where volumes keep Pods"] {
         assert!(words.contains(said), "{said}: {answer:?}");
-    }
-}
-
-async fn what_does_not_exist_is_refused(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "sim-unknown", 1, 1).await;
-    for (args, code, expected) in [
-        (&["--drain", "nowhere"][..], 2, "error: there is no node nowhere"),
-        (&["--zone-down", "nowhere"], 2, "error: no node is in zone nowhere: there are "),
-    ] {
-        let answer = simulate(&pool, args).await;
-        assert_eq!(answer.exit_code, code, "{args:?}: {answer:?}");
-        assert!(answer.stderr.starts_with(expected), "{args:?}: {answer:?}");
     }
 }

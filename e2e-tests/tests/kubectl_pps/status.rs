@@ -90,6 +90,10 @@ pub(super) async fn a_namespace_users_rights_are_enough_but_for_nodes(cluster: &
     assert_says(&answer, &[&format!("web-0 Ready {node} {node} zone={zone}")]);
     assert!(answer.stderr.contains("you have no permission to list nodes"), "{}", answer.stderr);
     assert_eq!(answer.stderr.lines().count(), 1, "only nodes are missing: {}", answer.stderr);
+    let answer = ask_as(&pool, VIEWER, &["explain", "web-0"]).await;
+    assert_exit(&answer, 0);
+    let runs = format!("web-0 runs on {node}, where it is recorded");
+    assert_says(&answer, &[&runs, "you have no permission to list nodes"]);
 }
 
 /// The policy and the sidecar are missing, and the definition is there.

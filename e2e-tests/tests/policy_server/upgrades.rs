@@ -10,7 +10,7 @@ use crate::chart::release::Release;
 /// looks up, if its role is gone by then.
 pub(super) async fn policies_keep_their_role_and_their_server_until_they_are_gone(cluster: &Cluster) {
     let release = Release::new(cluster);
-    release.run("install", json!({}));
+    the_mode_cannot_become_monitor(cluster, &release).await;
 
     let finalizers = async |list: &str| {
         let patch = format!(r#"{{"metadata":{{"finalizers":{list}}}}}"#);
@@ -30,4 +30,14 @@ pub(super) async fn policies_keep_their_role_and_their_server_until_they_are_gon
     let servers = cluster.control_plane.kubectl(&["get", "policyservers", "--output=name"]).await.unwrap();
     assert_eq!(servers.lines().count(), 1, "{servers}");
     release.run("uninstall", json!({}));
+}
+
+/// Installs a release. An upgrade that Kubewarden refuses leaves the policies in force.
+async fn the_mode_cannot_become_monitor(cluster: &Cluster, release: &Release<'_>) {
+    let mode = |mode: &str| json!({"policy": {"mode": mode}});
+    release.run("install", mode("monitor"));
+    release.run("upgrade", mode("protect"));
+    let error = format!("{:#}", release.try_run("upgrade", mode("monitor")).unwrap_err());
+    assert!(error.contains("cannot transition from protect to monitor"), "{error}");
+    assert_in_force(cluster, "after the refused upgrade").await;
 }

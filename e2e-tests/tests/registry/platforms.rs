@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{VERSION, provenance, refusals::assert_refused, sbom};
-use crate::{scenarios::rescheduling, support};
+use crate::{behaviour::rescheduling, support};
 use pps_e2e::{
     cluster::Cluster,
     registry::{

@@ -8,7 +8,7 @@ use std::{
 };
 
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, real_nodes::ip_annotation},
     install::{Installation, Published},
     kubewarden::stand_in::Webhook,
     manifests::render::files_below,
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use super::VERSION;
 use crate::{
     docs_pages::{page::Command::Script, shell::Shell},
-    support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, list, note, places, serving, spread_over_nodes},
+    support::{HOSTNAME, Pool, TIMEOUT, list, note, places, serving, spread_over_nodes},
 };
 
 /// The version to which the release is upgraded.
@@ -78,8 +78,8 @@ pub(super) fn next_chart(chart: &Path, copy: PathBuf) -> PathBuf {
 pub(super) async fn run_workloads(cluster: &Cluster) -> Pool<'_> {
     let pool = Pool::on_real_nodes(cluster, "shop").await;
     let apart = spread_over_nodes(&json!({"matchLabels": {"app": "db"}}));
-    let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", IP_ANNOTATION);
-    let web = serving("shop", "web", 1).persistent(HOSTNAME, "", IP_ANNOTATION);
+    let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", ip_annotation());
+    let web = serving("shop", "web", 1).persistent(HOSTNAME, "", ip_annotation());
     for set in [db, web] {
         cluster.run_stateful_set(&set).await.unwrap();
         pool.recorded(&set.name, &set.name).await;

@@ -227,7 +227,12 @@ impl<'a> Pool<'a> {
             }
             for annotation in list(&spec["persistentPodAnnotations"]) {
                 let key = annotation["key"].as_str().unwrap_or_default();
-                if let Some(value) = pod.annotations.get(key).filter(|value| !value.is_empty()) {
+                // What is made of the addresses is not on the first Pod.
+                let made = pod.ip.as_ref().filter(|_| annotation["valueFrom"] == "PodIPsJSON");
+                let made = made.map(|ip| json!([ip]).to_string());
+                if let Some(value) =
+                    made.as_ref().or(pod.annotations.get(key)).filter(|value| !value.is_empty())
+                {
                     state["annotations"][key] = json!(value);
                 }
             }

@@ -4,7 +4,8 @@
 # is $FOLDER. All addresses are of 198.18.0.0/15, which is reserved for tests of networks.
 #   node.sh network          makes the bridge; fails if another cluster has the INDEX
 #   node.sh port NODE STATE  unplugs a node from the bridge (down), or plugs it in again (up)
-#   node.sh start            runs node number NUMBER of COUNT, in a network and a mount namespace that the caller made
+#   node.sh start            runs node number NUMBER of COUNT, in a network and a mount namespace that the caller made; its Pods
+#                            get addresses of SUBNET, from Calico's plugin if CALICO_CNI names it
 #   node.sh boot             the node's first process, in its process namespace
 # CLUSTER is the cluster's folder, PROGRAMS has the kubelet and, in `node`, the unpacked container runtime.
 set -eu
@@ -31,6 +32,7 @@ C
     done
     mkdir -p "$CLUSTER/registries" "$CLUSTER/plugins"
     ln -s "$TOOLS/usr/lib/cni/bridge" "$TOOLS/usr/lib/cni/host-local" "$TOOLS/usr/lib/cni/loopback" "$CLUSTER/plugins"
+    [ -z "$CALICO_CNI" ] || for name in calico calico-ipam; do ln -s "$CALICO_CNI" "$CLUSTER/plugins/$name"; done
     mv "$CLUSTER/ipam.sh" "$CLUSTER/plugins/"
     chmod 755 "$CLUSTER/plugins/ipam.sh"
 }
@@ -59,6 +61,8 @@ connect() {
 
 # A control group of its own, which is the root for the kubelet.
 control_groups() {
+    # Those of a node that has lost its power: the kubelet takes 1.5 s for each.
+    find "/sys/fs/cgroup/$GROUP" /sys/fs/cgroup/*/"$GROUP" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null || true
     if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
         mkdir -p "/sys/fs/cgroup/$GROUP"
         for folder in "" "/${GROUP%/*}" "/$GROUP"; do
@@ -85,12 +89,15 @@ share() {
 
 configure() {
     mkdir -p "$FOLDER/cni"
-    cat >"$FOLDER/cni/pods.conflist" <<C
-{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
-  "capabilities": {"io.kubernetes.cri.pod-annotations": true},
-  "ipam": {"type": "ipam.sh", "ranges": [[{"subnet": "$NETWORK.$((FIRST + NUMBER)).0/24"}]], "routes": [{"dst": "0.0.0.0/0"}],
-    "dataDir": "$FOLDER/addresses"}}]}
-C
+    if [ -n "$CALICO_CNI" ]; then
+        plugin='"type": "calico", "datastore_type": "kubernetes", "nodename_file_optional": true, "mtu": 1500,
+  "nodename": "'"$NODE"'", "kubernetes": {"kubeconfig": "'"$KUBECONFIG"'"}, "policy": {"type": "k8s"}, "ipam": {"type": "calico-ipam"}'
+    else
+        plugin='"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+  "capabilities": {"io.kubernetes.cri.pod-annotations": true}, "ipam": {"type": "ipam.sh", "dataDir": "'"$FOLDER"'/addresses",
+    "ranges": [[{"subnet": "'"$SUBNET"'"}]], "routes": [{"dst": "0.0.0.0/0"}]}'
+    fi
+    echo '{"cniVersion": "0.4.0", "name": "pods", "plugins": [{'"$plugin"'}]}' >"$FOLDER/cni/pods.conflist"
     cat >"$FOLDER/containerd.toml" <<C
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]

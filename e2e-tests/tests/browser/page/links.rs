@@ -19,14 +19,14 @@ async fn pack(page: &Page, json: &str) -> Result<String> {
     Ok(data.as_str().unwrap_or_default().to_owned())
 }
 
-#[tokio::test]
-async fn links_hold_the_whole_state() -> Result<()> {
-    in_one_browser!(
+pub(super) async fn hold_the_whole_state(page: &Page) -> Result<()> {
+    play!(page;
         a_link_restores_the_state_that_it_was_copied_from,
         a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown,
         a_link_with_unknown_actions_is_opened_and_says_what_is_wrong,
         an_example_of_a_document_gets_nodes_and_a_workload,
-    )
+    );
+    Ok(())
 }
 
 async fn a_link_restores_the_state_that_it_was_copied_from(page: &Page) -> Result<()> {

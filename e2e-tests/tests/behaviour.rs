@@ -6,7 +6,6 @@
 
 pub(crate) mod custom_kinds;
 pub(crate) mod generated;
-mod homes;
 mod interruptions;
 mod leadership;
 mod least_privilege;
@@ -39,38 +38,25 @@ async fn pods_return_to_their_nodes() {
     let first = support::run(scenarios![&cluster;
         generated::deletes_a_generated_object_with_its_workload,
         generated::generates_an_object_for_an_annotated_workload,
-        generated::deletes_unwanted_objects_and_recreates_missing_ones,
-        generated::leaves_a_foreign_object_of_the_same_name_alone,
-        generated::generates_nothing_beside_a_foreign_object_for_the_workload,
         generated::keeps_states_across_an_orphaning_delete,
-        generated::reports_a_malformed_annotation,
-        generated::keeps_an_alias_of_an_object_of_another_name,
         rescheduling::returns_a_deleted_pod_to_its_node_and_address,
         rescheduling::keeps_every_pod_on_its_node_during_a_rolling_update,
         rescheduling::leaves_a_cordoned_node_and_stays_on_the_new_one,
         rescheduling::keeps_a_pod_pending_rather_than_leave_its_required_zone,
-        rescheduling::drops_states_after_scale_down_once_the_pods_are_gone,
         rescheduling::when_deleted_retention_returns_pods_after_scale_up,
         rescheduling::records_pods_whose_ordinals_do_not_start_at_0,
         rescheduling::restored_states_serve_the_next_workload_of_the_name,
         passthrough::makes_no_host_call_for_pods_without_stable_names,
-        passthrough::leaves_its_own_output_unchanged,
         passthrough::preserves_unknown_fields,
         passthrough::changes_nothing_else_in_a_pod,
         recording::records_first_pods_without_changing_them,
         recording::records_later_changes_of_labels_and_annotations,
-        recording::leaves_the_state_of_an_exempt_pod_alone,
-        recording::records_a_newly_named_topology_key,
         recording::records_and_injects_in_the_spelling_of_v1beta1,
-        homes::goes_home_after_a_drain,
     ]);
     results.push(first.await);
     // These change settings or permissions of the whole cluster.
     let second = support::run_in_turn(scenarios![&cluster;
         generated::keeps_fields_that_users_set,
-        generated::leaves_an_exported_copy_of_a_generated_object_alone,
-        recording::older_of_two_objects_takes_precedence,
-        recording::object_with_the_workloads_name_takes_precedence,
         validation::refuses_invalid_objects_and_allows_their_deletion,
         lookup::refuses_pods_when_the_lookup_fails_and_recovers,
         lookup::accepts_pods_when_the_lookup_fails_if_configured,
@@ -110,7 +96,6 @@ async fn interruptions_lose_no_state() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
-        interruptions::survives_kills_during_a_rollout,
         interruptions::clears_states_of_a_workload_recreated_while_down,
         interruptions::preserves_concurrent_writes_of_others,
         object_size::reports_a_full_object_and_records_others,
@@ -143,22 +128,16 @@ async fn only_the_leader_writes_of_all_kinds() {
     let kinds = support::run_in_turn(scenarios![&cluster;
         custom_kinds::supports_openkruise_stateful_sets_without_a_whitelist,
         custom_kinds::watches_a_kind_as_soon_as_it_is_defined,
-        custom_kinds::keeps_states_of_a_kind_removed_from_the_whitelist,
-        custom_kinds::keeps_the_last_good_whitelist,
         custom_kinds::stops_watching_a_kind_whose_definition_is_deleted,
     ])
     .await;
     permissions::assert_used_as_granted_with(&cluster, custom_kinds::GRANTED);
-    let forbidden = support::run_in_turn(scenarios![&cluster;
-        custom_kinds::keeps_working_while_a_workload_kind_is_forbidden,
-    ])
-    .await;
     drop(operator);
     let lease = support::run_in_turn(scenarios![&cluster;
         leadership::reports_missing_lease_permissions_and_writes_nothing,
     ])
     .await;
-    [leaders, kinds, forbidden, lease].into_iter().for_each(Result::unwrap);
+    [leaders, kinds, lease].into_iter().for_each(Result::unwrap);
 }
 
 #[tokio::test]
@@ -184,12 +163,7 @@ async fn follows_the_node_deletion_policy() {
     let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         node_deletion::forgets_states_after_the_grace_period,
-        node_deletion::does_not_evict_a_pod_that_another_node_could_take,
         node_deletion::evicts_a_pod_once_no_node_matches_for_the_grace_period,
-        node_deletion::keep_policy_waits_for_the_node,
-        node_deletion::keeps_states_if_the_node_returns_in_time,
-        node_deletion::keeps_states_while_a_node_is_not_ready_or_cordoned,
-        node_deletion::keeps_the_state_of_a_ready_pod,
     ])
     .await;
     let second = support::run_in_turn(scenarios![&cluster;
@@ -198,12 +172,6 @@ async fn follows_the_node_deletion_policy() {
     ])
     .await;
     permissions::assert_used_as_granted(&cluster);
-    let third = support::run_in_turn(scenarios![&cluster;
-        node_deletion::keeps_states_when_the_deletion_cannot_be_confirmed,
-        node_deletion::evicts_a_pod_later_if_it_could_not_at_once,
-    ])
-    .await;
     first.unwrap();
     second.unwrap();
-    third.unwrap();
 }

@@ -90,6 +90,22 @@ fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
     }
 }
 
+/// Those with the same number are revoked together. None of their features needs the right of another, and
+/// none of them changes what another one uses.
+fn round_of(grant: &Grant) -> usize {
+    match (feature_of(grant), grant.0.2.as_str()) {
+        (Feature::Generate | Feature::Forget, _)
+        | (Feature::WatchOpenKruise, "list")
+        | (Feature::Lead, "get") => 0,
+        (Feature::ChangeGenerated | Feature::Evict, _)
+        | (Feature::WatchOpenKruise, "watch")
+        | (Feature::Lead, "create") => 1,
+        (Feature::DeleteGenerated | Feature::Record, _) | (Feature::Lead, "update") => 2,
+        (Feature::PublishEvents | Feature::DetectManager, _) => 3,
+        other => panic!("{other:?} is in no round: add it to one with whose features it shares nothing"),
+    }
+}
+
 /// Runs a sidecar for each permission to read, which lacks only this one. None of them may write.
 pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cluster) {
     let (reads, _) = reads_and_others();
@@ -163,12 +179,26 @@ pub(crate) async fn fails_visibly_without_any_other_permission(cluster: &Cluster
     let stage = Stage::set(cluster).await;
     let (_, others) = reads_and_others();
     assert!(others.len() > 10, "{others:?}");
-    for grant in &others {
+    for number in 0..=3 {
+        let round: Vec<Grant> = others.iter().filter(|grant| round_of(grant) == number).cloned().collect();
+        let has_manager = round.iter().any(|grant| feature_of(grant) == Feature::DetectManager);
         tokio::select! {
-            () = stage.without(grant) => {}
-            () = openkruise::renew(cluster), if feature_of(grant) == Feature::DetectManager => {}
+            () = stage.without(&round) => {}
+            () = openkruise::renew(cluster), if has_manager => {}
         }
     }
+}
+
+/// A permission that is revoked.
+struct Trial<'a> {
+    grant: &'a Grant,
+    feature: Feature,
+    /// What the feature uses, another one for each permission.
+    text: String,
+    /// The node that a Pod has to leave.
+    old_node: String,
+    /// How many requests were refused before.
+    refused_before: usize,
 }
 
 struct Stage<'a> {
@@ -202,49 +232,101 @@ impl<'a> Stage<'a> {
         Self { pool, shrinking, elector }
     }
 
-    /// Revokes a permission, checks that its feature fails, and grants the permission again.
-    async fn without(&self, grant: &Grant) {
-        let (feature, (permission, _)) = (feature_of(grant), grant);
+    /// Revokes permissions, checks that the feature of each fails, and grants the permissions again.
+    async fn without(&self, round: &[Grant]) {
         let cluster = self.pool.cluster;
-        cluster.sidecar().unwrap().kill().await.unwrap();
-        self.grant(|other| other != grant).await;
-        wait_for_permission(cluster, SIDECAR, grant, false).await;
-        let text = format!("{}-{}-{}", permission.0, permission.1.replace('/', "-"), permission.2);
-        if feature == Feature::Lead {
-            self.prepare_lease(&permission.2).await;
+        let sidecar = cluster.sidecar().unwrap();
+        sidecar.kill().await.unwrap();
+        self.grant(|grant| !round.contains(grant)).await;
+        let mut before = Vec::new();
+        for grant in round {
+            wait_for_permission(cluster, SIDECAR, grant, false).await;
+            if feature_of(grant) == Feature::Lead {
+                self.prepare_lease(&grant.0.2).await;
+            }
+            before.push(refused(cluster, SIDECAR, grant));
         }
-        let refused_before = refused(cluster, SIDECAR, grant);
-        if feature == Feature::Lead { &self.elector } else { cluster.sidecar().unwrap() }
-            .start_again()
-            .unwrap();
-        let old_node = self.trigger(feature, &text).await;
+        sidecar.start_again().unwrap();
+        if round.iter().any(|grant| feature_of(grant) == Feature::Lead) {
+            self.elector.start_again().unwrap();
+        }
+        let mut trials = Vec::new();
+        for (grant, refused_before) in round.iter().zip(before) {
+            let (feature, (group, resource, verb)) = (feature_of(grant), &grant.0);
+            let text = format!("{group}-{}-{verb}", resource.replace('/', "-"));
+            let old_node = self.trigger(feature, &text).await;
+            trials.push(Trial { grant, feature, text, old_node, refused_before });
+        }
 
-        wait_for(
-            &format!("a request of {feature:?} to be refused without {permission:?}"),
-            TIMEOUT,
-            async || {
-                let refused = refused(cluster, SIDECAR, grant);
-                Ok(Progress::when(refused > refused_before, (), "no request was refused"))
-            },
-        )
-        .await
-        .unwrap();
-        self.wait_for(feature, &text, &old_node, false).await;
+        for trial in &trials {
+            self.wait_until_refused(trial).await;
+            self.wait_for(trial, false).await;
+        }
         let end = tokio::time::Instant::now() + WHILE;
         while tokio::time::Instant::now() < end {
-            assert!(!self.works(feature, &text, &old_node).await, "{feature:?} works without {permission:?}");
+            for trial in &trials {
+                assert!(!self.works(trial).await, "{:?} works without {:?}", trial.feature, trial.grant);
+            }
             tokio::time::sleep(WHILE / 10).await;
+        }
+        for trial in &trials {
+            self.expect_report(trial).await;
         }
 
         self.grant(|_| true).await;
-        wait_for_permission(cluster, SIDECAR, grant, true).await;
-        if feature == Feature::PublishEvents {
-            // Refused Events are not retried, so cause another one.
-            self.annotate(&malformed(&format!("again-{text}"))).await;
+        for trial in &trials {
+            wait_for_permission(cluster, SIDECAR, trial.grant, true).await;
+            if trial.feature == Feature::PublishEvents {
+                // Refused Events are not retried, so cause another one.
+                self.annotate(&malformed(&format!("again-{}", trial.text))).await;
+            }
         }
-        self.wait_for(feature, &text, &old_node, true).await;
-        self.clean_up(feature).await;
-        note(&format!("{} {}: {feature:?} fails without it", permission.2, permission.1));
+        for trial in &trials {
+            self.wait_for(trial, true).await;
+        }
+        for trial in &trials {
+            self.clean_up(trial.feature).await;
+            let (_, resource, verb) = &trial.grant.0;
+            note(&format!("{verb} {resource}: {:?} fails without it", trial.feature));
+        }
+    }
+
+    async fn wait_until_refused(&self, trial: &Trial<'_>) {
+        let what = format!("a request of {:?} to be refused without {:?}", trial.feature, trial.grant);
+        wait_for(&what, TIMEOUT, async || {
+            let refused = refused(self.pool.cluster, SIDECAR, trial.grant);
+            Ok(Progress::when(refused > trial.refused_before, (), "no request was refused"))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until users are told what is missing, and about which object.
+    async fn expect_report(&self, trial: &Trial<'_>) {
+        let log_has = async |message: &str, detail: &str| {
+            wait_for(&format!("{message:?} in the log"), TIMEOUT, async || {
+                let log = self.pool.cluster.sidecar()?.log();
+                let line = log.lines().rfind(|line| line.contains(message)).unwrap_or_default();
+                Ok(Progress::when(line.contains(detail) && line.contains("403"), (), line))
+            })
+            .await
+            .unwrap();
+        };
+        match trial.feature {
+            Feature::Forget => {
+                log_has("cannot confirm that a node does not exist", &trial.old_node).await;
+            }
+            Feature::Evict => {
+                log_has("cannot evict a Pod that waits for a node that does not exist", "gone-0").await;
+                let message = self.shrinking.event("gone", "PodNotEvicted").await;
+                assert!(message.contains("gone-0") && message.contains("403"), "{message}");
+            }
+            // Other kinds are recorded without it.
+            Feature::WatchOpenKruise => {
+                self.pool.cluster.sidecar().unwrap().wait_ready(TIMEOUT).await.unwrap();
+            }
+            _ => {}
+        }
     }
 
     /// Grants the sidecar exactly these permissions.
@@ -298,9 +380,9 @@ impl<'a> Stage<'a> {
         String::new()
     }
 
-    async fn works(&self, feature: Feature, text: &str, old_node: &str) -> bool {
-        let pool = &self.pool;
-        match feature {
+    async fn works(&self, trial: &Trial<'_>) -> bool {
+        let (pool, text, old_node) = (&self.pool, trial.text.as_str(), trial.old_node.as_str());
+        match trial.feature {
             Feature::BecomeReady => unreachable!("each has a sidecar of its own"),
             Feature::Lead => self.elector.leads().await.unwrap_or_default(),
             Feature::DetectManager => {
@@ -338,15 +420,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    async fn wait_for(&self, feature: Feature, text: &str, old_node: &str, expected: bool) {
-        wait_for(&format!("{feature:?} {text} to be {expected}"), TIMEOUT, async || {
-            Ok(Progress::when(self.works(feature, text, old_node).await == expected, (), "not yet"))
+    async fn wait_for(&self, trial: &Trial<'_>, expected: bool) {
+        wait_for(&format!("{:?} {} to be {expected}", trial.feature, trial.text), TIMEOUT, async || {
+            Ok(Progress::when(self.works(trial).await == expected, (), "not yet"))
         })
         .await
         .unwrap();
     }
 
-    /// Cleans up for the next permission.
+    /// Cleans up for the next permissions.
     async fn clean_up(&self, feature: Feature) {
         match feature {
             Feature::Lead => drop(self.elector.kill().await.unwrap()),

@@ -18,9 +18,7 @@ use pps_e2e::{
 };
 use serde_json::json;
 
-use crate::support::{
-    HOSTNAME, IP_ANNOTATION, Pool, Random, SOON, TIMEOUT, WHILE, homes, list, places, recording, spec_for,
-};
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, homes, list, recording, spec_for};
 
 async fn restart(cluster: &Cluster) {
     // A killed process would hold it for a while.
@@ -30,38 +28,6 @@ async fn restart(cluster: &Cluster) {
     sidecar.start_again().unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
     sidecar.wait_leading(TIMEOUT).await.unwrap();
-}
-
-pub(crate) async fn survives_kills_during_a_rollout(cluster: &Cluster) {
-    let mut random = Random::of("kills");
-    let sidecar = cluster.sidecar().unwrap();
-    let pool = Pool::new(cluster, "kills", 8, 3).await;
-    let web = pool.stateful_set("web", 6).persistent("", HOSTNAME, IP_ANNOTATION);
-    // Kill it first while the first Pods start.
-    cluster.create_stateful_set(&web).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
-    sidecar.kill().await.unwrap();
-    let before = pool.ready("web", 6).await;
-    restart(cluster).await;
-    let states = pool.recorded("web", "web").await;
-    pool.load_all(homes(&before).values()).await;
-
-    let kills = async {
-        for kill in 0..3 {
-            tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
-            let end = sidecar.kill().await.unwrap();
-            assert_eq!(end.signal, Some(9), "kill {kill}: {end:?}");
-            tokio::time::sleep(Duration::from_millis(random.below(800))).await;
-            sidecar.start_again().unwrap();
-        }
-    };
-    let (after, ()) = tokio::join!(pool.roll_out("web", "2"), kills);
-    sidecar.wait_ready(TIMEOUT).await.unwrap();
-    sidecar.wait_leading(TIMEOUT).await.unwrap();
-    assert_eq!(places(&after), places(&before));
-    assert_eq!(pool.recorded("web", "web").await, states);
-    let pps = pool.pps("web").await.unwrap();
-    assert_eq!((&pps.data["status"]["recorded"], &pps.data["status"]["desired"]), (&json!(6), &json!(6)));
 }
 
 pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &Cluster) {

@@ -9,7 +9,6 @@ use pps_e2e::{
     repository::repository_file,
     scratch::Scratch,
     sidecar::SidecarOptions,
-    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
@@ -132,6 +131,7 @@ pub(crate) async fn renew(cluster: &Cluster) {
     }
 }
 
+/// That it sees the manager, and that another sidecar reports the manager, others show.
 pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     let pool = Pool::new(cluster, "beside", 3, 1).await;
     let recording = cluster.sidecar().unwrap();
@@ -140,44 +140,28 @@ pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     let options = SidecarOptions { name: "beside".to_owned(), ..non_recording() };
     let sidecar = cluster.run_sidecar(options).unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
-    let scenario = async {
-        // Nothing is recorded or generated, and only the Lease is read.
-        pool.object("mine", &required("mine", &[HOSTNAME])).await;
-        cluster.run_stateful_set(&pool.stateful_set("mine", 1)).await.unwrap();
-        let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
-        cluster.run_stateful_set(&web).await.unwrap();
-        wait_for("the metric to report the manager", TIMEOUT, async || {
-            let now = sidecar.metric("persistentpodstate_conflicting_recorder").await?;
-            Ok(Progress::when(now == Some(1.0), (), format!("{now:?}")))
-        })
-        .await
-        .unwrap();
-        tokio::time::sleep(WHILE).await;
-        assert_eq!(pool.pps("mine").await.unwrap().data.get("status"), None);
-        assert!(pool.pps("web").await.is_err());
-        let requests: std::collections::BTreeSet<String> = permissions::requests(cluster)
-            .iter()
-            .skip(former)
-            .filter(|event| !event["objectRef"].is_null())
-            .map(|event| format!("{} {}", event["verb"], event["objectRef"]["name"]))
-            .collect();
-        assert_eq!(Vec::from_iter(requests), [r#""get" "kruise-manager""#]);
-        assert_eq!(sidecar.metric("persistentpodstate_leader").await.unwrap(), Some(0.0));
 
-        // A sidecar that records reports the conflicting recorder.
-        sidecar.terminate(SOON).await.unwrap();
-        recording.start_again().unwrap();
-        recording.wait_ready(TIMEOUT).await.unwrap();
-        pool.recorded("mine", "mine").await;
-        pool.recorded("web", "web").await;
-        let system = Pool { cluster, namespace: "kruise-system" };
-        assert!(
-            system.event("kruise-manager", "ConflictingRecorder").await.contains("--recorder openkruise")
-        );
-        assert_eq!(recording.metric("persistentpodstate_conflicting_recorder").await.unwrap(), Some(1.0));
-    };
-    tokio::select! {
-        () = scenario => {}
-        () = renew(cluster) => {}
-    }
+    // Nothing is recorded or generated, and only the Lease is read.
+    pool.object("mine", &required("mine", &[HOSTNAME])).await;
+    cluster.run_stateful_set(&pool.stateful_set("mine", 1)).await.unwrap();
+    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.pps("mine").await.unwrap().data.get("status"), None);
+    assert!(pool.pps("web").await.is_err());
+    let requests: std::collections::BTreeSet<String> = permissions::requests(cluster)
+        .iter()
+        .skip(former)
+        .filter(|event| !event["objectRef"].is_null())
+        .map(|event| format!("{} {}", event["verb"], event["objectRef"]["name"]))
+        .collect();
+    assert_eq!(Vec::from_iter(requests), [r#""get" "kruise-manager""#]);
+    assert_eq!(sidecar.metric("persistentpodstate_leader").await.unwrap(), Some(0.0));
+
+    // A sidecar that records does all this.
+    sidecar.terminate(SOON).await.unwrap();
+    recording.start_again().unwrap();
+    recording.wait_ready(TIMEOUT).await.unwrap();
+    pool.recorded("mine", "mine").await;
+    pool.recorded("web", "web").await;
 }

@@ -94,30 +94,6 @@ fn as_sent(mut pod: Value) -> Value {
     pod
 }
 
-pub(crate) async fn leaves_its_own_output_unchanged(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "again", 2, 2).await;
-    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
-    cluster.run_stateful_set(&web).await.unwrap();
-    pool.recorded("web", "web").await;
-    pool.recreate("web", &["web-0"]).await;
-    pool.recorded("web", "web").await;
-
-    let mutated = as_sent(pool.pod_json("web-0").await);
-    assert_eq!(mutated["metadata"]["annotations"][MARKER], "web");
-    let again = evaluate(cluster, "again", &mutated, &json!({})).await;
-    assert!(again.response.allowed && !again.host_calls.is_empty(), "{:?}", again.response);
-    assert!(again.patch.is_none(), "{:?}", again.patch);
-    assert_eq!(again.response.warnings, None);
-
-    // Without the injected fields the policy injects them again, with the same result.
-    let mut plain = mutated.clone();
-    plain["spec"].as_object_mut().unwrap().remove("affinity");
-    plain["metadata"]["annotations"] = json!({});
-    let first = evaluate(cluster, "again", &plain, &json!({})).await;
-    json_patch::patch(&mut plain, &first.patch.expect("a patch")).unwrap();
-    assert_eq!(plain, mutated);
-}
-
 pub(crate) async fn preserves_unknown_fields(cluster: &Cluster) {
     let pool = Pool::new(cluster, "unknown", 2, 2).await;
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);

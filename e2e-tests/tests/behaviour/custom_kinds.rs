@@ -1,4 +1,4 @@
-//! Custom workload kinds: definitions, the whitelist and permissions change while the sidecar keeps running.
+//! Custom workload kinds: definitions and the whitelist change while the sidecar keeps running.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 
 use super::operator::{Names, OperatedKind, Operator};
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, recording,
-    wait_for_permission,
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, ZONE, homes, places, recording, wait_for_permission,
 };
 
 /// The API group of the custom kinds, except OpenKruise's.
@@ -50,7 +49,7 @@ pub(crate) fn operator(cluster: &Cluster) -> Operator {
 }
 
 /// What the roles that [`grant`] makes permit.
-pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases")];
+pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases"), (GROUP, "caches")];
 
 /// Defines a kind as `fixtures/custom-kinds.yaml` does.
 pub(crate) async fn define(cluster: &Cluster, kind: &OperatedKind) {
@@ -88,10 +87,6 @@ async fn write_whitelist(cluster: &Cluster, list: &str) {
         "metadata": {"namespace": CONFIG_NAMESPACE, "name": CONFIG_MAP},
         "data": {"PPS_Watch_Custom_Workload_WhiteList": list}});
     cluster.apply_objects(&[config]).await.unwrap();
-}
-
-async fn config_event(cluster: &Cluster, reason: &str) -> String {
-    Pool { cluster, namespace: CONFIG_NAMESPACE }.event(CONFIG_MAP, reason).await
 }
 
 /// Waits until the sidecar watches a kind, or does not.
@@ -221,12 +216,31 @@ pub(crate) async fn supports_openkruise_stateful_sets_without_a_whitelist(cluste
 pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     let pool = Pool::new(cluster, "databases", 5, 2).await;
     grant(cluster, "databases").await;
-    write_whitelist(cluster, &whitelist(&[&database()])).await;
+    grant(cluster, "caches").await;
+    write_whitelist(cluster, &whitelist(&[&database(), &cache()])).await;
     // An object may exist before its workload kind.
     let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "mine"});
     let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
     pool.object("early", &spec).await;
     wait_for_reason(&pool, "early", "WorkloadKindNotWatched").await;
+
+    // Pod names without ordinals.
+    let hot = Pool::new(cluster, "caches", 4, 2).await;
+    define(cluster, &cache()).await;
+    wait_until_watched(cluster, &cache(), true).await;
+    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1alpha1", "kind": "Cache", "name": "hot"});
+    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
+        "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
+    hot.object("mine", &spec).await;
+    apply(&hot, &cache(), "hot", false, &json!({"replicas": 3})).await;
+    let words = ["hot-blue", "hot-green", "hot-red"];
+    ready(&hot, "hot", &words).await;
+    hot.wait_for_entries("mine", &words).await;
+    assert_eq!(hot.pps("mine").await.unwrap().data["status"]["desired"], 3);
+    assert_that_pods_return(&hot, "hot", "mine", &words).await;
+    // It takes a few sweeps until the entry of the Pod that is removed is dropped.
+    apply(&hot, &cache(), "hot", false, &json!({"replicas": 2})).await;
 
     define(cluster, &database()).await;
     wait_until_watched(cluster, &database(), true).await;
@@ -245,85 +259,11 @@ pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     assert_that_pods_return(&pool, "db", "db", &names).await;
     apply(&pool, &database(), "db", true, &size(2)).await;
     pool.wait_for_entries("db", &names[..2]).await;
-}
 
-pub(crate) async fn keeps_states_of_a_kind_removed_from_the_whitelist(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "unlisted", 4, 2).await;
-    grant(cluster, "databases").await;
-    define(cluster, &database()).await;
-    write_whitelist(cluster, &whitelist(&[&database()])).await;
-    wait_until_watched(cluster, &database(), true).await;
-    let size = |size: u32| json!({"shape": {"size": size}});
-    apply(&pool, &database(), "db", true, &size(2)).await;
-    ready(&pool, "db", &["db-0", "db-1"]).await;
-    pool.wait_for_entries("db", &["db-0", "db-1"]).await;
-    let states = pool.recorded("db", "db").await;
-
-    write_whitelist(cluster, "").await;
-    wait_until_watched(cluster, &database(), false).await;
-    wait_for_reason(&pool, "db", "WorkloadKindNotWatched").await;
-    apply(&pool, &database(), "db", true, &size(1)).await;
-    apply(&pool, &database(), "new", true, &size(1)).await;
-    ready(&pool, "db", &["db-0"]).await;
-    ready(&pool, "new", &["new-0"]).await;
-    tokio::time::sleep(WHILE).await;
-    assert_eq!(pool.states("db").await, states, "nothing may be recorded or dropped");
-    assert!(cluster.pps_api("unlisted").get_opt("new").await.unwrap().is_none(), "nothing may be generated");
-
-    // Back on the whitelist, the sidecar catches up.
-    write_whitelist(cluster, &whitelist(&[&database()])).await;
-    pool.wait_for_entries("db", &["db-0"]).await;
-    pool.wait_for_entries("new", &["new-0"]).await;
-    wait_for_reason(&pool, "db", "AllRecorded").await;
-
-    // The whitelist names another version, which has the number of Pods at another path.
-    let version = json!({"group": GROUP, "version": "v1beta1", "kind": "Database"});
-    write_whitelist(cluster, &json!({"workloads": [version]}).to_string()).await;
-    apply(&pool, &database(), "db", true, &json!({"shape": {"size": 1}, "members": 5})).await;
-    pool.wait_for_object("db", "five Pods to be wanted", TIMEOUT, |pps| {
-        pps.data["status"]["desired"] == 5
-            && pps.data["spec"]["targetRef"]["apiVersion"] == "e2e.pps.kubewarden.io/v1beta1"
-    })
-    .await;
-    pool.wait_for_entries("db", &["db-0"]).await;
-}
-
-pub(crate) async fn keeps_the_last_good_whitelist(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "malformed-list", 4, 2).await;
-    grant(cluster, "databases").await;
-    define(cluster, &database()).await;
-    let list =
-        json!({"workloads": [{"group": "apps", "kind": "Deployment"}, {"group": GROUP, "kind": "Database"}]});
-    write_whitelist(cluster, &list.to_string()).await;
-    wait_until_watched(cluster, &database(), true).await;
-    let message = config_event(cluster, "WorkloadKindUnsupported").await;
-    assert!(message.contains("workloads[0] names Deployment of apps"), "{message}");
-
-    write_whitelist(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
-    let message = config_event(cluster, "MalformedWhitelist").await;
-    for words in ["workloads[0]: missing field `kind`", "the last valid list stays in force"] {
-        assert!(message.contains(words), "{words} in {message}");
-    }
-    apply(&pool, &database(), "db", true, &json!({"shape": {"size": 2}})).await;
-    ready(&pool, "db", &["db-0", "db-1"]).await;
-    assert_that_pods_return(&pool, "db", "db", &["db-0", "db-1"]).await;
-    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
-    cluster.run_stateful_set(&web).await.unwrap();
-    pool.recorded("web", "web").await;
-
-    // A sidecar that starts now knows no valid whitelist: it records the built-in kinds and drops nothing.
-    let states = pool.states("db").await;
-    let sidecar = cluster.sidecar().unwrap();
-    sidecar.terminate(TIMEOUT).await.unwrap();
-    sidecar.start_again().unwrap();
-    sidecar.wait_ready(TIMEOUT).await.unwrap();
-    wait_for_reason(&pool, "db", "WorkloadKindNotWatched").await;
-    assert_eq!(pool.states("db").await, states);
-    pool.recorded("web", "web").await;
-
-    write_whitelist(cluster, &whitelist(&[&database()])).await;
-    wait_for_reason(&pool, "db", "AllRecorded").await;
-    pool.recorded("db", "db").await;
+    hot.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
+    cluster.pods_api("caches").delete("hot-red", &DeleteParams::default()).await.unwrap();
+    ready(&hot, "hot", &["hot-green", "hot-red"]).await;
+    hot.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
 }
 
 pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &Cluster) {
@@ -349,47 +289,4 @@ pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &
     wait_until_watched(cluster, &database(), true).await;
     apply(&pool, &database(), "other", false, &size).await;
     pool.recorded("mine", "other").await;
-}
-
-/// Causes refused requests, so it runs after the check of the audit log.
-pub(crate) async fn keeps_working_while_a_workload_kind_is_forbidden(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "forbidden", 4, 2).await;
-    define(cluster, &cache()).await;
-    write_whitelist(cluster, &whitelist(&[&cache(), &database()])).await;
-    let message = config_event(cluster, "WorkloadKindForbidden").await;
-    assert!(message.contains("cannot list and watch caches.e2e.pps.kubewarden.io"), "{message}");
-    apply(&pool, &cache(), "hot", false, &json!({"replicas": 3})).await;
-    let names = ["hot-blue", "hot-green", "hot-red"];
-    ready(&pool, "hot", &names).await;
-    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1alpha1", "kind": "Cache", "name": "hot"});
-    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
-        "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
-        "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
-    pool.object("mine", &spec).await;
-    wait_for_reason(&pool, "mine", "WorkloadKindForbidden").await;
-
-    let sidecar = cluster.sidecar().unwrap();
-    sidecar.terminate(TIMEOUT).await.unwrap();
-    sidecar.start_again().unwrap();
-    sidecar.wait_ready(TIMEOUT).await.unwrap();
-    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
-    cluster.run_stateful_set(&web).await.unwrap();
-    pool.recorded("web", "web").await;
-    let errors = sidecar
-        .metric("persistentpodstate_watch_errors_total{resource=\"caches.e2e.pps.kubewarden.io\"}")
-        .await;
-    assert!(errors.unwrap().is_some_and(|errors| errors >= 1.0));
-
-    // Once the permission is granted, the kind is watched without a restart.
-    grant(cluster, "caches").await;
-    pool.wait_for_entries("mine", &names).await;
-    assert_eq!(pool.pps("mine").await.unwrap().data["status"]["desired"], 3);
-    assert_that_pods_return(&pool, "hot", "mine", &names).await;
-
-    // Pod names without ordinals: the entry of the Pod that is removed is dropped.
-    apply(&pool, &cache(), "hot", false, &json!({"replicas": 2})).await;
-    pool.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
-    cluster.pods_api("forbidden").delete("hot-red", &DeleteParams::default()).await.unwrap();
-    ready(&pool, "hot", &["hot-green", "hot-red"]).await;
-    pool.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
     cluster::{Cluster, SIDECAR, is_alias},
@@ -12,23 +12,15 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use super::permissions;
-use crate::support::{
-    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, list, places, recording,
-    required,
-};
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, list, recording, required};
 
 const AUTO: &str = "kruise.io/auto-generate-persistent-pod-state";
 const REQUIRED: &str = "kruise.io/required-persistent-topology";
-const ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
 /// The expected ownerReferences of a generated object.
 async fn owner(pool: &Pool<'_>, workload: &str) -> Value {
     let uid = pool.cluster.stateful_sets(pool.namespace).get(workload).await.unwrap().metadata.uid;
     json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload, "uid": uid, "controller": true}])
-}
-
-fn generated_spec(keys: &[&str]) -> Value {
-    required("web", keys)
 }
 
 async fn names(pool: &Pool<'_>) -> Vec<String> {
@@ -95,88 +87,10 @@ pub(crate) async fn deletes_a_generated_object_with_its_workload(cluster: &Clust
     assert_eq!(names(&pool).await, ["mine"]);
 }
 
-pub(crate) async fn deletes_unwanted_objects_and_recreates_missing_ones(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "asked-no-more", 2, 1).await;
-    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
-    let states = pool.recorded("web", "web").await;
-
-    // A deleted object is generated again.
-    let first = pool.pps("web").await.unwrap().uid();
-    cluster.pps_api("asked-no-more").delete("web", &DeleteParams::default()).await.unwrap();
-    pool.wait_for_object("web", "another object", SOON, |pps| pps.uid() != first).await;
-    assert_eq!(pool.recorded("web", "web").await, states);
-
-    // The last topology key is removed, then one is added again.
-    pool.annotate("web", &json!({REQUIRED: null})).await;
-    pool.wait_until_no_object("web").await;
-    pool.annotate("web", &json!({REQUIRED: HOSTNAME})).await;
-    let pps = pool.wait_for_object("web", "an object", SOON, |_| true).await;
-    assert_eq!(pps.data["spec"], generated_spec(&[HOSTNAME]));
-
-    // The annotation is removed.
-    pool.annotate("web", &json!({AUTO: null})).await;
-    pool.wait_until_no_object("web").await;
-    tokio::time::sleep(WHILE).await;
-    assert!(names(&pool).await.is_empty());
-    pool.event("web", "Deleted").await;
-}
-
-pub(crate) async fn leaves_a_foreign_object_of_the_same_name_alone(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "taken", 2, 1).await;
-    let foreign = pool.object("web", &required("another", &[HOSTNAME])).await;
-    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
-    let message = pool.event("web", "NameConflict").await;
-    assert!(message.contains("PersistentPodState web"), "{message}");
-    tokio::time::sleep(WHILE).await;
-    let untouched = |pps: &DynamicObject| {
-        (
-            pps.uid(),
-            pps.metadata.generation,
-            pps.data["spec"].clone(),
-            pps.labels().clone(),
-            pps.owner_references().len(),
-        )
-    };
-    assert_eq!(untouched(&pool.pps("web").await.unwrap()), untouched(&foreign));
-    assert_eq!(names(&pool).await, ["web"]);
-
-    // Once the foreign object is deleted, one is generated.
-    cluster.pps_api("taken").delete("web", &DeleteParams::default()).await.unwrap();
-    pool.wait_for_object("web", "an object of its own", SOON, |pps| {
-        pps.data["spec"] == generated_spec(&[ZONE])
-    })
-    .await;
-    pool.recorded("web", "web").await;
-}
-
-pub(crate) async fn generates_nothing_beside_a_foreign_object_for_the_workload(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "foreign", 3, 1).await;
-    let mine = pool.object("mine", &required("web", &[HOSTNAME])).await;
-    let before =
-        cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
-    pool.recorded("mine", "web").await;
-    tokio::time::sleep(WHILE).await;
-    assert_eq!(names(&pool).await, ["mine"]);
-    assert_eq!(pool.pps("mine").await.unwrap().metadata.generation, mine.metadata.generation);
-    pool.load(&homes(&before)["web-0"]).await;
-    let after = pool.recreate("web", &["web-0"]).await;
-    assert_eq!((homes(&after), after["web-0"].annotations[MARKER].as_str()), (homes(&before), "mine"));
-
-    // Removing the annotation does not delete a foreign object.
-    pool.annotate("web", &json!({AUTO: null})).await;
-    tokio::time::sleep(WHILE).await;
-    assert_eq!(names(&pool).await, ["mine"]);
-
-    // Once the foreign object is deleted, one is generated.
-    pool.annotate("web", &json!({AUTO: "true"})).await;
-    cluster.pps_api("foreign").delete("mine", &DeleteParams::default()).await.unwrap();
-    pool.recorded("web", "web").await;
-}
-
 pub(crate) async fn keeps_states_across_an_orphaning_delete(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "orphans", 5, 1).await;
+    let pool = Pool::new(cluster, "orphans", 2, 1).await;
     let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
-    let before = cluster.run_stateful_set(&web).await.unwrap();
+    cluster.run_stateful_set(&web).await.unwrap();
     let states = pool.recorded("web", "web").await;
     let object = pool.pps("web").await.unwrap().uid();
 
@@ -194,42 +108,8 @@ pub(crate) async fn keeps_states_across_an_orphaning_delete(cluster: &Cluster) {
             json!(pps.metadata.owner_references) == owners && pps.data["status"]["targetUID"] == uid
         })
         .await;
-    assert_eq!(pps.uid(), object, "the object must not be replaced");
+    assert_eq!(pps.uid(), object, "neither the garbage collector nor the sidecar may replace the object");
     assert_eq!(pool.recorded("web", "web").await, states);
-    pool.load_all(homes(&before).values()).await;
-    assert_eq!(places(&pool.roll_out("web", "2").await), places(&before));
-    // The garbage collector has not deleted it.
-    assert_eq!(pool.pps("web").await.unwrap().uid(), object);
-}
-
-/// Applies an exported copy of a generated object, as `kubectl get -o yaml | kubectl apply -f -` does.
-pub(crate) async fn leaves_an_exported_copy_of_a_generated_object_alone(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "copied", 2, 1).await;
-    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
-    pool.recorded("web", "web").await;
-    let kubectl = async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await.unwrap();
-    let exported = kubectl(&["get", "-n", "copied", "pps", "web", "-o", "json"]).await;
-    let mut exported: Value = serde_json::from_str(&exported).unwrap();
-    let metadata = exported["metadata"].as_object_mut().unwrap();
-    for field in ["uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"] {
-        metadata.remove(field);
-    }
-    let file = cluster.control_plane.folder().join("copied.json");
-    std::fs::write(&file, exported.to_string()).unwrap();
-
-    // The copy replaces the original before the sidecar can generate another one.
-    let sidecar = cluster.sidecar().unwrap();
-    sidecar.pause().unwrap();
-    cluster.pps_api("copied").delete("web", &DeleteParams::default()).await.unwrap();
-    pool.wait_until_no_object("web").await;
-    kubectl(&["apply", "-f", file.to_str().unwrap()]).await;
-    sidecar.resume().unwrap();
-    let copy = pool.pps("web").await.unwrap().uid();
-    pool.recorded("web", "web").await;
-
-    pool.annotate("web", &json!({AUTO: null})).await;
-    tokio::time::sleep(WHILE * 2).await;
-    assert_eq!(pool.pps("web").await.unwrap().uid(), copy, "a user's object is not deleted");
 }
 
 /// Causes refused requests, so it runs after the check of the audit log.
@@ -263,63 +143,6 @@ pub(crate) async fn reports_a_refused_object_once(cluster: &Cluster) {
     assert!(message.contains(r#""no key" is no label key"#), "{message}");
     tokio::time::sleep(WHILE).await;
     assert_eq!(pool.pps("web").await.unwrap().uid(), pps.uid());
-}
-
-/// Without the policy: how it finds objects of other names is its own matter.
-pub(crate) async fn keeps_an_alias_of_an_object_of_another_name(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "aliases", 2, 1).await;
-    let mine = pool.object("mine", &required("web", &[HOSTNAME])).await;
-    let alias = wait_for("an alias", SOON, async || {
-        let all = pool.cluster.pps_api("aliases").list(&ListParams::default()).await?;
-        let alias = all.items.into_iter().find(|pps| pps.name_any() != "mine");
-        Ok(alias.map_or_else(|| Progress::Waiting("none".to_owned()), Progress::Done))
-    })
-    .await
-    .unwrap();
-    assert_eq!(alias.name_any(), "web-bfaad516", "<name>-<hash of group and kind>");
-    assert_eq!(
-        alias.data["spec"],
-        json!({"targetRef": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "mine"}})
-    );
-    assert_eq!(alias.metadata.owner_references.as_ref().unwrap()[0].uid, mine.uid().unwrap());
-    assert_eq!(alias.owner_references().len(), 1);
-    // It is no object to record in.
-    cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
-    pool.recorded("mine", "web").await;
-    let stored = pool.pps(&alias.name_any()).await.unwrap();
-    assert!(stored.data.get("status").is_none_or(|status| *status == json!({})), "{}", stored.data);
-
-    // The garbage collector removes it with the object.
-    cluster.pps_api("aliases").delete("mine", &DeleteParams::default()).await.unwrap();
-    pool.wait_until_no_object(&alias.name_any()).await;
-    tokio::time::sleep(WHILE).await;
-    assert!(names(&pool).await.is_empty());
-}
-
-pub(crate) async fn reports_a_malformed_annotation(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "malformed", 3, 1).await;
-    let annotations = format!("example.io/a=PodIPs,{IP_ANNOTATION}");
-    let web = pool.stateful_set("web", 1).persistent("", HOSTNAME, &annotations);
-    let before = cluster.run_stateful_set(&web).await.unwrap();
-    let message = pool.event("web", "InvalidAnnotation").await;
-    for word in [ANNOTATIONS, "example.io/a=PodIPs", "PodIPsJSON", "PodIPsCSV"] {
-        assert!(message.contains(word), "{word} in {message}");
-    }
-    let pps = pool.wait_for_object("web", "the rest to be generated", SOON, |_| true).await;
-    assert_eq!(pps.data["spec"]["persistentPodAnnotations"], json!([{"key": IP_ANNOTATION}]));
-    pool.recorded("web", "web").await;
-    pool.load_all(homes(&before).values()).await;
-    assert_eq!(places(&pool.recreate("web", &["web-0"]).await), places(&before));
-
-    // Another mistake gets an Event of its own.
-    pool.annotate("web", &json!({ANNOTATIONS: "example.io/b=PodIPs"})).await;
-    wait_for("an Event about the second mistake", TIMEOUT, async || {
-        let messages = pool.events("web", "InvalidAnnotation").await?;
-        let found = messages.iter().any(|message| message.contains("example.io/b"));
-        Ok(Progress::when(found, (), format!("{messages:?}")))
-    })
-    .await
-    .unwrap();
 }
 
 /// Restarts the sidecar.

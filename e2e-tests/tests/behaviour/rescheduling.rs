@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_e2e::{
-    cluster::{Cluster, PodInfo},
+    cluster::{Cluster, PodInfo, is_alias},
     control_plane::Version,
     report,
     wait::{Progress, wait_for},
@@ -124,52 +124,6 @@ pub(crate) async fn keeps_a_pod_pending_rather_than_leave_its_required_zone(clus
     pool.recorded("web", "web").await;
 }
 
-pub(crate) async fn drops_states_after_scale_down_once_the_pods_are_gone(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "scaled", 3, 1).await;
-    let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
-    let web = pool.stateful_set("web", 3).template(&apart).persistent(HOSTNAME, "", "");
-    let pods = homes(&cluster.run_stateful_set(&web).await.unwrap());
-    pool.recorded("web", "web").await;
-
-    // web-2 keeps terminating, and keeps its entry until it is gone.
-    cluster.kubelet.stop_node(&pods["web-2"]);
-    pool.scale("web", 2).await;
-    let terminating = |name: &'static str| {
-        move |pods: &BTreeMap<String, PodInfo>| pods.get(name).is_some_and(|pod| pod.terminating)
-    };
-    cluster
-        .wait_for_pods("scaled", "web", "web-2 to be terminating", TIMEOUT, terminating("web-2"))
-        .await
-        .unwrap();
-    pool.wait_for_object("web", "two Pods to be wanted", TIMEOUT, |pps| pps.data["status"]["desired"] == 2)
-        .await;
-    tokio::time::sleep(WHILE).await;
-    assert_eq!(pool.states("web").await.len(), 3, "web-2 is not gone yet");
-    cluster.kubelet.start_node(&pods["web-2"]);
-    pool.wait_for_entries("web", &["web-0", "web-1"]).await;
-
-    // A Pod whose entry was dropped starts anywhere.
-    pool.scale("web", 3).await;
-    let again = pool.ready("web", 3).await;
-    assert!(!again["web-2"].annotations.contains_key(MARKER), "{:?}", again["web-2"].annotations);
-    pool.recorded("web", "web").await;
-
-    // The same holds at zero replicas.
-    cluster.kubelet.stop_node(&pods["web-0"]);
-    pool.scale("web", 0).await;
-    cluster
-        .wait_for_pods("scaled", "web", "web-0 to be terminating", TIMEOUT, terminating("web-0"))
-        .await
-        .unwrap();
-    pool.wait_for_entries("web", &["web-0"]).await;
-    tokio::time::sleep(WHILE).await;
-    assert!(pool.states("web").await.contains_key("web-0"), "web-0 is not gone yet");
-    cluster.kubelet.start_node(&pods["web-0"]);
-    pool.wait_for_entries("web", &[]).await;
-    let pps = pool.pps("web").await.unwrap();
-    assert_eq!((&pps.data["status"]["recorded"], &pps.data["status"]["desired"]), (&json!(0), &json!(0)));
-}
-
 pub(crate) async fn when_deleted_retention_returns_pods_after_scale_up(cluster: &Cluster) {
     let pool = Pool::new(cluster, "kept", 6, 1).await;
     let policy = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
@@ -199,6 +153,10 @@ pub(crate) async fn when_deleted_retention_returns_pods_after_scale_up(cluster: 
         })
         .await;
     assert_eq!(recording(&pps)["status"], "False");
+    // With the object goes the alias under which the policy has found it.
+    assert!(is_alias(&pool.pps("web-bfaad516").await.unwrap()));
+    cluster.pps_api("kept").delete("mine", &DeleteParams::default()).await.unwrap();
+    pool.wait_until_no_object("web-bfaad516").await;
 }
 
 pub(crate) async fn records_pods_whose_ordinals_do_not_start_at_0(cluster: &Cluster) {
