@@ -25,7 +25,8 @@ use serde_json::json;
 use crate::{
     install::{self, deployment},
     support::{
-        HOSTNAME, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving, spread_over_nodes,
+        HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving,
+        spread_over_nodes,
     },
 };
 
@@ -90,8 +91,9 @@ impl Stage<'_> {
         let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", ip_annotation());
         let spread = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOSTNAME,
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "cache"}}}]}});
-        let mut cache =
-            serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, ip_annotation());
+        // Only Calico's daemons, which do not run, free the address of a Pod whose node is lost.
+        let movable = if ip_annotation() == IP_ANNOTATION { IP_ANNOTATION } else { "" };
+        let mut cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, movable);
         // A kubelet short of memory evicts a Pod that uses more than it has requested.
         cache.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": "16Mi"}});
         self.cluster.create_stateful_set(&db).await.unwrap();

@@ -73,7 +73,6 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let objects = render::as_served(objects, version);
     cluster.apply_objects(&objects).await.unwrap();
     installation.wait_available(&cluster).await.unwrap();
-    install::deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
     installation.serve_policy(&mut cluster, install::ACCOUNT, false).await.unwrap();
     let first = installation.published.clone();
     let next = upgrade::push_next(&installation, &dist, &work).await;
@@ -88,6 +87,7 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
         newer
     });
     let newer = upgrade::while_pods_are_replaced(workloads, change).await;
+    install::deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
     let recorded = workloads.states("db").await;
     upgrade::remove_applied(&cluster, &objects, &newer).await;
     assert_eq!(workloads.states("db").await, recorded);
