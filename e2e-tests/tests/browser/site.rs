@@ -68,7 +68,7 @@ async fn documents_are_found_and_each_of_their_examples_opens_in_the_playground(
 
     for (index, example) in examples.iter().enumerate() {
         let link = path(&browser, example);
-        let fragment = link.strip_prefix("playground/#").with_context(|| example.clone())?;
+        let fragment = link.strip_prefix("playground/index.html#").with_context(|| example.clone())?;
         // To load the page again for each takes long.
         if index > 0 && follow(&browser, fragment).await? {
             browser.wait_until(IDLE).await?;

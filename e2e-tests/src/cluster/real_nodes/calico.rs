@@ -1,6 +1,6 @@
 //! Calico's CNI plugin, in place of `bridge` with `ipam.sh`, where `CALICO_CNI` names it. It runs without
 //! Calico's daemons: the routes to the nodes' pools are those to their subnets, and nothing enforces a
-//! NetworkPolicy.
+//! `NetworkPolicy`.
 
 use std::env;
 
