@@ -12,7 +12,7 @@ TEST := $(CARGO) test --workspace --locked
 TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
 E2E_TESTS := --test e2e --test sessions
 # Only those of the site need a browser.
-NOT_OF_THE_SITE = $(T) $(if $(findstring --,$(T)),,--) --skip browser::
+NOT_OF_THE_SITE = $(if $(findstring browser::,$(T)),$(error run make site-tests T=...))$(T) $(if $(filter --,$(T)),,--) --skip browser::
 # They start no clusters, and some only wait: more of them than .cargo/config.toml says may run at once.
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
 # Programs and CRDs of others, where they are available.
@@ -62,7 +62,7 @@ release-tests: ## Run the tests of images, installation and release with release
 	PPS_STATIC_SIDECAR="$$(hack/build-release.sh pps-sidecar)" && PPS_FOREIGN_SIDECAR="$$(hack/build-release.sh pps-sidecar foreign)" && \
 	PPS_STATIC_PLUGIN="$$(hack/build-release.sh kubectl-pps)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
 	export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_STATIC_PLUGIN PPS_EMULATOR && \
-		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release:: rehearsal::'
+		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: a_year_on_real_nodes:: release:: rehearsal::'
 
 .PHONY: emulated-tests
 emulated-tests: ## Run the sidecar's release build for the other processor (amd64 or arm64) under an emulator

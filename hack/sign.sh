@@ -3,7 +3,9 @@
 # users do.
 #
 #   hack/sign.sh FOLDER <REFERENCES                      without a key, in GitHub Actions
-#   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it. No public log learns of it.
+#   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it
+#
+# With a key nothing is written to Sigstore's public log.
 #
 # REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote.
 #
@@ -24,7 +26,6 @@ case "${1:-}" in
     [ -f "$KEY" ] || die "--key names $KEY, which does not exist"
     SERVICES="$(mktemp "${TMPDIR:-/tmp}/pps-services.XXXXXX")"
     trap 'explain_end $?; rm -f "$SERVICES"' EXIT
-    "$COSIGN" signing-config create --out "$SERVICES"
     SIGN=(--key "$KEY" --signing-config "$SERVICES") SIGN_OLDER+=(--key "$KEY" --tlog-upload=false)
     VERIFY=(--key "${KEY%.key}.pub" --insecure-ignore-tlog) KWCTL_VERIFY=(--verification-key "${KEY%.key}.pub")
     ;;
@@ -67,6 +68,8 @@ sign() {
 
 mapfile -t REFERENCES < <(grep -E '@sha256:[0-9a-f]{64}$')
 [ ${#REFERENCES[@]} -gt 0 ] || die "no reference with a digest on stdin: pass the output of make publish"
+# No services: no log.
+[ -z "${SERVICES:-}" ] || "$COSIGN" signing-config create --out "$SERVICES"
 for reference in "${REFERENCES[@]}"; do
     say "signing $reference"
     # cosign must not read the list.

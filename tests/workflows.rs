@@ -401,10 +401,19 @@ fn everything_pushed_is_signed_attested_and_verified() {
     fs::write(&key, "").unwrap();
     let (done, calls, said) = sign(&folder, &["--key", key.to_str().unwrap()], &references, &[]);
     assert!(done, "{said}");
-    assert!(
-        calls.contains(&format!("\nsign --yes --key DIST/own.key {policy}\nverify --key DIST/own.pub ")),
-        "{calls}"
-    );
+    let services = calls.lines().next().unwrap().strip_prefix("signing-config create --out ").unwrap();
+    let verify = "--key DIST/own.pub --insecure-ignore-tlog";
+    for call in [
+        format!(
+            "sign --yes --new-bundle-format=false --use-signing-config=false --key DIST/own.key --tlog-upload=false {policy}"
+        ),
+        format!("verify --new-bundle-format=false {verify} {policy}"),
+        format!("sign --yes --key DIST/own.key --signing-config {services} {policy}"),
+        format!("verify {verify} {policy}"),
+    ] {
+        assert!(calls.contains(&format!("\n{call}\n")), "{call}:\n{calls}");
+    }
+    assert!(!Path::new(services).exists(), "{services} is left");
     assert!(
         calls.contains(&format!("\nverify --verification-key DIST/own.pub registry://{policy}\n")),
         "{calls}"

@@ -351,7 +351,7 @@ async fn a_missing_permission_is_found_and_granted(installed: &mut Installed, re
 }
 
 /// Power is back, and no Pod runs yet. The PolicyServer can only start once the registry runs, from which it
-/// pulls its module; `contained` has all others start then.
+/// pulls its module. That all other Pods start then is tested in `contained`.
 async fn a_registry_starts_without_the_policy_server(installed: &Installed, reader: &Reader) {
     let cluster = &installed.cluster;
     cluster.create_stateful_set(&StatefulSetSpec::new("registry", "registry", 1)).await.unwrap();

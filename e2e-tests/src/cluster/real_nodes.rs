@@ -2,8 +2,8 @@
 //!
 //! A node is a network, mount and process namespace (`node.sh`); killing its first process is a loss of
 //! power. All nodes of a cluster are ports of one bridge, on which the API server and the registry listen.
-//! This machine reaches their Pods' addresses. An IPAM plugin (`ipam.sh`) honours [`IP_ANNOTATION`], or Calico
-//! does.
+//! This machine reaches their Pods' addresses. An IPAM plugin (`ipam.sh`) honours [`IP_ANNOTATION`], or
+//! Calico's does.
 
 mod calico;
 

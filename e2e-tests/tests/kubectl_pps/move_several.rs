@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use pps_core::RECORD_ANNOTATION;
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
@@ -64,7 +64,8 @@ async fn collect(pool: &Pool<'_>, lost: &BTreeMap<String, PodInfo>) -> Result<()
         let mut left = pool.cluster.pods(pool.namespace, "web").await?;
         left.retain(|name, pod| lost.get(name).is_some_and(|lost| lost.uid == pod.uid));
         for pod in left.values().filter(|pod| pod.terminating) {
-            api.delete(&pod.name, &at_once()).await?;
+            let only = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+            api.delete(&pod.name, &DeleteParams { preconditions: Some(only), ..at_once() }).await?;
         }
         Ok(Progress::when(left.is_empty(), (), format!("{left:?}")))
     })

@@ -227,7 +227,7 @@ impl<'a> Pool<'a> {
             }
             for annotation in list(&spec["persistentPodAnnotations"]) {
                 let key = annotation["key"].as_str().unwrap_or_default();
-                // What is made of the addresses is not on the first Pod.
+                // The policy makes this annotation of the recorded addresses: a first Pod does not have it.
                 let made = pod.ip.as_ref().filter(|_| annotation["valueFrom"] == "PodIPsJSON");
                 let made = made.map(|ip| json!([ip]).to_string());
                 if let Some(value) =

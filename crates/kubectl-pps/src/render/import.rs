@@ -128,8 +128,9 @@ pub fn done(done: &[(&Plan, Result<usize, Failure>)]) -> (String, Option<Failure
     let written = done.iter().filter_map(|(_, result)| result.as_ref().ok());
     let (objects, states) = (written.clone().count(), written.sum());
     let text = format!("imported {} with {}", count(objects, "object"), count(states, "state"));
-    let failed: Vec<_> =
+    let mut failed: Vec<_> =
         done.iter().filter_map(|(plan, result)| Some((plan, result.as_ref().err()?))).collect();
+    failed.sort_by_key(|(_, failure)| failure.exit_code());
     let line = |(plan, failure): &(&&Plan, &Failure)| format!("{}/{}: {failure}", plan.namespace, plan.name);
     let lines = first(&failed, line).join("\n") + "\nwritten states stay; the same command writes the rest";
     let failure = failed.first().map(|(_, first)| match first {

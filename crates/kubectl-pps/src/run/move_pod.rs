@@ -85,7 +85,9 @@ impl Job<'_> {
     /// Plans all moves, asks once, and makes one after the other.
     async fn move_pods(&self, snapshot: &Snapshot, pods: &[PodName]) -> Result<Outcome, Failure> {
         let (args, terminal) = (self.args, self.terminal);
-        let (moves, refused) = self.plan(snapshot, pods).await?;
+        let (moves, mut refused) = self.plan(snapshot, pods).await?;
+        // The exit code does not depend on the order of the names.
+        refused.sort_by_key(Failure::exit_code);
         // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all
         // of them moved.
         if args.node.is_none() || moves.is_empty() {

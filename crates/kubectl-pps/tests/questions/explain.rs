@@ -178,8 +178,24 @@ fn without_the_right_to_read_nodes_the_scheduler_and_the_pin_are_told() {
     world.forbid(Resource::Nodes);
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.outcome(), Outcome::NotWell);
+    let says = "db-0 is Pending: its recorded state requires kubernetes.io/hostname=node-3. \
+                The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
+    assert_eq!(answer.answer, says);
     let text = shown(&answer);
     assert!(text.contains("you have no permission to list nodes"), "{text}");
+}
+
+#[test]
+fn a_pod_that_waits_although_nodes_could_take_it_is_told_what_the_scheduler_says() {
+    let mut world = World::new();
+    world.bare_workload("web", 1, &json!({}));
+    world.pending_pod("web", 0, &[]);
+    let answer = ask(&mut world, "web-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unscheduled, Outcome::NotWell));
+    let says =
+        ", as far as is known here. The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
+    assert!(answer.answer.ends_with(says), "{}", answer.answer);
+    shown(&answer);
 }
 
 #[test]

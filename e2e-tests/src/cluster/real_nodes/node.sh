@@ -4,9 +4,9 @@
 # is $FOLDER. All addresses are of 198.18.0.0/15, which is reserved for tests of networks.
 #   node.sh network          makes the bridge; fails if another cluster has the INDEX
 #   node.sh port NODE STATE  unplugs a node from the bridge (down), or plugs it in again (up)
-#   node.sh start            runs node number NUMBER of COUNT, in a network and a mount namespace that the caller made; its Pods
-#                            get addresses of SUBNET, from Calico's plugin if CALICO_CNI names it
+#   node.sh start            runs node number NUMBER of COUNT, in a network and a mount namespace that the caller made
 #   node.sh boot             the node's first process, in its process namespace
+# A node's Pods get addresses of SUBNET, from Calico's plugin if CALICO_CNI names it.
 # CLUSTER is the cluster's folder, PROGRAMS has the kubelet and, in `node`, the unpacked container runtime.
 set -eu
 

@@ -107,8 +107,8 @@ const EXAMPLES: [(&str, &[Said]); 7] = [
     ),
 ];
 
-/// What a step says, and whether the cluster shows something else on each side: the Pods on each node, and the
-/// workload.
+/// What a step says, and whether the cluster shows something else on each side: the Pods on each node, and
+/// the workload.
 const STEP: &str = r##"(() => {
     const text = (selector) => document.querySelector(selector).innerText;
     const column = (side) => [...document.querySelectorAll(`#cluster [role=cell].${side}`)]

@@ -159,11 +159,22 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
 
 #[test]
 fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
-    let answer = ask(&cluster(HOSTNAME, true), loss("n1"));
-    assert_eq!(answer.pods[0].then, Fate::Pending);
-    assert!(answer.pods[0].forgotten);
-    assert!(!ask(&cluster(HOSTNAME, false), loss("n1")).pods[0].forgotten);
-    assert!(!ask(&cluster(HOSTNAME, true), drain("n1")).pods[0].forgotten);
+    let style = crate::render::Style::PLAIN;
+    let line =
+        "\nAfter the grace period, nodeDeletionPolicy: Forget would drop the recorded states of db-0.\n";
+    for (forgets, question, is_forgotten) in [
+        (true, loss("n1"), true),
+        (true, Question::ZoneDown("a".into()), true),
+        (false, loss("n1"), false),
+        (true, drain("n1"), false),
+    ] {
+        let answer = ask(&cluster(HOSTNAME, forgets), question.clone());
+        let pod = &answer.pods[0];
+        assert_eq!((pod.then, pod.forgotten), (Fate::Pending, is_forgotten), "{question:?}");
+        let text =
+            crate::render::forecast::forecast(&question, &answer, style, false, &CommandLine::default());
+        assert_eq!(text.contains(line), is_forgotten, "{text}");
+    }
 }
 
 #[test]

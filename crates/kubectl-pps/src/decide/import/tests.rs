@@ -66,8 +66,11 @@ fn a_state_that_the_cluster_has_stays_unless_it_may_be_overwritten() {
     let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
     let cluster = [pps("prod", "db", &json!({"db-0": state("other")}))];
     let plan = plan_with(&file, &cluster, &[], false);
+    let note = "prod/db: the cluster has other states of db-0, which stay; --overwrite replaces them";
+    assert_eq!(crate::render::import::notes(&plan), [note]);
     assert_eq!((added(&plan), plan.replaced(), plan.kept), (1, 0, names(["db-0"])));
     let plan = plan_with(&file, &cluster, &[], true);
+    assert_eq!(crate::render::import::notes(&plan), ["prod/db: replaces db-0: other -> n1"]);
     assert_eq!((added(&plan), plan.replaced(), plan.kept), (1, 1, names([])));
 }
 

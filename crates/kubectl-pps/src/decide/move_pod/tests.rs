@@ -87,11 +87,12 @@ fn refused(snapshot: &Snapshot, request: &Request<'_>) -> Refusal {
     decide(snapshot, request).unwrap_err()
 }
 
-/// What a user reads who has named a context.
-fn said(refusal: Refusal) -> String {
+/// How the command of a user ends who has named a context: the exit code, and what it says.
+fn said(refusal: Refusal) -> (u8, String) {
     let flags = vec![("context", "blue".to_owned())];
     let commands = CommandLine { own_namespace: Some("prod".into()), flags };
-    crate::render::move_pod::refusal(refusal, &commands).to_string()
+    let failure = crate::render::move_pod::refusal(refusal, &commands);
+    (failure.exit_code(), failure.to_string())
 }
 
 fn after(one: &PodMove) -> Value {
@@ -133,11 +134,18 @@ fn cordon(snapshot: &mut Snapshot, nodes: &[&str]) {
 
 #[test]
 fn a_running_pod_goes_to_a_node_with_its_annotations() {
-    let one = planned(&running(), &to("node-3"));
-    assert_eq!(after(&one), state("node-3"));
-    assert_eq!(one.removal, Removal::Evict);
-    assert_eq!(one.forecast.as_ref().unwrap().may_land_on, ["node-3"]);
-    assert_eq!(one.obstacle, None);
+    let mut prefers = pps(&json!({"db-0": state("node-1")}));
+    prefers["spec"].as_object_mut().unwrap().remove("requiredPersistentTopology");
+    prefers["spec"]["preferredPersistentTopology"] =
+        json!([{"weight": 100, "preference": {"nodeTopologyKeys": [HOST]}}]);
+    let preferring = snapshot(&[pod("db-0", Some("node-1"), None)], &[prefers]);
+    for world in [running(), preferring] {
+        let one = planned(&world, &to("node-3"));
+        assert_eq!(after(&one), state("node-3"));
+        assert_eq!(one.removal, Removal::Evict);
+        assert_eq!(one.forecast.as_ref().unwrap().may_land_on, ["node-3"]);
+        assert_eq!(one.obstacle, None);
+    }
     let without = planned(&running(), &Request { drop_annotations: true, ..to("node-3") });
     assert_eq!(after(&without), json!({"nodeName": "node-3", "nodeTopologyLabels": {HOST: "node-3"}}));
     let gone = snapshot(&[pod("db-0", Some("node-9"), None)], &[pps(&json!({"db-0": state("node-9")}))]);
@@ -271,7 +279,7 @@ fn no_pod_is_moved_in_a_namespace_that_is_not_enabled() {
     assert_eq!(refusal, Refusal::NotEnabled { namespace: "prod".into() });
     let command =
         "kubectl label namespace prod persistent-pod-state/injection=enabled --overwrite --context blue";
-    assert!(said(refusal).ends_with(command));
+    assert!(said(refusal).1.ends_with(command));
 }
 
 #[test]
@@ -362,12 +370,16 @@ fn a_destination_that_the_scheduler_would_not_choose_is_an_obstacle() {
 #[test]
 fn a_move_that_is_not_possible_says_why() {
     assert!(matches!(refused(&running(), &Request { pod: "web-0", ..anywhere() }), Refusal::NoPod { .. }));
-    assert!(matches!(refused(&snapshot(&[], &[]), &anywhere()), Refusal::NotGoverned { waits: false, .. }));
-    let bare = refused(&snapshot(&[pod("db-0", None, None)], &[]), &anywhere());
-    assert!(matches!(bare, Refusal::NotGoverned { waits: false, .. }));
+    let says = "no PersistentPodState names StatefulSet db: nothing pins Pod db-0, and the scheduler chooses whenever it \
+                is created again";
+    for pods in [vec![], vec![pod("db-0", None, None)]] {
+        assert_eq!(said(refused(&snapshot(&pods, &[]), &anywhere())), (1, says.to_owned()));
+    }
     let bare = refused(&snapshot(&[pod("db-0", None, Some("node-1"))], &[]), &anywhere());
     assert!(matches!(bare, Refusal::NotGoverned { waits: true, .. }));
-    assert!(said(bare).contains(": kubectl delete pod db-0 --context blue has it created again"));
+    let (code, says) = said(bare);
+    assert!(says.contains(": kubectl delete pod db-0 --context blue has it created again"), "{says}");
+    assert_eq!(code, 1);
     let mut free = pod("db-0", Some("node-1"), None);
     free["metadata"]["ownerReferences"] = json!([]);
     assert_eq!(refused(&snapshot(&[free], &[]), &anywhere()), Refusal::NoController { pod: "db-0".into() });
@@ -375,18 +387,20 @@ fn a_move_that_is_not_possible_says_why() {
     damaged["status"] = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "7 db-* n\n"}}});
     let damaged = refused(&snapshot(&[pod("db-0", None, None)], &[damaged]), &anywhere());
     assert!(matches!(damaged, Refusal::UnreadablePps { .. }));
+    let unwanted = |pod: &str, why: &str| {
+        (1, format!("StatefulSet db ({why}) does not want Pod {pod}, and would not create it again"))
+    };
     for pods in [vec![], vec![pod("db-7", Some("node-1"), None)]] {
         let world = snapshot(&pods, &[pps(&json!({"db-7": state("node-1")}))]);
         let refusal = refused(&world, &Request { pod: "db-7", ..anywhere() });
-        let is_unwanted = matches!(refusal, Refusal::NotWanted { replicas: 1, is_terminating: false, .. });
-        assert!(is_unwanted, "{refusal:?}");
+        assert_eq!(said(refusal), unwanted("db-7", "replicas: 1"));
     }
     // A workload with a finalizer stays for a while, and so do its Pods.
     let mut deleted = running();
     with_workload(&mut deleted, &json!({"metadata": {"deletionTimestamp": "2026-11-23T00:00:00Z"}}));
-    assert!(matches!(refused(&deleted, &anywhere()), Refusal::NotWanted { is_terminating: true, .. }));
+    assert_eq!(said(refused(&deleted, &anywhere())), unwanted("db-0", "being deleted"));
     deleted.pods.clear();
-    assert!(matches!(refused(&deleted, &anywhere()), Refusal::NotWanted { is_terminating: true, .. }));
+    assert_eq!(said(refused(&deleted, &anywhere())), unwanted("db-0", "being deleted"));
     assert_eq!(select(&deleted, "node-1").unwrap().pods, [], "it comes back nowhere");
 }
 

@@ -253,6 +253,31 @@ async fn a_budget_may_allow_one_eviction_after_the_other() {
     }
 }
 
+#[tokio::test]
+async fn what_is_in_the_way_is_said_before_the_api_server_is_asked() {
+    let names = [("prod".to_owned(), "db-0".to_owned())];
+    let mut world = snapshot("node-1");
+    let nodes = ["node-1", "node-2"].map(|name| {
+        let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {"unschedulable": true}, "status": {"allocatable": {"pods": "9"}}});
+        (name.to_owned(), Node::read(node).unwrap())
+    });
+    world.nodes = Some(nodes.into());
+    for (to, why) in [
+        (None, "no node can take Pod db-0:\n- node-1: cordoned\n- node-2: cordoned"),
+        (Some("node-2"), "node node-2 cannot take Pod db-0:\n- node-2: cordoned"),
+    ] {
+        let args = Move { to: to.map(Into::into), anywhere: to.is_none(), ..anywhere() };
+        let client = serve(|request| panic!("{request}"));
+        let plan = async |job: &Job<'_>, _: &PodMove| job.plan(&world, &names).await;
+        let (moves, refused) = with_move(client, &args, &world, plan).await.unwrap();
+        assert!(moves.is_empty(), "{moves:?}");
+        let expected = format!("{why}\n--force moves Pod db-0 all the same");
+        assert_eq!(refused, [Failure::Refused(expected)]);
+        assert_eq!(refused[0].exit_code(), 1);
+    }
+}
+
 /// Moves a Pod that does not exist at the decision, and that this workload creates before its state is
 /// written. Returns whether it was deleted.
 async fn deletes_latecomer(owner: &str) -> (Result<Outcome, Failure>, bool) {
