@@ -12,6 +12,7 @@ use std::{
 use kube::ResourceExt;
 use pps_e2e::{
     cluster::{PodInfo, StatefulSetSpec},
+    http,
     install::installed_policies,
     kubewarden::{self, policy_server},
     manifests::{
@@ -340,6 +341,7 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     .await
     .unwrap();
     Attempt::new(&installed, &home).run("definition deleted").await;
+    assert_sidecars_name_the_definition(&installed).await;
     Attempt::new(&installed, &home).finish().await;
     let away = home.assert_away(&installed).await;
     recreate_definition(&installed, &home).await;
@@ -390,6 +392,20 @@ async fn recreate_definition(installed: &Installed, home: &Home) {
     .await
     .unwrap();
     pool.recorded("db", "db").await;
+}
+
+/// Each sidecar says what it cannot watch, and that a restart would not help.
+async fn assert_sidecars_name_the_definition(installed: &Installed) {
+    let processes = processes_of_sidecars(installed).await;
+    assert_eq!(processes.len(), 2, "{processes:?}");
+    for (name, process) in processes {
+        // The process listens at an address of its own.
+        let arguments = fs::read_to_string(format!("/proc/{}/cmdline", process.unwrap())).unwrap();
+        let address = arguments.split('\0').find_map(|word| word.strip_prefix("--admin-address=")).unwrap();
+        let (code, body) = http::get(address, "/readyz").await.unwrap();
+        assert!(code == 503 && body.contains("persistentpodstates"), "{name}: {code} {body}");
+        assert_eq!(http::get(address, "/healthz").await.unwrap().0, 200, "{name}");
+    }
 }
 
 /// The process of each sidecar.

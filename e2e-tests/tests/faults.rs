@@ -4,7 +4,7 @@
 //! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats the
 //! random numbers of a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long a fault lasts.
 //!
-//! `scenarios.rs` covers further faults: a frozen leader that continues, a deleted definition of a custom
+//! `behaviour.rs` covers further faults: a frozen leader that continues, a deleted definition of a custom
 //! kind, and a Lease that the sidecar may not use. `contained.rs` deletes the definition of
 //! PersistentPodState.
 

@@ -89,6 +89,10 @@ async fn write_whitelist(cluster: &Cluster, list: &str) {
     cluster.apply_objects(&[config]).await.unwrap();
 }
 
+async fn config_event(cluster: &Cluster, reason: &str) -> String {
+    Pool { cluster, namespace: CONFIG_NAMESPACE }.event(CONFIG_MAP, reason).await
+}
+
 /// Waits until the sidecar watches a kind, or does not.
 async fn wait_until_watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
     let metric = format!("persistentpodstate_watch_up{{resource=\"{}\"}}", definition_of(kind));
@@ -257,6 +261,13 @@ pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     assert_eq!(pps.data["status"]["desired"], 3, "the number comes from the scale subresource");
     assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
     assert_that_pods_return(&pool, "db", "db", &names).await;
+
+    // A list that cannot be read is reported, and changes nothing for both kinds.
+    write_whitelist(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
+    let message = config_event(cluster, "MalformedWhitelist").await;
+    for words in ["workloads[0]: missing field `kind`", "the last valid list stays in force"] {
+        assert!(message.contains(words), "{words} in {message}");
+    }
     apply(&pool, &database(), "db", true, &size(2)).await;
     pool.wait_for_entries("db", &names[..2]).await;
 

@@ -16,9 +16,11 @@ use pps_e2e::{
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, homes, list, recording, spec_for};
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, list, note, recording, spec_for,
+};
 
 async fn restart(cluster: &Cluster) {
     // A killed process would hold it for a while.
@@ -74,10 +76,55 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
     assert_eq!(json!(homes(&pool.ready("retained", 3).await)["retained-2"]), home);
 }
 
+/// The condition of another client.
+const THEIRS: &str = "Theirs";
+
+/// Another client counts in its condition, until a write of the sidecar has conflicted with one of its own.
+/// Meanwhile the sidecar changes its own condition in the same list: a node loses its zone and gets it back.
+async fn count_until_the_sidecar_conflicts(pool: &Pool<'_>) {
+    let cluster = pool.cluster;
+    let sidecar = cluster.sidecar().unwrap();
+    let metric =
+        "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"conflict\"}";
+    let conflicts = async || sidecar.metric(metric).await.unwrap().unwrap_or_default();
+    let before = conflicts().await;
+    let api = cluster.pps_api(pool.namespace);
+    let home = homes(&pool.ready("web", 4).await)["web-0"].clone();
+    let zone = pool.zone(&home).await;
+    let mut written = 0_u32;
+    let count = async {
+        while conflicts().await <= before {
+            for label in [None, Some(zone.as_str())] {
+                cluster.nodes.label(&home, ZONE, label).await.unwrap();
+                // The sidecar writes within this time.
+                let end = tokio::time::Instant::now() + Duration::from_millis(500);
+                while tokio::time::Instant::now() < end {
+                    // A list must be written as a whole, so read it first.
+                    let mut pps = api.get("web").await.unwrap();
+                    let mut conditions: Vec<Value> =
+                        list(&pps.data["status"]["conditions"]).cloned().collect();
+                    let theirs = conditions.iter_mut().find(|one| one["type"] == THEIRS);
+                    let theirs = theirs.expect("the sidecar keeps the condition of others");
+                    assert_eq!(theirs["message"], written.to_string(), "an old condition has returned");
+                    theirs["message"] = (written + 1).to_string().into();
+                    pps.data["status"]["conditions"] = json!(conditions);
+                    match api.replace_status("web", &PostParams::default(), &pps).await {
+                        Ok(_) => written += 1,
+                        Err(kube::Error::Api(status)) if status.code == 409 => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        }
+    };
+    tokio::time::timeout(TIMEOUT, count).await.expect("a write of the sidecar conflicts");
+    note(&format!("another client has written {written} times until a write of the sidecar conflicted"));
+}
+
 pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     let pool = Pool::new(cluster, "others", 3, 1).await;
     let more = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
-        "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]}});
+        "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME, ZONE]}});
     pool.object("web", &spec_for("web", &more)).await;
     cluster.create_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
     // Write while the sidecar writes.
@@ -96,7 +143,7 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
         // A list must be written as a whole, so read it first.
         let mut pps = api.get("web").await?;
         let mut conditions: Vec<_> = list(&pps.data["status"]["conditions"]).cloned().collect();
-        conditions.push(json!({"type": "Theirs", "status": "True", "reason": "Because",
+        conditions.push(json!({"type": THEIRS, "status": "True", "reason": "Counting", "message": "0",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}));
         pps.data["status"]["conditions"] = json!(conditions);
         api.replace_status("web", &PostParams::default(), &pps).await?;
@@ -113,10 +160,13 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
         let status = &pps.data["status"];
         status["desired"] == 4 && status["recorded"] == 7 && recording(pps)["status"] == "True"
     };
-    let pps = pool.wait_for_object("web", "the entries of six Pods and the foreign one", TIMEOUT, done).await;
+    let all = "the entries of six Pods and the foreign one";
+    pool.wait_for_object("web", all, TIMEOUT, done).await;
+    count_until_the_sidecar_conflicts(&pool).await;
+    let pps = pool.wait_for_object("web", all, TIMEOUT, done).await;
     assert_eq!(pps.data["status"]["podStates"]["web-9"], json!({"nodeName": "node-9"}));
     assert!(
-        list(&pps.data["status"]["conditions"]).any(|one| one["type"] == "Theirs"),
+        list(&pps.data["status"]["conditions"]).any(|one| one["type"] == THEIRS),
         "{}",
         pps.data["status"]
     );

@@ -1,4 +1,5 @@
-//! The API server refuses a status as too large. With the usual `--max-object-size` no write gets so far.
+//! The API server refuses a status as too large: here with a `--max-object-size` above what etcd stores. With
+//! the default no write gets so far.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use pps_e2e::{
@@ -73,16 +74,25 @@ pub(crate) async fn reports_a_full_object_and_records_others(cluster: &Cluster) 
     pool.recorded_within("small", "small", SOON).await;
     tokio::time::sleep(WHILE).await;
     let writes = permissions::writes(cluster, SIDECAR).len();
-    tokio::time::sleep(WHILE).await;
+    tokio::time::sleep(2 * WHILE).await;
     assert!(permissions::writes(cluster, SIDECAR).len() <= writes + 3, "nothing is tried again and again");
     assert!(!pool.states("big").await.contains_key("big-1"));
 
     // Entries are removed, so that it fits.
     patch_status(&pool, &entries(1001..1005, false)).await;
     pool.wait_for_entries("big", &["big-0", "big-1", "big-1000"]).await;
-    cluster.delete_stateful_set("size", "big", false).await.unwrap();
     sidecar.terminate(SOON).await.unwrap();
     usual.start_again().unwrap();
     usual.wait_ready(TIMEOUT).await.unwrap();
     usual.wait_leading(TIMEOUT).await.unwrap();
+
+    // By default, four such entries get a warning, and a fifth is not even tried.
+    patch_status(&pool, &entries(1001..1002, true)).await;
+    pool.event_with("big", "NearCapacity", "4 states take 90 % of the 1000 KiB").await;
+    pool.scale("big", 3).await;
+    pool.event_with("big", "CapacityExceeded", "no capacity for more than these 4 states").await;
+    pool.wait_for_object("big", "the refusal", SOON, |pps| has(pps, "CapacityExceeded")).await;
+    assert_eq!(usual.metric(refused).await.unwrap(), Some(0.0), "no write was too large");
+    assert!(!pool.states("big").await.contains_key("big-2"));
+    cluster.delete_stateful_set("size", "big", false).await.unwrap();
 }

@@ -131,7 +131,8 @@ pub(crate) async fn renew(cluster: &Cluster) {
     }
 }
 
-/// That it sees the manager, and that another sidecar reports the manager, others show.
+/// The manager itself does not run here. That a sidecar with `--recorder openkruise` sees it is shown in
+/// `alerts.rs`; that a sidecar that records sees it and publishes an Event, in `least_privilege.rs`.
 pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     let pool = Pool::new(cluster, "beside", 3, 1).await;
     let recording = cluster.sidecar().unwrap();
@@ -158,7 +159,8 @@ pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     assert_eq!(Vec::from_iter(requests), [r#""get" "kruise-manager""#]);
     assert_eq!(sidecar.metric("persistentpodstate_leader").await.unwrap(), Some(0.0));
 
-    // A sidecar that records does all this.
+    // The usual sidecar records the state and generates the object: nothing but `--recorder openkruise` has
+    // kept the other one from it.
     sidecar.terminate(SOON).await.unwrap();
     recording.start_again().unwrap();
     recording.wait_ready(TIMEOUT).await.unwrap();
