@@ -420,6 +420,6 @@ async fn the_real_policy_server_ends_if_it_cannot_pull_a_module() {
     let error = format!("{:#}", installed.serve(ACCOUNT).await.unwrap_err());
     report::note(&error);
     assert!(error.contains("the PolicyServer ended"), "{error}");
-    let part = "Error while downloading policy 'clusterwide-persistent-pod-state";
+    let part = "Error while downloading policy";
     assert!(error.contains(part) && document().contains(part), "{error}");
 }
