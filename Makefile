@@ -52,10 +52,10 @@ e2e-tests: setup test-tools ## Run the tests that need a control plane or the po
 	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(NOT_OF_THE_SITE)
 
 .PHONY: site-tests
-site-tests: setup test-tools browser ## Test the site and the playground in a browser (T=name to choose)
+site-tests: browser ## Test the site and the playground in a browser (T=name to choose)
 	@hack/build-playground.sh
 	@$(BUILD) $(TEST_PROGRAMS) $(E2E_TESTS)
-	$(WITH_TOOLS) $(TEST) --test e2e $(or $(T),browser::)
+	$(TEST) --test e2e $(or $(T),browser::)
 
 .PHONY: release-tests
 release-tests: ## Run the tests of images, installation and release with release builds for both processors, one emulated

@@ -68,7 +68,7 @@ sign() {
 
 mapfile -t REFERENCES < <(grep -E '@sha256:[0-9a-f]{64}$')
 [ ${#REFERENCES[@]} -gt 0 ] || die "no reference with a digest on stdin: pass the output of make publish"
-# No services: no log.
+# It names no service, so that nothing is sent to a log.
 [ -z "${SERVICES:-}" ] || "$COSIGN" signing-config create --out "$SERVICES"
 for reference in "${REFERENCES[@]}"; do
     say "signing $reference"

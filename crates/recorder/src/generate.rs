@@ -42,8 +42,8 @@ pub struct Request {
     pub warnings: Vec<String>,
 }
 
-/// The value of such an annotation that is kept in memory. A longer value than 64 KiB is never valid: a text
-/// that is not a key takes its place, so that the user is told to correct the annotation.
+/// What is kept in memory of such an annotation. A value of more than 64 KiB is never valid. A text that is
+/// no valid key either replaces it, and so the user gets the usual warning.
 pub fn kept_value(value: &str) -> &str {
     if value.len() > 64 << 10 { "(longer than 64 KiB)" } else { value }
 }
