@@ -307,7 +307,7 @@ impl<'a> Stage<'a> {
         .unwrap();
     }
 
-    /// Waits for what the sidecar reports about the refusal. Without the right to watch one kind, it is Ready.
+    /// Waits for what the sidecar reports about the refusal. Without the right to watch one kind it is Ready.
     async fn expect_report(&self, trial: &Trial<'_>) {
         let log_has = async |message: &str, detail: &str| {
             wait_for(&format!("{message:?} in the log"), TIMEOUT, async || {
@@ -335,8 +335,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Waits for the Event which says that OpenKruise's manager writes the same objects. Without this right, the
-    /// sidecar cannot know that.
+    /// Waits for the Event which says that OpenKruise's manager writes the same objects. Without this right,
+    /// the sidecar cannot know that.
     async fn expect_report_of_manager(&self) {
         let system = Pool { cluster: self.pool.cluster, namespace: "kruise-system" };
         let message = system.event(openkruise::LEASE, "ConflictingRecorder").await;
