@@ -32,10 +32,3 @@ pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<Caveat> {
     let fields = FIELDS.map(|field| (is_set(&spec[field]), Caveat::Field(field)));
     caveats.into_iter().chain(fields).filter_map(|(applies, caveat)| applies.then_some(caveat)).collect()
 }
-
-/// Whether a real scheduler may evict other Pods to make room for this one.
-pub(super) fn may_preempt(spec: &Value) -> bool {
-    let has_class = spec["priorityClassName"].as_str().is_some_and(|name| !name.is_empty());
-    let has_priority = spec["priority"].as_i64().is_some_and(|priority| priority > 0);
-    (has_class || has_priority) && spec["preemptionPolicy"] != "Never"
-}

@@ -1,4 +1,4 @@
-//! Reads single fields of objects, of which some may have another type than Kubernetes allows.
+//! Reads single fields of objects, which may have another type than Kubernetes allows.
 
 use serde_json::Value;
 

@@ -10,8 +10,8 @@
 //! It is not simulated where a volume will be whose claim is not bound, zone labels of volumes that have no
 //! node affinity, how many volumes a node takes, which host ports are in use, what resource claims, runtime
 //! classes and other schedulers do, and selectors of namespaces and Services. Where a Pod has one of these,
-//! `caveats` says so, and `may_land_on` has every node that is not excluded. There are no extenders. A node
-//! that does not say how much CPU and memory it has is not excluded for lack of them.
+//! `caveats` says so, and `may_land_on` has every node that is not excluded. A node whose CPU and memory are
+//! not known is not excluded for lack of them.
 
 #![expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same types")]
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
@@ -38,7 +38,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use self::pod_affinity::PodAffinity;
-use self::read::Candidate;
+use self::read::{Candidate, Pod};
 pub use self::read::{Node, Taint, labels};
 pub use self::reason::{Caveat, Exclusion, ExclusionKind, RequiredBy, Skew};
 use self::resources::Images;
@@ -104,7 +104,8 @@ pub fn select(placement: &Placement, nodes: &[NodeView]) -> Selection {
 
 /// Selects a node of those that are read already.
 pub fn select_from(placement: &Placement, nodes: &[Node]) -> Selection {
-    World::of(placement, &Candidate::of(placement.pod), nodes).select()
+    let new = Candidate { spec: &placement.pod["spec"], pod: Pod::of(placement.pod) };
+    World::of(placement, &new, nodes).select()
 }
 
 /// The selectors by which the Pod may be spread. The scheduler knows the selector of a `StatefulSet` in
@@ -122,7 +123,7 @@ fn samples(nodes: usize, feasible: usize) -> bool {
     nodes >= LOOKS_AT_ALL && feasible > (nodes.saturating_mul(percentage) / 100).max(LOOKS_AT_ALL)
 }
 
-/// The cluster as it is for one Pod.
+/// The cluster as one Pod meets it.
 struct World<'a> {
     placement: Placement<'a>,
     new: &'a Candidate<'a>,
@@ -146,18 +147,14 @@ impl<'a> World<'a> {
         caveats.extend(self.affinity.is_partial.then_some(Caveat::PodAffinityFields));
         caveats.extend(self.volumes.caveats.iter().cloned());
         let mut verdicts: Vec<Verdict> = self.nodes.iter().map(|node| self.verdict(node)).collect();
-        let only = |is_meant: fn(&Exclusion) -> bool| {
-            let indices = verdicts.iter().enumerate();
-            let meant = indices.filter(|(_, verdict)| verdict.exclusions.iter().all(is_meant));
-            meant.map(|(index, _)| index).collect::<Vec<_>>()
-        };
-        let feasible = only(|_| false);
+        let all = 0..verdicts.len();
+        let feasible: Vec<usize> = all.clone().filter(|at| verdicts[*at].exclusions.is_empty()).collect();
         let mut may_land_on = BTreeSet::new();
         if !caveats.is_empty() || samples(self.nodes.len(), feasible.len()) {
             may_land_on.extend(feasible.iter().copied());
         }
-        if feasible.is_empty() && caveats::may_preempt(spec) {
-            may_land_on.extend(only(Exclusion::is_about_pods));
+        if feasible.is_empty() && spec["preemptionPolicy"] != "Never" {
+            may_land_on.extend(all.filter(|at| self.may_preempt(&self.nodes[*at], &verdicts[*at])));
             caveats.extend((!may_land_on.is_empty()).then_some(Caveat::Preemption));
         }
         let mut chosen = None;
@@ -194,6 +191,13 @@ impl<'a> World<'a> {
         exclusions.extend(self.affinity.exclusions(node));
         exclusions.extend(self.spread.exclusions(node));
         Verdict { node: node.name.clone(), exclusions, score: 0 }
+    }
+
+    /// Whether the Pod may fit once the scheduler has evicted the node's Pods of lower priority.
+    fn may_preempt(&self, node: &Node, verdict: &Verdict) -> bool {
+        let (pod, mut exclusions) = (&self.new.pod, verdict.exclusions.iter());
+        let fits = |node: Node| resources::exclusions(pod, &node).is_empty();
+        exclusions.all(Exclusion::is_about_pods) && node.without_lower(pod.priority).is_some_and(fits)
     }
 
     /// The scores of nodes in each way in which a real scheduler may count.

@@ -37,9 +37,8 @@ impl Node {
             let size = image["sizeBytes"].as_i64().unwrap_or_default();
             list(&image["names"]).map(move |name| (text(name).to_owned(), size))
         });
-        // Those that have ended take no room.
         let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
-        let mut node = Self {
+        let node = Self {
             name: text(&node["metadata"]["name"]).to_owned(),
             labels: labels(node),
             unschedulable: node["spec"]["unschedulable"] == true,
@@ -47,14 +46,25 @@ impl Node {
             allocatable: Amounts::of_node(node),
             requested: Amounts::default(),
             requested_non_zero: Amounts::default(),
-            pods: pods.into_iter().filter(is_there).map(Pod::of).collect(),
+            pods: Vec::new(),
             images: images.collect(),
         };
-        for pod in &node.pods {
-            node.requested.add(&pod.requests);
-            node.requested_non_zero.add(&pod.requests_non_zero);
+        node.with(pods.into_iter().filter(is_there).map(Pod::of).collect())
+    }
+
+    fn with(mut self, pods: Vec<Pod>) -> Self {
+        (self.requested, self.requested_non_zero) = Default::default();
+        for pod in &pods {
+            self.requested.add(&pod.requests);
+            self.requested_non_zero.add(&pod.requests_non_zero);
         }
-        node
+        Self { pods, ..self }
+    }
+
+    /// The node without its Pods of lower priority; none if it has no such Pod.
+    pub(super) fn without_lower(&self, priority: i64) -> Option<Self> {
+        let others: Vec<Pod> = self.pods.iter().filter(|pod| pod.priority >= priority).cloned().collect();
+        (others.len() < self.pods.len()).then(|| self.clone().with(others))
     }
 }
 
@@ -81,15 +91,10 @@ impl fmt::Display for Taint {
     }
 }
 
+/// A Pod that needs a node.
 pub(super) struct Candidate<'a> {
     pub(super) spec: &'a Value,
     pub(super) pod: Pod,
-}
-
-impl<'a> Candidate<'a> {
-    pub(super) fn of(pod: &'a Value) -> Self {
-        Self { spec: &pod["spec"], pod: Pod::of(pod) }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +102,8 @@ pub(super) struct Pod {
     pub(super) namespace: String,
     pub(super) labels: Labels,
     pub(super) terminating: bool,
+    /// 1 if only the name of a class is known: most classes are for more important Pods.
+    pub(super) priority: i64,
     pub(super) requests: Amounts,
     /// With a default for each container that requests no CPU or no memory: scores count with these.
     pub(super) requests_non_zero: Amounts,
@@ -106,8 +113,9 @@ pub(super) struct Pod {
 
 impl Pod {
     pub(super) fn of(pod: &Value) -> Self {
-        let metadata = &pod["metadata"];
-        let affinity = pod["spec"]["affinity"].as_object().into_iter().flatten();
+        let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+        let has_class = !text(&spec["priorityClassName"]).is_empty();
+        let affinity = spec["affinity"].as_object().into_iter().flatten();
         let between: Map<String, Value> = affinity
             .filter(|(kind, _)| matches!(kind.as_str(), "podAffinity" | "podAntiAffinity"))
             .map(|(kind, terms)| (kind.clone(), terms.clone()))
@@ -116,8 +124,9 @@ impl Pod {
             namespace: metadata["namespace"].as_str().unwrap_or("default").to_owned(),
             labels: labels(pod),
             terminating: metadata["deletionTimestamp"].is_string(),
-            requests: Amounts::of_pod(&pod["spec"], false),
-            requests_non_zero: Amounts::of_pod(&pod["spec"], true),
+            priority: spec["priority"].as_i64().unwrap_or(has_class.into()),
+            requests: Amounts::of_pod(spec, false),
+            requests_non_zero: Amounts::of_pod(spec, true),
             affinity: if between.is_empty() { Value::Null } else { between.into() },
         }
     }

@@ -106,7 +106,7 @@ impl fmt::Display for RequiredBy {
     }
 }
 
-/// In words that follow the Pod's name.
+/// In words that follow the Pod's name and a colon.
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let words = match self {

@@ -32,8 +32,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::LoseNodes { nodes } => nodes::lose(cluster, nodes)?,
         Action::ReturnNode { node } => nodes::return_node(cluster, node)?,
         Action::LoseZone { zone } => {
-            let nodes = nodes::in_zone(cluster, zone)?;
-            nodes::lose(cluster, &nodes)?;
+            nodes::in_zone(cluster, zone).and_then(|nodes| nodes::lose(cluster, &nodes))?;
         }
         Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
         Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
@@ -43,7 +42,7 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::CreateWorkload { workload } => workloads::create(cluster, workload)?,
         Action::EndGracePeriod {} => end_grace_period(cluster),
     }
-    settle(cluster);
+    settle(cluster, true);
     Ok(())
 }
 
@@ -55,7 +54,7 @@ fn end_grace_period(cluster: &mut Cluster) {
     if cluster.with_pps {
         tell_kept(cluster);
     }
-    settle(cluster);
+    settle(cluster, true);
     recorder::evict(cluster);
 }
 
@@ -64,8 +63,7 @@ fn tell_kept(cluster: &mut Cluster) {
     if cluster.pps.values().any(|pps| pps.object["spec"]["nodeDeletionPolicy"] == "Forget") {
         return;
     }
-    let names: Vec<String> = cluster.pps.keys().cloned().collect();
-    for name in names {
+    for name in cluster.pps.keys().cloned().collect::<Vec<_>>() {
         let text = "has nodeDeletionPolicy: Keep, the default, so no state is dropped";
         cluster.tell(EventKind::StatesKept, format!("{KIND}/{name}"), text);
     }

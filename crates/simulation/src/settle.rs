@@ -11,13 +11,9 @@ use crate::start;
 /// deletes, starts or records a Pod.
 const ROUNDS_PER_POD: usize = 4;
 
-/// Lets everything happen that follows from what is marked as changed.
-pub(crate) fn settle(cluster: &mut Cluster) {
-    settle_for(cluster, true);
-}
-
-/// The same; Pods for which no node was found before are tried again only on request, since that takes long.
-pub(crate) fn settle_for(cluster: &mut Cluster, also_waiting: bool) {
+/// Lets everything happen that follows from what is marked as changed. To try Pods again for which no node was
+/// found before (`also_waiting`) takes long.
+pub(crate) fn settle(cluster: &mut Cluster, also_waiting: bool) {
     for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
         let mut has_changed = recorder::react(cluster);
         has_changed |= control(cluster);

@@ -91,11 +91,11 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
 
 /// Of a Pod that ran in the beginning: as its controller would create it now, and as it runs.
 fn view_manifest(cluster: &Cluster, workload: &Workload, name: &str, pod: &Pod) -> Manifest {
-    if pod.is_adopted {
-        let before = new_pod(workload, &cluster.namespace, name, pod.revision);
-        return Manifest { before, after: pod.object.as_ref().clone() };
+    if !pod.is_adopted {
+        return Manifest { before: pod.before.clone(), after: pod.after.clone() };
     }
-    Manifest { before: pod.before.clone(), after: pod.after.clone() }
+    let before = new_pod(workload, &cluster.namespace, name, pod.revision);
+    Manifest { before, after: pod.object.as_ref().clone() }
 }
 
 fn view_pps(name: &str, pps: &Pps, is_last: bool) -> PpsView {

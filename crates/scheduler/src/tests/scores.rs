@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::pod_affinity::PodAffinity;
-use super::super::read::{Candidate, Node};
+use super::super::read::{Candidate, Node, Pod};
 use super::super::resources::Images;
 use super::super::{node_affinity, normalized, resources, spread, stretched, taints};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
@@ -10,7 +10,7 @@ use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 fn scores(pod: &Value, nodes: &Nodes, score: impl Fn(&Candidate, &[Node]) -> Vec<i64>) -> Vec<i64> {
     let views = super::views(nodes);
     let parsed: Vec<Node> = views.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect();
-    score(&Candidate::of(pod), &parsed)
+    score(&Candidate { spec: &pod["spec"], pod: Pod::of(pod) }, &parsed)
 }
 
 fn each(nodes: &[Node], score: impl Fn(&Node) -> i64) -> Vec<i64> {

@@ -107,15 +107,29 @@ fn what_is_not_simulated_is_named_and_leaves_every_node_that_fits() {
 }
 
 #[test]
-fn a_pod_with_a_priority_may_take_the_room_of_others() {
+fn a_pod_may_take_the_room_of_pods_of_lower_priority() {
+    let node = |name, pods: &[Value]| (with_amounts(name, &json!({"pods": "1", "cpu": "1"})), pods.to_vec());
     let full: Nodes = vec![
-        (with_amounts("full", &json!({"pods": "1"})), vec![pod(&json!({}))]),
-        (json!({"metadata": {"name": "cordoned"}, "spec": {"unschedulable": true}}), vec![]),
+        node("equal", &[pod(&json!({"priority": 10}))]),
+        node("lower", &[pod(&json!({"priority": 9}))]),
+        node("none", &[pod(&json!({}))]),
+        (json!({"metadata": {"name": "cordoned"}, "spec": {"unschedulable": true}}), vec![pod(&json!({}))]),
     ];
-    let found = selection(&pod(&json!({"priorityClassName": "high"})), &full);
-    assert_eq!((found.chosen, found.may_land_on), (None, vec!["full".to_owned()]));
-    assert_eq!(found.caveats.len(), 1);
-    assert!(selection(&pod(&json!({})), &full).may_land_on.is_empty());
+    let may_land_on = |spec: &Value| {
+        let found = selection(&pod(spec), &full);
+        assert_eq!((found.chosen, found.caveats.len()), (None, usize::from(!found.may_land_on.is_empty())));
+        found.may_land_on
+    };
+    assert_eq!(may_land_on(&json!({"priority": 10})), ["lower", "none"]);
+    assert_eq!(may_land_on(&json!({"priorityClassName": "high"})), ["none"], "its priority is not known");
+    for spec in [
+        json!({}),
+        json!({"priority": 10, "preemptionPolicy": "Never"}),
+        // No Pod has to go for more than the node has.
+        json!({"priority": 10, "containers": [{"resources": {"requests": {"cpu": "2"}}}]}),
+    ] {
+        assert_eq!(may_land_on(&spec), [""; 0], "{spec}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::finding::{Finding, unknown};
 use crate::load::add_node;
 use crate::read::check_label;
 use crate::result::EventKind;
-use crate::settle::{delete, settle, settle_for};
+use crate::settle::{delete, settle};
 
 type Outcome = Result<(), Finding>;
 
@@ -69,9 +69,9 @@ fn evict_all(cluster: &mut Cluster, node: &str) {
                 continue;
             }
             delete(cluster, &pod, &format!("is evicted: {node} is drained"));
-            settle_for(cluster, false);
+            settle(cluster, false);
         }
-        settle(cluster);
+        settle(cluster, true);
         if kept.len() == before {
             break;
         }
