@@ -52,7 +52,7 @@ pub enum Reason {
     NameConflict,
     /// An annotation of the workload has an invalid value.
     InvalidAnnotation,
-    /// The API server, or an admission policy, refuses an object that the sidecar generates.
+    /// The API server, or an admission policy, refuses an object that the sidecar generates, or a status.
     WriteRefused,
     /// The sidecar dropped states that were recorded on a node that no longer exists.
     StatesForgotten,

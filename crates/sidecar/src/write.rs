@@ -142,9 +142,7 @@ impl Writer {
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
         match self.patch_status(&write, &write.patch, OBJECT, true).await {
             Ok(stored) if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
-            Ok(_) => {
-                return WriteResult::CompactFormDropped(write, Err("it would not be stored as it is".into()));
-            }
+            Ok(_) => return WriteResult::CompactFormDropped(write, Err("it would be changed".into())),
             // A webhook may refuse every request that only asks.
             Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
             Err(failure) => return WriteResult::Status(write, Err(failure)),

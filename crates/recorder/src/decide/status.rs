@@ -104,6 +104,7 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     for pod in &fitted.deferred {
         entries.missing_labels.remove(pod);
     }
+    entries.replaced.retain(|replaced| !fitted.deferred.contains(&replaced.pod));
 
     let recorded = recorded_after(pps, &fitted.changes);
     let stays_compact = matches!(form, FormDecision::StayTooLarge);

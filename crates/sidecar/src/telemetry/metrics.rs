@@ -88,7 +88,7 @@ metrics! {
     ready: Gauge = "1 if all initial lists are complete and every watch works";
     leader: Gauge = "1 if this process leads and writes, 0 if it is a standby";
     watch_up: Gauges = "1 if the watch of a resource works, 0 if not";
-    watch_events: Counters<1> = "Events received from a watch";
+    watch_events: Counters<1> = "Objects and events received from lists and watches";
     watch_errors: Counters<1> = "Failures of a watch, each followed by a retry";
     unreadable_objects: Gauges = "Objects that exist but cannot be read";
     skipped_objects: Counters<1> = "Objects and events without a readable name";

@@ -16,6 +16,9 @@ use super::{Failure, Writer};
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::Notice;
 
+/// How many bytes the API server takes as the note of an Event.
+const MAX_NOTE: usize = 1024;
+
 impl Writer {
     /// Publishes a notice, when it is its turn. One that fails is logged, counted and not tried again.
     pub(crate) async fn publish(self, notice: Notice, turns: Arc<Semaphore>, metrics: Arc<Metrics>) {
@@ -32,7 +35,8 @@ impl Writer {
 
 fn event(notice: Notice) -> Event {
     let now = Timestamp::now();
-    let Notice { subject, reason, message } = notice;
+    let Notice { subject, reason, mut message } = notice;
+    message.truncate(message.floor_char_boundary(MAX_NOTE));
     let (namespace, name) = (Some(subject.object.namespace.to_string()), &subject.object.name);
     // The API server takes names of 253 characters.
     let start = name.get(..220).unwrap_or(name).trim_end_matches(['.', '-']);
@@ -75,15 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_event_is_valid_however_long_the_name_of_its_object_is() {
+    fn an_event_is_valid_however_long_the_name_of_its_object_and_its_text_are() {
         for (name, start) in [
             ("w".to_owned(), "w.".to_owned()),
             ("w".repeat(253), "w".repeat(220) + "."),
             ("w".repeat(218) + "-.w" + &"w".repeat(30), "w".repeat(218) + "."),
         ] {
             let subject = Subject::new("apps/v1", "StatefulSet", NamespacedName::new("n", &*name), "u");
-            let notice = Notice { subject, reason: Reason::Generated, message: String::new() };
-            let event = event(notice);
+            let event = event(Notice { subject, reason: Reason::Generated, message: "é".repeat(513) });
+            assert_eq!(event.note, Some("é".repeat(512)));
             let event_name = event.metadata.name.unwrap();
             assert!(event_name.starts_with(&start) && event_name.len() <= 253, "{event_name}");
             assert_eq!(event.regarding.unwrap().name, Some(name));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::response::Parts;
 use kube::core::Status;
+use pps_core::shorten_to;
 use serde_json::json;
 
 use crate::observe::client::describe;
@@ -73,12 +74,12 @@ impl Failure {
 }
 
 /// What an answer refuses. Of one that a gateway has written, or a full queue of the API server, only the
-/// head may say the code, and how long to wait.
+/// head counts: it says the code, and how long to wait. The page of another server may hold secrets.
 pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
     let code = head.status;
-    let text = String::from_utf8_lossy(body);
     let reason = code.canonical_reason().unwrap_or_default();
-    let mut status = serde_json::from_str(&text).unwrap_or_else(|_| Status::failure(&text, reason));
+    let of_other = || Status::failure("no answer of an API server", reason);
+    let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| of_other());
     status.code = code.as_u16();
     let seconds = Refusal::default().retry_after(&head.headers).as_secs();
     let details = || serde_json::from_value(json!({"retryAfterSeconds": seconds})).ok();
@@ -102,11 +103,7 @@ fn is_refusal(status: &Status) -> bool {
 
 /// A message on one line, without the end of a long one.
 fn shortened(message: &str) -> String {
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_REFUSAL) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    shorten_to(MAX_REFUSAL, &message.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 impl From<kube::Error> for Failure {
@@ -114,18 +111,17 @@ impl From<kube::Error> for Failure {
         let kube::Error::Api(status) = error else {
             return Self::Other { message: describe(&error), retry_after: Duration::ZERO };
         };
+        let message = shortened(&status.message);
         match status.code {
-            _ if is_too_large(&status) => Self::TooLarge(format!("{} {}", status.code, status.message)),
-            _ if is_refusal(&status) => {
-                Self::Refused(format!("{} {}", status.code, shortened(&status.message)))
-            }
+            code if is_too_large(&status) => Self::TooLarge(format!("{code} {message}")),
+            code if is_refusal(&status) => Self::Refused(format!("{code} {message}")),
             404 => Self::NotFound,
             409 => Self::Conflict,
             code => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
                 let seconds = seconds.min(LONGEST_WAIT);
                 Self::Other {
-                    message: format!("{code} {}: {}", status.reason, status.message),
+                    message: format!("{code} {}: {message}", shortened(&status.reason)),
                     retry_after: Duration::from_secs(seconds.into()),
                 }
             }
@@ -179,5 +175,17 @@ mod tests {
             assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
         }
         assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);
+    }
+
+    #[test]
+    fn the_page_of_another_server_is_not_repeated() {
+        for (body, expected) in [
+            ("<html>secret</html>", "502 Bad Gateway: no answer of an API server"),
+            (r#"{"reason": "InternalError", "message": "no etcd"}"#, "502 InternalError: no etcd"),
+        ] {
+            let (head, ()) = http::Response::builder().status(502).body(()).unwrap().into_parts();
+            let failure = Failure::from(kube::Error::Api(refusal(&head, body.as_bytes()).boxed()));
+            assert_eq!(failure.to_string(), expected);
+        }
     }
 }

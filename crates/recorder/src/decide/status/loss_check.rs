@@ -33,7 +33,7 @@ pub struct LossCheck {
 /// An entry in which recorded values give way to others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReplacedValues {
-    pod: Arc<str>,
+    pub(crate) pod: Arc<str>,
     before: PodState,
     after: PodState,
     is_node_new: bool,

@@ -89,6 +89,12 @@ impl Worker {
         if !failure.is_expected() {
             warn!(object = %key, error = %failure, "cannot write a status; retrying");
         }
+        if let Failure::Refused(why) = failure {
+            let name = &key.name;
+            let message =
+                format!("allow the status of PersistentPodState {name}: nothing is recorded in it: {why}");
+            self.index.report(&write.workload, Reason::WriteRefused, message);
+        }
         self.index.on_status_not_written(key, &write.uid);
         if conflicts > 0 && conflicts.is_multiple_of(READ_AFTER) {
             self.on_conflicts(write, failure, conflicts);
