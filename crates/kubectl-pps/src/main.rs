@@ -10,17 +10,13 @@ use kubectl_pps::{Failure, run};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let terminal = Terminal::of_process();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return report(&terminal, &Failure::Unreadable(format!("cannot start: {error}"))),
-    };
-    match runtime.block_on(run::run(&cli, &terminal)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Unreadable(format!("cannot start: {error}")));
+    match runtime.and_then(|runtime| runtime.block_on(run::run(&cli, &terminal))) {
         Ok(outcome) => outcome.exit_code().into(),
-        Err(failure) => report(&terminal, &failure),
+        Err(failure) => {
+            terminal.error(&failure.to_string());
+            failure.exit_code().into()
+        }
     }
-}
-
-fn report(terminal: &Terminal, failure: &Failure) -> ExitCode {
-    terminal.error(&failure.to_string());
-    failure.exit_code().into()
 }

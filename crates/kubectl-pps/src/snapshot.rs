@@ -17,8 +17,6 @@ pub use self::index::{Index, WorkloadKey};
 pub use self::objects::{Node, Pod, Pps, Workload};
 #[cfg(test)]
 pub(crate) use self::tests::forbidden;
-use crate::Failure;
-use crate::failure::unreadable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,9 +82,11 @@ impl fmt::Display for Unread {
     }
 }
 
-impl From<&Unread> for Failure {
-    fn from(unread: &Unread) -> Self {
-        Self::Unreadable(unread.to_string())
+/// Why something could not be read: the API server's words, or none if the user lacks the right.
+pub(crate) fn unreadable(right: &pps_check::read::Right, why: Option<&str>) -> String {
+    match why {
+        None => format!("you have no permission to {right}"),
+        Some(why) => format!("cannot read {}: {why}", right.object()),
     }
 }
 
@@ -187,7 +187,7 @@ impl Snapshot {
     pub fn names_workload_of(&self, group: &str) -> bool {
         let targets = self.pps.iter().filter(|pps| !pps.is_alias()).map(Pps::target);
         let pods = self.pods.iter().filter(|pod| self.scope.contains(pod.namespace()));
-        let owners = pods.filter_map(|pod| Some(pod.owner()?.0));
+        let owners = pods.filter_map(Pod::owner);
         targets.chain(owners).any(|one| one.group() == group)
     }
 

@@ -1,7 +1,6 @@
 //! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -12,9 +11,8 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::cluster::Client;
-use crate::decide::names::hint;
-use crate::failure::unreadable;
-use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
+use crate::decide::names::similar;
+use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload, unreadable};
 
 /// The limits of all commands: an installation of 20,000 Pods is read.
 const LIMITS: Limits =
@@ -25,9 +23,8 @@ const TOTAL: Duration = Duration::from_mins(3);
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a kind of object")]
 pub struct Wanted<'a> {
+    /// The Pods, and the nodes for their labels.
     pub pods: bool,
-    /// The nodes, for their labels.
-    pub nodes: bool,
     /// The Pods of all other namespaces, which take room, and the volumes, which exclude nodes.
     pub scheduling: bool,
     pub workloads: bool,
@@ -40,7 +37,7 @@ pub struct Wanted<'a> {
 impl Wanted<'_> {
     /// All that the simulated scheduler reads.
     pub const SCHEDULING: Self =
-        Self { pods: true, nodes: true, scheduling: true, workloads: true, selector: "", budgets: false };
+        Self { pods: true, scheduling: true, workloads: true, selector: "", budgets: false };
 }
 
 /// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`]
@@ -51,7 +48,7 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
         lists.list(Resource::PersistentPodStates, scope, Pps::read),
         read_if(wanted.pods || wanted.scheduling, lists.pods(scope, wanted.scheduling)),
-        read_if(wanted.nodes, lists.list(Resource::Nodes, &Scope::All, Node::read)),
+        read_if(wanted.pods, lists.list(Resource::Nodes, &Scope::All, Node::read)),
         read_if(
             wanted.workloads,
             lists.list(Resource::StatefulSets, scope, |object| Workload::read(object, "apps/v1"))
@@ -67,17 +64,25 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<
     let pps = match pps {
         Read::Known(pps) => pps,
         Read::Absent => return Err(Failure::NoDefinition),
-        Read::Unknown => match unread.iter().find(|one| !one.is_forbidden()) {
-            Some(failed) => return Err(failed.into()),
-            None => Vec::new(),
-        },
+        Read::Unknown => {
+            let mut of_pps = unread.iter().filter(|one| one.resource == Resource::PersistentPodStates);
+            match of_pps.find(|one| !one.is_forbidden()) {
+                Some(failed) => return Err(failed.into()),
+                None => Vec::new(),
+            }
+        }
     };
     let mut workloads = items(workloads);
     workloads.extend(items(kruise));
     let mut snapshot = Snapshot {
         pps,
         pods: items(pods),
-        nodes: by_name(nodes),
+        nodes: match nodes {
+            Read::Known(nodes) => {
+                Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect())
+            }
+            Read::Absent | Read::Unknown => None,
+        },
         workloads,
         claims: items(claims),
         volumes: items(volumes),
@@ -108,8 +113,8 @@ async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failu
     let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
     let listed = reader.list_as(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "", take).await;
     let names = items(listed.map(|(names, _)| names));
-    let hint = hint(namespace, names.iter().map(String::as_str));
-    Err(Failure::Usage(format!("there is no namespace {namespace}{hint}")))
+    let similar = similar(namespace, names.iter().map(String::as_str));
+    Err(Failure::NoNamespace { name: namespace.to_owned(), similar })
 }
 
 /// Reads one object; none if it does not exist.
@@ -189,46 +194,31 @@ impl Lists<'_> {
             Resource::KruiseStatefulSets => &["v1beta1"],
             _ => &["v1"],
         };
+        let (group, plural) = resource.name();
+        let base = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let namespace = scope.namespace().map(str::to_owned);
+        let within =
+            scope.namespace().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
+        let right = Right { namespace: namespace.clone(), ..Right::new("list", group, plural) };
+        let is_workload = matches!(resource, Resource::StatefulSets | Resource::KruiseStatefulSets);
+        let selector = if is_workload { self.selector } else { "" };
         for version in versions {
-            match self.list_version(resource, version, scope, &take).await {
-                Read::Absent => {}
-                read => return read,
+            let path = format!("{base}/{version}/{within}{plural}");
+            let reader = reader(self.client);
+            let found = reader.list_as(right.clone(), &path, selector, &take).await;
+            let more = found.known().map_or(0, |(_, more)| *more);
+            let failures = reader.into_problems().into_iter().map(|problem| match problem {
+                Problem::Forbidden(_) => None,
+                Problem::Failed { why, .. } => Some(why),
+            });
+            let why = failures.chain((more > 0).then(|| Some(format!("{more} objects more than are read"))));
+            let unread = why.map(|why| Unread { resource, namespace: namespace.clone(), why });
+            self.unread.borrow_mut().extend(unread);
+            if !found.is_absent() {
+                return found.map(|(found, _)| found);
             }
         }
         Read::Absent
-    }
-
-    async fn list_version<T>(
-        &self,
-        resource: Resource,
-        version: &str,
-        scope: &Scope,
-        take: impl Fn(Value) -> Option<T>,
-    ) -> Read<Vec<T>> {
-        let (group, plural) = resource.name();
-        let base =
-            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        let right = Right::new("list", group, plural);
-        let (right, path) = match scope {
-            Scope::All => (right, format!("{base}/{plural}")),
-            Scope::Namespace(namespace) => {
-                (right.within(namespace), format!("{base}/namespaces/{namespace}/{plural}"))
-            }
-        };
-        let is_workload = matches!(resource, Resource::StatefulSets | Resource::KruiseStatefulSets);
-        let selector = if is_workload { self.selector } else { "" };
-        let reader = reader(self.client);
-        let found = reader.list_as(right, &path, selector, take).await;
-        let more = found.known().map_or(0, |(_, more)| *more);
-        let failures = reader.into_problems().into_iter().map(|problem| match problem {
-            Problem::Forbidden(_) => None,
-            Problem::Failed { why, .. } => Some(why),
-        });
-        let why = failures.chain((more > 0).then(|| Some(format!("{more} objects more than are read"))));
-        let namespace = scope.namespace().map(str::to_owned);
-        let unread = why.map(|why| Unread { resource, namespace: namespace.clone(), why });
-        self.unread.borrow_mut().extend(unread);
-        found.map(|(found, _)| found)
     }
 }
 
@@ -236,12 +226,5 @@ fn items<T>(read: Read<Vec<T>>) -> Vec<T> {
     match read {
         Read::Known(items) => items,
         Read::Absent | Read::Unknown => Vec::new(),
-    }
-}
-
-fn by_name(nodes: Read<Vec<Node>>) -> Option<BTreeMap<String, Node>> {
-    match nodes {
-        Read::Known(nodes) => Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect()),
-        Read::Absent | Read::Unknown => None,
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::Failure;
 use crate::cluster::Client;
-use crate::failure::unreadable;
+use crate::snapshot::unreadable;
 
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
@@ -158,7 +158,7 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
                 Ok(StatusCode::CONFLICT) => WriteError::Conflict(message),
                 Ok(StatusCode::NOT_FOUND) => WriteError::NotFound,
                 // An admission plugin may refuse with the same code as missing rights.
-                Ok(StatusCode::FORBIDDEN) if message.contains(" cannot ") => {
+                Ok(StatusCode::FORBIDDEN) if message.contains("is forbidden: User \"") => {
                     WriteError::Forbidden(write.right.clone())
                 }
                 Ok(StatusCode::TOO_MANY_REQUESTS) => {

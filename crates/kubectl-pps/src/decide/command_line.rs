@@ -49,11 +49,8 @@ impl CommandLine {
     }
 
     fn within(&self, namespace: &str) -> String {
-        if self.own_namespace.as_deref() == Some(namespace) {
-            String::new()
-        } else {
-            format!(" -n {namespace}")
-        }
+        let is_own = self.own_namespace.as_deref() == Some(namespace);
+        if is_own { String::new() } else { format!(" -n {namespace}") }
     }
 
     /// The flags that name the cluster.

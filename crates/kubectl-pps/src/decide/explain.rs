@@ -4,18 +4,16 @@ mod remedies;
 mod subject;
 
 use pps_check::is_own_webhook;
-use pps_check::read::Read;
 use pps_core::plan::Requirement;
-use pps_core::pps::GROUP;
 use pps_core::succession::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
+use serde_json::Value;
 
 pub use self::remedies::{Remedy, RemedyKind, Step};
 pub use self::subject::Subject;
-use super::names::hint;
-use super::placement::Landing;
-use super::placement::Nodes;
+use super::names::similar;
+use super::placement::{Landing, Nodes};
 use super::status::{Drift, drift_of};
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
 use crate::{Failure, Outcome};
@@ -28,8 +26,8 @@ pub struct Question<'a> {
     pub snapshot: &'a Snapshot,
     pub namespace: &'a str,
     pub pod: &'a str,
-    /// Why its controller could not create it, the newest first.
-    pub refusals: &'a [String],
+    /// The list of the Events about its workload, if it does not exist.
+    pub events: &'a Value,
 }
 
 #[derive(Clone, Debug)]
@@ -59,8 +57,9 @@ pub enum Verdict {
     Running,
     NotRunning,
     Misplaced,
-    /// It runs and is not recorded, and its PersistentPodState has a problem.
+    /// It has long been Ready and is not recorded, or its PersistentPodState has a problem.
     NotRecorded,
+    UnfinishedMove,
     NodeGone,
     /// No node can take it, because of its recorded state.
     Pinned,
@@ -81,8 +80,10 @@ pub enum Cause {
     OnNode(Option<LostNode>),
     /// Its node lacks a label that the recorded state requires.
     Misplaced(Drift),
-    /// It is Ready and not recorded, and its PersistentPodState has a problem.
+    /// It is Ready and not recorded, for long or because its PersistentPodState has a problem.
     NotRecorded,
+    /// A move has marked it and has not ended.
+    UnfinishedMove(Option<LostNode>),
     /// Its node is gone, and Kubernetes deletes the Pod; with the successor, as far as known.
     NodeGone(Option<Next>),
     /// It is being deleted. If its node is not Ready, nothing confirms that it has stopped.
@@ -151,9 +152,10 @@ impl<'a> Explanation<'a> {
     pub fn outcome(&self) -> Outcome {
         match self.verdict {
             Verdict::Unknown => Outcome::Incomplete,
-            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => {
-                if self.subject.pps == Read::Unknown { Outcome::Incomplete } else { Outcome::Well }
-            }
+            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => match self.subject.state {
+                Ok(_) => Outcome::Well,
+                Err(_) => Outcome::Incomplete,
+            },
             _ => Outcome::NotWell,
         }
     }
@@ -161,8 +163,8 @@ impl<'a> Explanation<'a> {
 
 pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
-    let subject = Subject::of(question, &index).filter(Subject::is_anything);
-    let subject = subject.ok_or_else(|| unknown(question, &index))?;
+    let subject = Subject::of(question.snapshot, &index, question.namespace, question.pod);
+    let subject = subject.filter(Subject::is_anything).ok_or_else(|| unknown(question, &index))?;
     let is_enabled = subject.pps.known().is_none_or(|pps| pps.is_enabled());
     let mut explanation = match subject.pod {
         None => absent(question, &index, subject),
@@ -177,20 +179,20 @@ pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> 
 }
 
 fn unknown(question: &Question, index: &Index) -> Failure {
-    let Question { snapshot, namespace, pod, .. } = question;
+    let Question { snapshot, namespace, pod: name, .. } = question;
+    let pod = (*name).to_owned();
     // The Pods of other namespaces only take room.
     if let Err(unread) = snapshot.require(Resource::Pods).and_then(|()| snapshot.require_workloads()) {
-        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
+        return Failure::UnreadPod { pod, unread: unread.clone() };
     }
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
     let targeted = index.targeted().filter(|(key, _)| key.namespace == *namespace);
     let states = targeted.filter_map(|(_, all)| all.first()?.states().ok());
     let recorded: Vec<String> = states.flat_map(std::collections::BTreeMap::into_keys).collect();
-    let hint = hint(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
-    let who = wanting(snapshot, namespace, pod).map_or("no workload wants one".to_owned(), |workload| {
-        format!("StatefulSet {} (replicas: {}) does not want one", workload.name(), workload.replicas())
-    });
-    Failure::Usage(format!("there is no Pod {pod} in namespace {namespace}, and {who}{hint}"))
+    let similar = similar(name, in_namespace.chain(recorded.iter().map(String::as_str)));
+    let workload = wanting(snapshot, namespace, name);
+    let workload = workload.map(|workload| (workload.name().to_owned(), workload.replicas()));
+    Failure::NoPod { namespace: (*namespace).to_owned(), pod, workload, similar }
 }
 
 /// A Pod that has a node, or that ends.
@@ -203,17 +205,17 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     let misplaced = drift.iter().find(|one| matches!(one, Drift::RequiredTopology { .. })).cloned();
     let lost = LostNode::of(subject.snapshot, node).filter(|_| pod.is_terminating() || !pod.is_ready());
     let is_lost = lost.is_some();
+    let is_over = pod.is_finished() || pod.is_terminating();
     let (verdict, cause) = match misplaced.clone() {
         _ if pod.is_terminating() && is_lost => (Verdict::NotRunning, Cause::Terminating(lost)),
         _ if pod.is_terminating() => (Verdict::Terminating, Cause::Terminating(None)),
+        _ if pod.is_marked() && !is_over => (Verdict::UnfinishedMove, Cause::UnfinishedMove(lost)),
         Some(drift) => (Verdict::Misplaced, Cause::Misplaced(drift)),
-        None if subject.is_unrecorded() && subject.problem.is_some() => {
-            (Verdict::NotRecorded, Cause::NotRecorded)
-        }
+        None if subject.is_unrecorded() => (Verdict::NotRecorded, Cause::NotRecorded),
         None if pod.phase() == "Running" && !is_lost => (Verdict::Running, Cause::OnNode(None)),
         None => (Verdict::NotRunning, Cause::OnNode(lost)),
     };
-    let is_over = pod.is_finished() || pod.is_terminating();
+    let is_riddle = misplaced.is_some() || verdict == Verdict::NotRecorded && subject.problem.is_none();
     let mut explanation = Explanation { drift, ..Explanation::new(subject, verdict, cause) };
     let mut remedies = Vec::new();
     if is_lost {
@@ -226,7 +228,7 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         let goal = goal.filter(|node| pps_core::is_dns_subdomain(node)).map(str::to_owned);
         let finish = (goal.as_deref() != Some(node)).then_some(RemedyKind::FinishMove { to: goal });
         remedies.extend(finish.into_iter().chain([RemedyKind::CallMoveOff { node: node.to_owned() }]));
-    } else if misplaced.is_some() && !is_over && !pod.is_exempt() {
+    } else if is_riddle && !is_over && !pod.is_exempt() {
         remedies.push(RemedyKind::Check);
     }
     explanation.remedies = remedies.into_iter().map(Remedy::new).collect();
@@ -325,10 +327,7 @@ fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> E
         Some(_) => (Verdict::NotWanted, Cause::NotWanted),
         None => {
             // Workloads of other kinds are never read.
-            let is_read = subject.owner.as_ref().is_some_and(|owner| {
-                owner.kind == "StatefulSet" && ["apps", GROUP].contains(&owner.group.as_str())
-            });
-            let is_known = is_read && question.snapshot.require_workloads().is_ok();
+            let is_known = subject.owner.as_ref().is_some_and(|owner| question.snapshot.has_all_like(owner));
             let verdict = if is_known { Verdict::NotWanted } else { Verdict::Unknown };
             (verdict, Cause::NoWorkload { is_known })
         }
@@ -347,17 +346,30 @@ fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> E
 
 /// Why a Pod does not exist that its workload wants.
 fn not_created(question: &Question, index: &Index, workload: &Workload) -> (Verdict, Cause) {
-    let Question { namespace, pod, refusals, .. } = question;
+    let Question { namespace, pod, events, .. } = question;
     if let Some(blocker) = blocker(index, workload, namespace, pod) {
         return (Verdict::NotCreated, Cause::WaitsFor(blocker));
     }
-    let mentions = |message: &&String| {
-        message.split(|c: char| c.is_whitespace() || "\"',:".contains(c)).any(|word| word == *pod)
+    match refusal(events, pod) {
+        Some(message) => (Verdict::Refused, Cause::Refused(message)),
+        None => (Verdict::NotCreated, Cause::NotCreated),
+    }
+}
+
+/// Why the controller cannot create a Pod, by the newest Event about that; none if it has created the Pod.
+fn refusal(events: &Value, pod: &str) -> Option<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let is_failed = |event: &Value| event["reason"] == "FailedCreate";
+    let time = |event: &&Value| {
+        let times = [&event["series"]["lastObservedTime"], &event["lastTimestamp"], &event["eventTime"]];
+        (times.map(text).into_iter().max(), !is_failed(event))
     };
-    let message = refusals.iter().find(mentions);
-    message.map_or((Verdict::NotCreated, Cause::NotCreated), |message| {
-        (Verdict::Refused, Cause::Refused(message.chars().take(MAX_MESSAGE).collect()))
-    })
+    // The Event about a created claim names the Pod as well.
+    let verb = |event: &Value| if is_failed(event) { "" } else { "create " };
+    let names = |event: &&Value| text(&event["message"]).contains(&format!("{}Pod {pod} in ", verb(event)));
+    let newest = events["items"].as_array()?.iter().filter(names).max_by_key(time)?;
+    let message = text(&newest["message"]).chars().take(MAX_MESSAGE).collect();
+    is_failed(newest).then_some(message)
 }
 
 /// Whether the policy denies a request, or its webhook cannot be called: the API server writes which webhook
@@ -379,6 +391,7 @@ fn blocker(index: &Index<'_>, workload: &Workload, namespace: &str, pod: &str) -
     if workload.object()["spec"]["podManagementPolicy"] == "Parallel" {
         return None;
     }
-    let is_unready = |pod: &String| !index.pod(namespace, pod).is_some_and(Pod::is_ready);
-    workload.wanted().take_while(|before| before != pod).find(is_unready)
+    let is_up = |pod: &Pod| pod.is_ready() && !pod.is_terminating();
+    let is_awaited = |pod: &String| !index.pod(namespace, pod).is_some_and(is_up);
+    workload.wanted().take_while(|before| before != pod).find(is_awaited)
 }

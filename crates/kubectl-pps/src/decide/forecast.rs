@@ -14,7 +14,7 @@ use pps_core::pps::{API_VERSION, KIND, NodeDeletionPolicy, short};
 use pps_core::succession::name_order;
 use pps_scheduler::{Exclusion, Verdict};
 use pps_simulation::{
-    Action, Limits, Pending, Phase, PodView, Problem, RunResult, Scenario, Severity, Source, run_live,
+    Action, Limits, Pending, Phase, PodView, Problem, Scenario, Severity, Source, run_live,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -147,9 +147,9 @@ impl Question {
         let nodes = all.values().filter(|node| node.zone() == Some(zone)).map(|node| node.name().to_owned());
         let nodes: BTreeSet<String> = nodes.collect();
         if nodes.is_empty() {
-            let zones: BTreeSet<&str> = all.values().filter_map(Node::zone).collect();
-            let zones: Vec<&str> = zones.into_iter().take(10).collect();
-            return Err(Failure::Usage(format!("no node is in zone {zone}: there are {}", zones.join(", "))));
+            let known: BTreeSet<&str> = all.values().filter_map(Node::zone).collect();
+            let known = known.into_iter().take(10).map(str::to_owned).collect();
+            return Err(Failure::NoZone { zone: zone.clone(), known });
         }
         Ok(nodes)
     }
@@ -165,7 +165,7 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
     let all = snapshot.nodes.as_ref().unwrap_or(&none);
     let (count, most) = (all.len(), Limits::CLUSTER.nodes);
     if count > most {
-        return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
+        return Err(Failure::TooManyNodes { count, most });
     }
     let nodes = &question.nodes(all)?;
     let index = &Index::of(snapshot);
@@ -197,9 +197,8 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
         let Some(last) = result.steps.last() else { continue };
         let simulated = Simulated { snapshot, namespace, index, lost };
         forecast.pods.extend(last.world.pods.iter().filter_map(|view| simulated.describe(view)));
-        simulated.add_problems(&mut forecast, &result, |at| {
-            scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).nth(at)
-        });
+        let objects: Vec<&Value> = scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).collect();
+        simulated.add_problems(&mut forecast, &result.problems, &objects);
     }
     forecast.add_others(snapshot, index, nodes);
     forecast.pods.sort_by(|one, other| {
@@ -336,20 +335,14 @@ impl Simulated<'_> {
         })
     }
 
-    fn add_problems<'a>(
-        &self,
-        forecast: &mut Forecast,
-        result: &RunResult,
-        object: impl Fn(usize) -> Option<&'a Value>,
-    ) {
+    fn add_problems(&self, forecast: &mut Forecast, problems: &[Problem], objects: &[&Value]) {
         let is_out = |pps: &Pps| pps.namespace() == self.namespace && !pps.is_enabled();
         if self.snapshot.pps.iter().any(is_out) {
             forecast.not_enabled.insert(self.namespace.to_owned());
         }
-        for problem in &result.problems {
+        for problem in problems {
             let Source::Objects { object: Some(at) } = problem.source else { continue };
-            let object = object(at);
-            let text = |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str());
+            let text = |pointer: &str| objects.get(at).and_then(|object| object.pointer(pointer)?.as_str());
             let (kind, name) = (text("/kind").unwrap_or("Pod"), text("/metadata/name").unwrap_or_default());
             let is_workload = |pod: &PodForecast| pod.namespace == self.namespace && pod.workload == name;
             // An object with an error is left out.

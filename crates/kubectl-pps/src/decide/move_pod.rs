@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 pub use self::new_state::{NewState, require_keys};
 pub use self::select::{Selected, select};
-use crate::decide::explain::{Question, Subject};
+use crate::decide::explain::Subject;
 use crate::decide::placement::Landing;
 use crate::decide::way_out::WayOut;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
@@ -155,7 +155,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     let index = Index::of(snapshot);
     let Request { namespace, pod: name, to, .. } = *request;
     snapshot.require(Resource::PersistentPodStates)?;
-    let Some(subject) = subject_of(snapshot, &index, namespace, name) else {
+    let Some(subject) = Subject::of(snapshot, &index, namespace, name) else {
         snapshot.require(Resource::Pods)?;
         return Err(Refusal::NoPod { namespace: namespace.to_owned(), pod: name.to_owned() });
     };
@@ -202,16 +202,6 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     }))
 }
 
-/// A Pod, or the name of one, with everything that concerns it. None if nothing that was read knows the name.
-fn subject_of<'a>(
-    snapshot: &'a Snapshot,
-    index: &Index<'a>,
-    namespace: &'a str,
-    pod: &'a str,
-) -> Option<Subject<'a>> {
-    Subject::of(&Question { snapshot, namespace, pod, refusals: &[] }, index)
-}
-
 /// The PersistentPodState that governs the workload, which has to create the Pod again.
 fn governing<'a>(
     snapshot: &Snapshot,
@@ -235,6 +225,7 @@ fn governing<'a>(
             replicas: workload.replicas(),
             is_terminating: workload.is_terminating(),
         }),
+        None if snapshot.has_all_like(&key) => Err(Refusal::NoController { pod: name }),
         None if pod.is_none() => unread(snapshot, &key).map_or(Ok(pps), |unread| Err(unread.into())),
         _ => Ok(pps),
     }

@@ -1,27 +1,9 @@
-//! Lists of names, similar names, and the meaning of WORKLOAD on the command line.
+//! Similar names, and the meaning of WORKLOAD on the command line.
 
 use std::collections::BTreeSet;
 
 use crate::Failure;
-use crate::snapshot::{Index, Resource, Scope, Snapshot, WorkloadKey};
-
-const ALL: usize = 6;
-const SOME: usize = 3;
-
-/// `node-1`, `node-1 and node-2`, `node-1, node-2, node-3 and 7 others`.
-pub fn list(names: &[String], conjunction: &str) -> String {
-    match names {
-        [] => String::new(),
-        [name] => name.clone(),
-        [rest @ .., last] if names.len() <= ALL => format!("{} {conjunction} {last}", rest.join(", ")),
-        _ => format!("{} {conjunction} {} others", names[..SOME].join(", "), names.len() - SOME),
-    }
-}
-
-/// `1 Pod`, `2 Pods`.
-pub fn count(number: usize, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
-}
+use crate::snapshot::{Index, Resource, Snapshot, WorkloadKey};
 
 const SHOWN: usize = 3;
 /// Longer texts are not compared: the comparison takes quadratic time.
@@ -47,34 +29,26 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     near.into_iter().take(SHOWN).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// The end of a sentence that says that there is no such name: `; similar names: db-0, db-1`.
-pub fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    let near = similar(name, names);
-    if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) }
-}
-
 /// The workloads that a text may mean, at least one: `NAME` or `KIND/NAME`, with kinds as kubectl takes them.
 pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<WorkloadKey>, Failure> {
     let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
-    let known = known(snapshot, index);
+    // All workloads that were read or that a PersistentPodState names.
+    let read = snapshot.workloads.iter().map(|one| WorkloadKey::of(one.namespace(), &one.target()));
+    let known = read.chain(index.targeted().map(|(key, _)| key.clone()));
+    let known: BTreeSet<_> = known.filter(|key| snapshot.scope.contains(&key.namespace)).collect();
     let is_meant = |key: &&WorkloadKey| key.name == name && kind.is_none_or(|kind| is_kind(key, kind));
     let found: Vec<WorkloadKey> = known.iter().filter(is_meant).cloned().collect();
     if !found.is_empty() {
         return Ok(found);
     }
-    let within = match &snapshot.scope {
-        Scope::All => "in any namespace".to_owned(),
-        Scope::Namespace(namespace) => format!("in namespace {namespace}"),
-    };
-    let hint = hint(name, known.iter().map(|key| key.name.as_str()));
     let kinds = [Resource::StatefulSets, Resource::KruiseStatefulSets, Resource::PersistentPodStates];
-    let unseen = snapshot.unread.iter().find(|one| kinds.contains(&one.resource));
-    match unseen {
-        Some(unseen) => Err(Failure::Unreadable(format!("cannot find workload {text}: {unseen}"))),
-        None => Err(Failure::Usage(format!(
-            "there is no StatefulSet {text} {within}, and no PersistentPodState names such a workload{hint}"
-        ))),
+    let unread = snapshot.unread.iter().find(|one| kinds.contains(&one.resource)).cloned();
+    let text = text.to_owned();
+    if let Some(unread) = unread {
+        return Err(Failure::UnreadWorkload { text, unread });
     }
+    let similar = similar(name, known.iter().map(|key| key.name.as_str()));
+    Err(Failure::NoWorkload { text, scope: snapshot.scope.clone(), similar })
 }
 
 /// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
@@ -83,13 +57,6 @@ pub fn pod_name(text: &str) -> &str {
         Some((kind, name)) if matches!(kind.to_lowercase().as_str(), "pod" | "pods" | "po") => name,
         _ => text,
     }
-}
-
-/// All workloads that were read or that a PersistentPodState names.
-fn known(snapshot: &Snapshot, index: &Index) -> BTreeSet<WorkloadKey> {
-    let read = snapshot.workloads.iter().map(|one| WorkloadKey::of(one.namespace(), &one.target()));
-    let named = index.targeted().map(|(key, _)| key.clone());
-    read.chain(named).filter(|key| snapshot.scope.contains(&key.namespace)).collect()
 }
 
 /// Whether a text is a kind: `StatefulSet`, `statefulsets`, `sts`, `statefulsets.apps`, in any case of
@@ -107,16 +74,6 @@ fn is_kind(key: &WorkloadKey, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn up_to_six_names_are_all_named_and_more_are_counted() {
-        let names: Vec<String> = (0..9).map(|number| format!("n{number}")).collect();
-        assert_eq!(list(&names[..0], "and"), "");
-        assert_eq!(list(&names[..1], "and"), "n0");
-        assert_eq!(list(&names[..2], "or"), "n0 or n1");
-        assert_eq!(list(&names[..6], "and"), "n0, n1, n2, n3, n4 and n5");
-        assert_eq!(list(&names, "and"), "n0, n1, n2 and 6 others");
-    }
 
     #[test]
     fn names_what_a_user_may_have_meant_and_nothing_else() {

@@ -45,16 +45,12 @@ impl<'a> Nodes<'a> {
         select(&Placement { pod, before, selector, volumes: Some(&self.volumes) }, &self.views)
     }
 
-    /// The nodes with another version of one node, or with a further node.
+    /// The nodes with another version of the node of this name.
     #[must_use]
-    pub fn with(&self, node: &'a Value, pods: Vec<&'a Value>) -> Self {
-        let mut views = self.views.clone();
-        let view = NodeView { node, pods };
-        match views.iter_mut().find(|one| one.node["metadata"]["name"] == node["metadata"]["name"]) {
-            Some(own) => *own = view,
-            None => views.push(view),
-        }
-        Self { views, volumes: Rc::clone(&self.volumes) }
+    pub fn with(&self, name: &str, node: &'a Value, pods: Vec<&'a Value>) -> Self {
+        let mut nodes = self.without(name);
+        nodes.views.push(NodeView { node, pods });
+        nodes
     }
 
     #[must_use]
@@ -113,10 +109,6 @@ impl Landing {
         &self.others
     }
 
-    pub fn may_be(&self, node: &str) -> bool {
-        self.favourites.iter().any(|one| one == node)
-    }
-
     pub fn only(&self) -> Option<&str> {
         match (self.favourites.as_slice(), self.others.as_slice()) {
             ([node], []) => Some(node),
@@ -142,11 +134,10 @@ pub fn is_closed(pod: &Value, node: &Value) -> bool {
 /// A Pod before it has a node.
 pub fn unbound(pod: &Value) -> Value {
     let mut pod = pod.clone();
-    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("nodeName");
-    }
-    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("deletionTimestamp");
+    for (part, field) in [("spec", "nodeName"), ("metadata", "deletionTimestamp")] {
+        if let Some(part) = pod.get_mut(part).and_then(Value::as_object_mut) {
+            part.remove(field);
+        }
     }
     pod
 }

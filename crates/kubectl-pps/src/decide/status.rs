@@ -8,6 +8,7 @@ use pps_check::Silence;
 use pps_core::{PodState, Spec};
 
 pub use self::row::{Concern, Drift, Phase, Row, drift_of};
+use super::command_line::CommandLine;
 use super::names::{named, pod_name};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
 use crate::{Failure, Outcome};
@@ -93,11 +94,11 @@ pub fn status(
     snapshot: &Snapshot,
     workload: Option<&str>,
     selector: Option<&str>,
-    explain: impl Fn(&Pod) -> String,
+    commands: &CommandLine,
 ) -> Result<Status, Failure> {
     let index = Index::of(snapshot);
     let named =
-        workload.map(|text| find(snapshot, &index, text, explain)).transpose()?.map(BTreeSet::from_iter);
+        workload.map(|text| find(snapshot, &index, text, commands)).transpose()?.map(BTreeSet::from_iter);
     let selected = selector.map(|selector| selected(snapshot, selector)).transpose()?;
     let chosen = named.as_ref().or(selected.as_ref());
     let unread = snapshot.relevant_unread().cloned().collect();
@@ -139,7 +140,7 @@ pub fn status(
 fn selected(snapshot: &Snapshot, selector: &str) -> Result<BTreeSet<WorkloadKey>, Failure> {
     snapshot.require_workloads()?;
     if snapshot.workloads.is_empty() {
-        return Err(Failure::Usage(format!("no StatefulSet has the labels {selector}")));
+        return Err(Failure::NoSelectedWorkload { selector: selector.to_owned() });
     }
     let read = snapshot.workloads.iter();
     Ok(read.map(|one| WorkloadKey::of(one.namespace(), &one.target())).collect())
@@ -150,13 +151,14 @@ fn find(
     snapshot: &Snapshot,
     index: &Index,
     text: &str,
-    explain: impl Fn(&Pod) -> String,
+    commands: &CommandLine,
 ) -> Result<Vec<WorkloadKey>, Failure> {
     named(snapshot, index, text).map_err(|failure| {
         let name = pod_name(text);
         let is_meant = |pod: &&Pod| pod.name() == name && snapshot.scope.contains(pod.namespace());
-        let pod = snapshot.pods.iter().find(is_meant);
-        let refuse = |pod| Failure::Usage(format!("{name} is a Pod, not a workload: {}", explain(pod)));
-        pod.map_or(failure, refuse)
+        snapshot.pods.iter().find(is_meant).map_or(failure, |pod| {
+            let explain = commands.pps(&format!("explain {name}"), pod.namespace());
+            Failure::PodAsWorkload { pod: name.to_owned(), explain }
+        })
     })
 }

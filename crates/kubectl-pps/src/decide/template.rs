@@ -25,6 +25,5 @@ pub fn injected(
 }
 
 pub fn same_labels(some: &[Requirement], others: &[Requirement]) -> bool {
-    let has_all = |some: &[Requirement], others: &[Requirement]| some.iter().all(|one| others.contains(one));
-    has_all(some, others) && has_all(others, some)
+    some.iter().all(|one| others.contains(one)) && others.iter().all(|one| some.contains(one))
 }

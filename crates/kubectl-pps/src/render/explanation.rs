@@ -10,11 +10,10 @@ use serde::Serialize;
 
 use self::words::{answer, becomes, facts, labels};
 use super::status::{Line, enable};
-use super::text::Text;
+use super::text::{Text, list};
 use super::{Role, Style, with_consequence};
 use crate::decide::command_line::CommandLine;
 use crate::decide::explain::{Explanation, Remedy, RemedyKind, Step, Subject, Verdict};
-use crate::decide::names::list;
 use crate::decide::placement::Landing;
 
 /// Up to this number, all nodes are named with their exact reasons.

@@ -5,11 +5,10 @@ use std::fmt;
 
 use super::explanation::{Excluded, groups};
 use super::status::{Line, enable};
-use super::text::Text;
+use super::text::{Text, count, list};
 use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::{CommandLine, portions};
 use crate::decide::forecast::{Advice, Fate, Forecast, PodForecast, Question, Why};
-use crate::decide::names::{count, list};
 
 const LINES: usize = 20;
 

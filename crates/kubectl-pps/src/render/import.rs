@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::edit::Change;
 use pps_core::validate::join;
 
+use super::text::{count, list};
 use super::{Role, Style, Table};
 use crate::Failure;
 use crate::decide::import::{Action, Flaw, Plan, Refusal};
-use crate::decide::names::{count, list};
 
 const NAMED: usize = 10;
 

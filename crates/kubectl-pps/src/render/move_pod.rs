@@ -8,14 +8,13 @@ use pps_core::pps::short;
 use pps_scheduler::Exclusion;
 
 use super::status::{Line, enable};
-use super::text::titled;
+use super::text::{list, titled};
 use super::{Role, Style, Table, printable};
 use crate::Failure;
 use crate::cluster::write::WriteError;
 use crate::decide::command_line::CommandLine;
 use crate::decide::forget::Drops;
 use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected};
-use crate::decide::names::list;
 use crate::decide::placement::Landing;
 use crate::decide::way_out::WayOut;
 use crate::snapshot::{Pod, Scope, Unread};
@@ -33,7 +32,7 @@ pub fn describe(state: Option<&PodState>) -> String {
 
 pub fn plan(one: &PodMove, style: Style) -> String {
     let from = match (one.from(), one.is_stranded) {
-        _ if one.present.is_none() => "the Pod does not exist now".into(),
+        _ if one.present.is_none() => "no Pod runs now".into(),
         (None, _) => "no node: it is Pending".into(),
         (Some(node), true) => format!("{node}, which does not exist any more"),
         (Some(node), false) => node.to_owned(),
@@ -81,7 +80,7 @@ pub fn notes(one: &PodMove, unread_nodes: Option<&Unread>) -> Vec<String> {
         let text = |unread| format!("{unread}, so where the Pod may land is not known");
         return unread.map(text).into_iter().collect();
     };
-    let caveats = forecast.caveats.iter().map(|caveat| format!("Pod {} {caveat}", one.pod));
+    let caveats = forecast.caveats.iter().map(|caveat| format!("Pod {}: {caveat}", one.pod));
     let is_promised = one.to.as_ref().is_none_or(|to| forecast.may_land_on == [to.clone()]);
     let choice = (!is_promised && one.obstacle.is_none()).then(|| {
         let nodes = list(&forecast.may_land_on, "or");
@@ -129,16 +128,16 @@ pub fn obstacle(one: &PodMove) -> Option<String> {
 
 pub fn refusal(refusal: Refusal, commands: &CommandLine) -> Failure {
     match refusal {
-        Refusal::Unread(unread) => Failure::Unreadable(unread.to_string()),
+        Refusal::Unread(unread) => Failure::Unread(unread),
         Refusal::UnreadablePps { pps, why } => {
             Failure::Refused(format!("PersistentPodState {pps} cannot be read: {why}"))
         }
         Refusal::NoPod { namespace, pod } => Failure::Usage(format!(
             "there is no Pod {pod} in namespace {namespace}, and it has no recorded state"
         )),
-        Refusal::NoController { pod } => Failure::Refused(format!(
-            "Pod {pod} has no controller: nothing pins it, and nothing would create it again"
-        )),
+        Refusal::NoController { pod } => {
+            Failure::Refused(format!("Pod {pod} has no controller: nothing would create it again"))
+        }
         Refusal::NotGoverned { pod, workload, waits } => {
             let (kind, name) = (&workload.kind, &workload.name);
             Failure::Refused(if waits {
@@ -194,27 +193,25 @@ pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
 }
 
 pub fn not_selected(selected: &Selected, scope: &Scope) -> Vec<String> {
-    let groups = [
-        ("no PersistentPodState governs them", &selected.not_governed),
-        ("they come back by themselves", &selected.returning),
-    ];
-    let groups = groups.into_iter().filter(|(_, pods)| !pods.is_empty());
-    groups.map(|(why, pods)| format!("not moved, because {why}: {}", names(pods, scope))).collect()
+    let not_governed =
+        named("not moved, because no PersistentPodState governs them", &selected.not_governed, scope);
+    let returning = named("not moved, because they come back by themselves", &selected.returning, scope);
+    not_governed.into_iter().chain(returning).collect()
 }
 
-/// All of them: nothing else names the Pods for which nothing is done.
-fn names(pods: &[PodName], scope: &Scope) -> String {
+/// A text and all Pods for which nothing is done: nothing else names them. None without Pods.
+fn named(text: &str, pods: &[PodName], scope: &Scope) -> Option<String> {
     let name = |(namespace, pod): &PodName| match scope {
         Scope::All => format!("{namespace}/{pod}"),
         Scope::Namespace(_) => pod.clone(),
     };
-    pods.iter().map(name).collect::<Vec<_>>().join(", ")
+    let names = pods.iter().map(name).collect::<Vec<_>>().join(", ");
+    (!pods.is_empty()).then(|| format!("{text}: {names}"))
 }
 
-/// The Pods after the one whose move failed.
+/// The Pods after the Pod whose move failed.
 pub fn rest(moves: &[PodMove], scope: &Scope) -> Option<String> {
-    let pods: Vec<PodName> = moves.iter().map(PodMove::name).collect();
-    (!pods.is_empty()).then(|| format!("not moved: {}", names(&pods, scope)))
+    named("not moved", &moves.iter().map(PodMove::name).collect::<Vec<_>>(), scope)
 }
 
 pub fn waiting(one: &PodMove) -> String {
@@ -281,19 +278,12 @@ pub fn drops(drops: &Drops, style: Style) -> String {
 }
 
 pub fn drop_notes(drops: &Drops, scope: &Scope) -> Vec<String> {
-    let groups = [
-        (
-            "not dropped, because the Pods are Ready and would be recorded again within seconds; move them",
-            &drops.ready,
-        ),
-        (
-            "Pending, and created with the state that is dropped; delete the Pods to have them created again",
-            &drops.pending,
-        ),
-    ];
-    let groups = groups.into_iter().filter(|(_, pods)| !pods.is_empty());
-    let pods = groups.map(|(text, pods)| format!("{text}: {}", names(pods, scope)));
+    let ready =
+        "not dropped, because the Pods are Ready and would be recorded again within seconds; move them";
+    let pending =
+        "Pending, and created with the state that is dropped; delete the Pods to have them created again";
+    let pods = [named(ready, &drops.ready, scope), named(pending, &drops.pending, scope)];
     let unrecorded = drops.unrecorded.iter().map(|pod| format!("there is no recorded state of Pod {pod}"));
     let unreadable = drops.unreadable.iter().map(|(pps, error)| format!("PersistentPodState {pps}: {error}"));
-    pods.chain(unrecorded).chain(unreadable).collect()
+    pods.into_iter().flatten().chain(unrecorded).chain(unreadable).collect()
 }

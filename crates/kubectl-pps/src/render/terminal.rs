@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Effects, Style as Ansi};
 
-use super::printable;
+use super::{printable, wrap};
 use crate::args::Consent;
 use crate::{Failure, Outcome};
 
@@ -55,13 +55,16 @@ impl Style {
         }
     }
 
-    fn error(&self, text: &str) -> String {
-        let lines: Vec<String> = text.lines().map(printable).collect();
-        format!("{} {}", self.paint(Role::Bad, "error:"), lines.join("\n"))
+    /// A text of any length after a word such as `error:`. [`printable`] would cut long lines.
+    fn labelled(&self, role: Role, label: &str, text: &str) -> String {
+        let lines = text.lines().flat_map(|line| wrap(line, LONGEST_LINE));
+        let lines: Vec<String> = lines.map(|line| printable(&line)).collect();
+        format!("{} {}", self.paint(role, label), lines.join("\n"))
     }
 }
 
 const MIN_WIDTH: usize = 60;
+const LONGEST_LINE: usize = 500;
 
 /// Where the program's output goes, and where answers come from.
 #[derive(Clone, Copy, Debug)]
@@ -109,11 +112,11 @@ impl Terminal {
 
     /// Writes what the user should know beside the answer.
     pub fn note(&self, text: &str) {
-        self.say(&format!("{} {}", self.errors.paint(Role::Warning, "note:"), printable(text)));
+        self.say(&self.errors.labelled(Role::Warning, "note:", text));
     }
 
     pub fn error(&self, text: &str) {
-        self.say(&self.errors.error(text));
+        self.say(&self.errors.labelled(Role::Bad, "error:", text));
     }
 
     /// None if the user, or the command line, agrees to the change; else how the command ends. `outcome` is
@@ -162,7 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_no_control_characters() {
-        assert_eq!(Style::PLAIN.error("a\u{1b}[2J\nb"), "error: a\u{fffd}[2J\nb");
+    fn a_note_has_no_control_characters_and_is_not_cut() {
+        let note = |text: &str| Style::PLAIN.labelled(Role::Warning, "note:", text);
+        assert_eq!(note("a\u{1b}[2J\n- b"), "note: a\u{fffd}[2J\n- b");
+        let pods: Vec<String> = (0..500).map(|number| format!("shop/db-{number}")).collect();
+        assert_eq!(note(&pods.join(", ")).split_whitespace().count(), 501);
     }
 }

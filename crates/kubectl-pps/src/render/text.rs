@@ -5,11 +5,27 @@ use std::fmt::{self, Write as _};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
 
 use super::{Role, Style, printable, wrap};
-use crate::decide::names::list;
 use crate::decide::placement::Landing;
 
 /// The width of a line where the terminal does not say how wide it is.
 const WIDTH: usize = 100;
+const ALL: usize = 6;
+const SOME: usize = 3;
+
+/// `node-1`, `node-1 and node-2`, `node-1, node-2, node-3 and 7 others`.
+pub fn list(names: &[String], conjunction: &str) -> String {
+    match names {
+        [] => String::new(),
+        [name] => name.clone(),
+        [rest @ .., last] if names.len() <= ALL => format!("{} {conjunction} {last}", rest.join(", ")),
+        _ => format!("{} {conjunction} {} others", names[..SOME].join(", "), names.len() - SOME),
+    }
+}
+
+/// `1 Pod`, `2 Pods`.
+pub fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Text {
@@ -160,6 +176,16 @@ impl fmt::Display for Landing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn up_to_six_names_are_all_named_and_more_are_counted() {
+        let names: Vec<String> = (0..9).map(|number| format!("n{number}")).collect();
+        assert_eq!(list(&names[..0], "and"), "");
+        assert_eq!(list(&names[..1], "and"), "n0");
+        assert_eq!(list(&names[..2], "or"), "n0 or n1");
+        assert_eq!(list(&names[..6], "and"), "n0, n1, n2, n3, n4 and n5");
+        assert_eq!(list(&names, "and"), "n0, n1, n2 and 6 others");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_texts() {

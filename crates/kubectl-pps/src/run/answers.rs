@@ -16,7 +16,7 @@ use crate::decide::explain::{Question, wanting};
 use crate::decide::{explain, forecast, status};
 use crate::render::status::Columns;
 use crate::render::{self, Style, Terminal, explanation};
-use crate::snapshot::{Pod, Scope};
+use crate::snapshot::Scope;
 use crate::{CommandResult, Outcome};
 
 pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Terminal) -> CommandResult {
@@ -53,13 +53,13 @@ pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &
     let scope = Scope::Namespace(namespace.to_owned());
     let snapshot = read_confirmed(&connected.client, &scope, Wanted::SCHEDULING).await?;
     let pod = args.pod.as_str();
-    let refusals = match wanting(&snapshot, namespace, pod) {
+    let events = match wanting(&snapshot, namespace, pod) {
         Some(workload) if snapshot.pod(namespace, pod).is_none() => {
-            refusals(&connected.client, namespace, workload.name()).await
+            events(&connected.client, namespace, workload.name()).await
         }
-        _ => Vec::new(),
+        _ => Value::Null,
     };
-    let question = Question { snapshot: &snapshot, namespace, pod, refusals: &refusals };
+    let question = Question { snapshot: &snapshot, namespace, pod, events: &events };
     let answer = explain::explain(&question)?;
     let document = explanation::Document::of(&answer, &commands(connection, namespace));
     let text = render::for_programs(args.output.output, "Explanation", &document);
@@ -67,20 +67,12 @@ pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &
     Ok(answer.outcome())
 }
 
-/// Why a workload could not create Pods, the newest first, as far as Events can be read.
-async fn refusals(client: &Client, namespace: &str, workload: &str) -> Vec<String> {
+/// The Events about a StatefulSet, as far as they can be read.
+async fn events(client: &Client, namespace: &str, name: &str) -> Value {
     let right = Right::new("list", "", "events").within(namespace);
-    let selector = format!("involvedObject.name%3D{workload}%2Creason%3DFailedCreate");
+    let selector = format!("involvedObject.kind%3DStatefulSet%2CinvolvedObject.name%3D{name}");
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit=500");
-    let events = get(client, right, &path).await.ok().flatten().unwrap_or_default();
-    let when = |event: &Value| {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let series = text(&event["series"]["lastObservedTime"]);
-        series.max(text(&event["lastTimestamp"])).max(text(&event["eventTime"]))
-    };
-    let mut found: Vec<&Value> = events["items"].as_array().into_iter().flatten().collect();
-    found.sort_by_cached_key(|event| std::cmp::Reverse(when(event)));
-    found.into_iter().filter_map(|event| Some(event["message"].as_str()?.to_owned())).collect()
+    get(client, right, &path).await.ok().flatten().unwrap_or_default()
 }
 
 pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal: &Terminal) -> CommandResult {
@@ -109,12 +101,11 @@ pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Te
     let connected = connect(connection).await?;
     let (client, scope) = (&connected.client, scope(args.all.all_namespaces, &connected.namespace));
     let selector = args.selector.as_deref().filter(|selector| !selector.is_empty());
-    let mut wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
+    let mut wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
     wanted.selector = selector.unwrap_or_default();
     let snapshot = read_confirmed(client, &scope, wanted).await?;
     let commands = commands(connection, &connected.namespace);
-    let explain = |pod: &Pod| commands.pps(&format!("explain {}", pod.name()), pod.namespace());
-    let mut answer = status::status(&snapshot, args.workload.as_deref(), selector, explain)?;
+    let mut answer = status::status(&snapshot, args.workload.as_deref(), selector, &commands)?;
     if answer.governed > 0 {
         let limits = client.limits(Limits::CHECK);
         answer.silence = silent_recorder(&client.kube, scope.namespace(), limits).await;

@@ -14,7 +14,7 @@ use crate::args::{Connection, Export};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::export::{chosen, export};
-use crate::decide::names::count;
+use crate::render::text::count;
 use crate::render::{Terminal, json_as_yaml};
 use crate::snapshot::Pps;
 use crate::{CommandResult, Failure, Outcome};

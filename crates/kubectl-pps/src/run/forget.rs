@@ -9,12 +9,12 @@ use super::states::{Address, TRIES, publish};
 use super::{read_confirmed, scope};
 use crate::args::{Connection, Forget};
 use crate::cluster::read::Wanted;
-use crate::cluster::write::{Note, WriteError};
+use crate::cluster::write::{self, Note, WriteError};
 use crate::cluster::{Client, connect};
 use crate::decide::forget::{Drops, decide};
-use crate::decide::names::count;
 use crate::render::Terminal;
 use crate::render::move_pod as text;
+use crate::render::text::count;
 use crate::snapshot::{Scope, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
@@ -72,7 +72,7 @@ async fn read_and_decide(
     client: &Client,
     scope: &Scope,
 ) -> Result<(Snapshot, Drops), Failure> {
-    let wanted = Wanted { pods: true, nodes: true, ..Wanted::default() };
+    let wanted = Wanted { pods: true, ..Wanted::default() };
     let snapshot = read_confirmed(client, scope, wanted).await?;
     let drops = decide(&snapshot, &args.pods, args.node.as_deref())?;
     Ok((snapshot, drops))
@@ -92,7 +92,7 @@ async fn drop_states_of(
         let pods: Vec<&str> = agreed.iter().filter(is_same).map(|(pod, _)| pod.as_str()).collect();
         let edit = drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
         let Some(edit) = edit else { return Ok(0) };
-        match address.write(client, &edit).await {
+        match write::send(client, address.patch(edit.body)).await {
             Ok(stored) => {
                 let message =
                     format!("the recorded states of {} were dropped with kubectl-pps", pods.join(", "));

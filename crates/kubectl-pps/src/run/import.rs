@@ -45,7 +45,7 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
         [namespace] => Scope::Namespace((**namespace).to_owned()),
         _ => Scope::All,
     };
-    let wanted = Wanted { pods: true, nodes: true, workloads: true, ..Wanted::default() };
+    let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
     let snapshot = read_confirmed(client, &scope, wanted).await?;
     snapshot.require(Resource::PersistentPodStates)?;
     // Without the Pods, the state of a Ready Pod could be overwritten.
@@ -148,7 +148,7 @@ impl Writer<'_> {
         for _ in 0..TRIES {
             let written = match next_write(&object, plan) {
                 Ok(None) => return Ok(0),
-                Ok(Some(edit)) => match address.write(self.client, &edit).await {
+                Ok(Some(edit)) => match write::send(self.client, address.patch(edit.body)).await {
                     Ok(stored) => {
                         let states = edit.changes.len();
                         let message = format!("imported {states} recorded states from a file");

@@ -1,7 +1,7 @@
 //! Reads one PersistentPodState again and writes its states.
 
 use pps_check::read::Right;
-use pps_core::edit::{Edit, EditError, may_hide_states};
+use pps_core::edit::{EditError, may_hide_states};
 use pps_core::packed::VERSION;
 use pps_core::pps::{GROUP, PLURAL};
 use serde_json::{Value, json};
@@ -94,16 +94,10 @@ impl Address {
         ))
     }
 
-    pub(super) fn right(&self) -> Right {
-        Right::new("patch", GROUP, &format!("{PLURAL}/status")).named(&self.name).within(&self.namespace)
-    }
-
-    pub(super) async fn write(&self, client: &Client, edit: &Edit) -> Result<Value, WriteError> {
-        write::send(client, self.patch(edit.body.clone())).await
-    }
-
     pub(super) fn patch(&self, body: Value) -> Write {
-        Write::patch(self.right(), format!("{}/status", self.path()), body)
+        let right = Right::new("patch", GROUP, &format!("{PLURAL}/status"));
+        let right = right.named(&self.name).within(&self.namespace);
+        Write::patch(right, format!("{}/status", self.path()), body)
     }
 }
 

@@ -30,7 +30,7 @@ impl WorkloadKey {
     }
 
     pub fn of_pod(pod: &Pod) -> Option<Self> {
-        pod.owner().map(|(owner, _)| Self::of(pod.namespace(), &owner))
+        pod.owner().map(|owner| Self::of(pod.namespace(), &owner))
     }
 
     fn target(&self) -> TargetReference {
@@ -102,6 +102,12 @@ impl<'a> Index<'a> {
             None if self.has_unread_pps && workload.has_stable_names() => Read::Unknown,
             None => Read::Absent,
         }
+    }
+
+    /// Whether the sidecar records Pods here: the PersistentPodState governs, and its namespace is in scope.
+    pub fn may_record(&self, pps: &Pps) -> bool {
+        let governing = self.governing(&WorkloadKey::of(pps.namespace(), &pps.target()));
+        pps.is_enabled() && governing.is_some_and(|governing| governing.name() == pps.name())
     }
 
     pub fn workload(&self, key: &WorkloadKey) -> Option<&'a Workload> {

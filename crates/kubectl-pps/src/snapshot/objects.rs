@@ -179,12 +179,11 @@ impl Pod {
         self.annotation(INJECTED_ANNOTATION)
     }
 
-    /// Its controller, and the controller's UID.
-    pub fn owner(&self) -> Option<(TargetReference, &str)> {
+    /// Its controller.
+    pub fn owner(&self) -> Option<TargetReference> {
         let owners = self.value["metadata"]["ownerReferences"].as_array()?;
         let controller = owners.iter().find(|owner| owner["controller"] == true)?;
-        let owner: OwnerReference = serde_json::from_value(controller.clone()).ok()?;
-        Some((owner.target(), controller["uid"].as_str().unwrap_or_default()))
+        Some(serde_json::from_value::<OwnerReference>(controller.clone()).ok()?.target())
     }
 
     /// For sorting: Pods of one workload by their ordinals.

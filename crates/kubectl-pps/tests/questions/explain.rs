@@ -6,7 +6,7 @@ use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
 use crate::status::{ENABLE, disable};
-use crate::world::{Explained, HOSTNAME, World, ZONE, injected, preferred, ready, required};
+use crate::world::{Explained, HOSTNAME, World, ZONE, injected, preferred, ready, required, said};
 use crate::{assert_fits, assert_golden};
 
 fn ask(world: &mut World, pod: &str) -> Explained {
@@ -264,6 +264,15 @@ fn a_pod_that_waits_for_another_one_names_it() {
     let answer = ask(&mut world, "db-2");
     assert_eq!(answer.commands(), ["kubectl pps explain db-0"]);
     shown(&answer);
+    // A Pod that is deleted may be Ready until it ends.
+    world.snapshot.pods.clear();
+    world.ready_pod("db", 0, "node-0");
+    let mut terminating = ready("node-1", 1);
+    terminating["metadata"] = json!({"deletionTimestamp": "2026-11-23T00:50:30Z"});
+    world.pod("db", 1, &terminating);
+    let answer = ask(&mut world, "db-2");
+    assert_eq!(answer.commands(), ["kubectl pps explain db-1"]);
+    assert!(answer.answer.ends_with("creates one Pod after the other, and waits for db-1."), "{answer:?}");
 }
 
 #[test]
@@ -283,7 +292,7 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
     ] {
         let refused = world.explain(pod, &[]).unwrap_err();
         let expected = format!("there is no Pod {pod} in namespace shop, and {who}");
-        assert_eq!(refused, Failure::Usage(expected));
+        assert_eq!(said(&refused), (expected, 2));
     }
     world.forbid(Resource::PersistentPodStates);
     assert_eq!(ask(&mut world, "web-2").outcome(), Outcome::Incomplete, "it may have a state");
@@ -293,7 +302,8 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
 fn an_unknown_pod_is_refused_with_similar_names() {
     let mut world = pinned();
     let refused = world.explain("dbb-0", &[]).unwrap_err();
-    assert!(matches!(&refused, Failure::Usage(text) if text.ends_with("similar names: db-0")), "{refused}");
+    let expected = "there is no Pod dbb-0 in namespace shop, and no workload wants one; similar names: db-0";
+    assert_eq!(said(&refused), (expected.into(), 2));
     // The Pods of other namespaces only take room.
     world.snapshot.unread.push(kubectl_pps::snapshot::Unread {
         resource: Resource::Pods,
@@ -304,7 +314,7 @@ fn an_unknown_pod_is_refused_with_similar_names() {
     assert!(refused.to_string().starts_with("there is no Pod dbb-0 in namespace shop"), "{refused}");
     world.forbid(Resource::Pods);
     world.snapshot.pods.clear();
-    assert!(matches!(world.explain("db-0", &[]), Err(Failure::Unreadable(_))));
+    assert!(matches!(world.explain("db-0", &[]), Err(Failure::UnreadPod { .. })));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use kubectl_pps::Outcome;
 use kubectl_pps::decide::explain::Verdict;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{Explained, HOSTNAME, World, ZONE, injected, ready, required};
 
@@ -98,4 +98,33 @@ fn a_pod_that_the_policy_refuses_is_told_how_to_start_meanwhile() {
     for refusal in refused("clusterwide-no-root.kubewarden.admission") {
         assert_eq!(explained(&mut world, &[refusal]).commands(), [""; 0]);
     }
+}
+
+#[test]
+fn a_refusal_counts_until_the_pod_is_created() {
+    let mut world = World::new();
+    world.workload("db", 2, &required(&[ZONE]));
+    let refused = |pod: &str, at: &str| {
+        let message = format!("create Pod {pod} in StatefulSet db failed error: admission webhook denied it");
+        json!({"reason": "FailedCreate", "message": message, "lastTimestamp": at})
+    };
+    let created = |what: &str, at: &str| {
+        let message = format!("{what} in StatefulSet db successful");
+        json!({"reason": "SuccessfulCreate", "message": message, "lastTimestamp": at})
+    };
+    let verdict = |events: &[Value]| world.explain_with("db-0", &json!({"items": events})).unwrap().verdict;
+    let (early, late) = ("2026-11-23T00:30:00Z", "2026-11-23T00:40:00Z");
+    for newer in ["create Pod db-0", "(combined from similar events): create Pod db-0"] {
+        let events = [refused("db-0", early), created(newer, late)];
+        assert_eq!(verdict(&events), Verdict::NotCreated, "it has run since: {newer}");
+        assert_eq!(verdict(&[created(newer, early), refused("db-0", late)]), Verdict::Refused);
+        assert_eq!(verdict(&[created(newer, late), refused("db-0", late)]), Verdict::NotCreated);
+    }
+    for other in ["create Pod db-1", "create Claim data-db-0 Pod db-0", "create Pod db-00"] {
+        assert_eq!(verdict(&[created(other, late), refused("db-0", early)]), Verdict::Refused, "{other}");
+    }
+    assert_eq!(verdict(&[refused("db-1", late)]), Verdict::NotCreated);
+    let mut again = refused("db-0", early);
+    again["series"] = json!({"lastObservedTime": "2026-11-23T00:50:00.000000Z"});
+    assert_eq!(verdict(&[again, created("create Pod db-0", late)]), Verdict::Refused);
 }

@@ -1,4 +1,5 @@
 use kubectl_pps::Outcome;
+use kubectl_pps::decide::explain::Verdict;
 use kubectl_pps::render::Style;
 use serde_json::json;
 
@@ -32,6 +33,8 @@ fn an_unfinished_move_is_finished_where_it_goes_or_called_off() {
         let mut world = unfinished(recorded);
         let answer = ask(&mut world);
         assert_eq!(answer.commands(), commands, "{recorded:?}");
+        assert_eq!((answer.verdict, answer.outcome()), (Verdict::UnfinishedMove, Outcome::NotWell));
+        assert!(answer.answer.ends_with(". Its move is unfinished."), "{}", answer.answer);
         let shown = world.status(None).unwrap();
         assert_eq!(shown.outcome(), Outcome::NotWell, "{recorded:?}");
         assert_eq!(shown.lines(), [("db-0 is left by an unfinished move", "kubectl pps explain db-0")]);

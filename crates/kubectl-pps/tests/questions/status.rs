@@ -4,7 +4,7 @@ use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{Answered, HOSTNAME, IP, World, ZONE, injected, preferred, ready, required};
+use crate::world::{Answered, HOSTNAME, IP, World, ZONE, injected, preferred, ready, required, said};
 use crate::{assert_fits, assert_golden};
 
 const NARROW: Style = Style { has_color: false, width: Some(80) };
@@ -93,9 +93,10 @@ fn a_selector_chooses_workloads_that_a_persistentpodstate_governs() {
     assert_eq!((answer.governed, answer.lines()), (1, vec![]));
     world.snapshot.workloads.clear();
     let refused = world.selected("tier=back").unwrap_err();
-    assert_eq!(refused, Failure::Usage("no StatefulSet has the labels tier=back".into()));
+    assert_eq!(refused, Failure::NoSelectedWorkload { selector: "tier=back".into() });
+    assert_eq!(said(&refused), ("no StatefulSet has the labels tier=back".into(), 2));
     world.forbid(Resource::StatefulSets);
-    assert!(matches!(world.selected("tier=back"), Err(Failure::Unreadable(_))));
+    assert!(matches!(world.selected("tier=back"), Err(Failure::Unread(_))));
 }
 
 pub(crate) const ENABLE: &str =
@@ -255,7 +256,7 @@ fn a_pod_in_place_of_a_workload_is_told_where_to_ask() {
     for text in ["db-2", "pod/db-2"] {
         let refused = world.status(Some(text)).unwrap_err();
         let expected = "db-2 is a Pod, not a workload: kubectl pps explain db-2";
-        assert_eq!(refused, Failure::Usage(expected.into()));
+        assert_eq!(said(&refused), (expected.into(), 2));
     }
 }
 
@@ -275,8 +276,11 @@ fn a_right_to_read_workloads_that_nothing_names_is_not_missed() {
 fn an_unknown_workload_is_refused_with_similar_names() {
     let world = troubled();
     let refused = |text: &str| world.status(Some(text)).unwrap_err();
-    assert!(matches!(refused("dv"), Failure::Usage(text) if text.ends_with("similar names: db")));
-    assert!(matches!(refused("deployment/db"), Failure::Usage(_)));
+    for text in ["dv", "deployment/db"] {
+        let expected = format!("there is no StatefulSet {text} in namespace shop");
+        let expected = expected + ", and no PersistentPodState names such a workload; similar names: db";
+        assert_eq!(said(&refused(text)), (expected, 2));
+    }
     assert!(world.status(Some("statefulsets.apps/db")).is_ok());
 }
 

@@ -1,11 +1,11 @@
 //! What `status` and `explain` answer a user who may not read everything: nothing unread is stated as absent.
 
 use kubectl_pps::decide::explain::{Cause, Verdict};
-use kubectl_pps::snapshot::Resource;
+use kubectl_pps::snapshot::{Resource, Unread};
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{Answered, Explained, HOSTNAME, World, ZONE, injected, ready, required};
+use crate::world::{Answered, Explained, HOSTNAME, World, ZONE, injected, ready, required, said};
 
 fn explained(world: &World, pod: &str) -> Result<Explained, Failure> {
     world.explain(pod, &[])
@@ -108,7 +108,7 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
     let failure = explained(&world, "web-0").unwrap_err();
     let expected =
         "cannot explain Pod web-0: you have no permission to list statefulsets.apps in namespace shop";
-    assert_eq!(failure, Failure::Unreadable(expected.into()));
+    assert_eq!(said(&failure), (expected.into(), 2));
 }
 
 #[test]
@@ -122,7 +122,8 @@ fn a_pod_is_not_called_unwanted_by_openkruises_workloads_that_may_not_be_read() 
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
     assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "db-1").unwrap_err();
-    assert!(matches!(&failure, Failure::Unreadable(text) if text.contains("kruise")), "{failure}");
+    let is_openkruise = |unread: &Unread| unread.resource == Resource::KruiseStatefulSets;
+    assert!(matches!(&failure, Failure::UnreadPod { unread, .. } if is_openkruise(unread)), "{failure}");
 }
 
 #[test]
@@ -132,10 +133,9 @@ fn a_workload_whose_persistentpodstate_may_not_be_read_is_not_told_to_get_one() 
     assert_eq!(answer.pods[0].node.as_deref(), Some("node-3"));
     assert_eq!(answer.outcome(), Outcome::Incomplete);
     let failure = came_back().status(Some("web")).unwrap_err();
-    assert!(
-        matches!(&failure, Failure::Unreadable(text) if text.contains("persistentpodstates")),
-        "{failure}"
-    );
+    let expected =
+        "cannot find workload web: you have no permission to list persistentpodstates.apps.kruise.io";
+    assert_eq!(said(&failure), (format!("{expected} in namespace shop"), 2));
 }
 
 #[test]
@@ -155,4 +155,21 @@ fn without_the_right_to_list_nodes_the_exit_code_is_that_of_what_was_found() {
     // A list that has failed is no missing right.
     world.snapshot.unread[0].why = Some("500".into());
     assert_eq!(ask(&world, None).outcome(), Outcome::Incomplete);
+}
+
+#[test]
+fn a_pod_whose_persistentpodstate_cannot_be_read_is_not_told_to_be_created_again() {
+    let mut world = World::new();
+    world.workload("db", 1, &json!({"preferredPersistentTopology": "no list"}));
+    world.record("db", "db-0", "node-3");
+    world.pending_pod("db", 0, &[(HOSTNAME, "node-3")]);
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let answer = explained(&world, "db-0").unwrap();
+    assert_eq!(answer.commands(), ["kubectl uncordon node-3"]);
+    let is_why = |fact: &String| fact.starts_with("PersistentPodState db: Unreadable: ");
+    assert!(answer.facts.iter().any(is_why), "{answer:?}");
+    world.snapshot.pods.clear();
+    world.ready_pod("db", 0, "node-3");
+    let answer = explained(&world, "db-0").unwrap();
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Incomplete));
 }

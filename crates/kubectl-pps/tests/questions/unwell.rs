@@ -1,6 +1,7 @@
 //! What `status` and `explain` say of Pods that look well, or wait for something that does not come.
 
 use kubectl_pps::Outcome;
+use kubectl_pps::decide::explain::Verdict;
 use kubectl_pps::decide::status::Drift;
 use serde_json::json;
 
@@ -44,6 +45,26 @@ fn a_pod_that_has_long_been_ready_and_has_no_recorded_node_is_not_well() {
     world.change_pps("db", &json!({"status": {"conditions": [condition]}}));
     let answer = ask(&mut world);
     assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::NotWell, 0), "the condition says why");
+}
+
+#[test]
+fn a_pod_that_is_long_not_recorded_is_explained_as_not_well() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    let mut pod = ready("node-1", 1);
+    pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-11-23T00:59:30Z");
+    world.pod("db", 0, &pod);
+    for state in [json!(null), json!({"annotations": {"a": "b"}})] {
+        world.change_pps("db", &json!({"status": {"podStates": {"db-0": state}}}));
+        assert_eq!(ask(&mut world).outcome(), Outcome::NotWell);
+        let answer = explained(&world);
+        assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotRecorded, Outcome::NotWell));
+        let says = "db-0 runs on node-1 and is not recorded, although it has long been Ready.";
+        assert_eq!((answer.answer.as_str(), answer.commands()), (says, vec!["kubectl pps check"]));
+    }
+    world.snapshot.read_at = Some(NOW - 20);
+    let answer = explained(&world);
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Well), "a moment");
 }
 
 #[test]

@@ -256,19 +256,29 @@ impl Answered {
 
 impl World {
     pub(crate) fn explain(&self, pod: &str, refusals: &[String]) -> Result<Explained, Failure> {
-        let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, refusals };
+        let event = |message: &String| json!({"reason": "FailedCreate", "message": message});
+        self.explain_with(pod, &json!({"items": refusals.iter().map(event).collect::<Vec<_>>()}))
+    }
+
+    /// The same with these Events about the workload.
+    pub(crate) fn explain_with(&self, pod: &str, events: &Value) -> Result<Explained, Failure> {
+        let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, events };
         let explanation = explain(&question)?;
         let document = render::explanation::Document::of(&explanation, &commands());
         Ok(Explained { outcome: explanation.outcome(), cause: explanation.cause, document })
     }
 
     pub(crate) fn status(&self, workload: Option<&str>) -> Result<Answered, Failure> {
-        let explain = |pod: &Pod| format!("kubectl pps explain {}", pod.name());
-        Ok(Answered::of(self, status(&self.snapshot, workload, None, explain)?))
+        Ok(Answered::of(self, status(&self.snapshot, workload, None, &commands())?))
     }
 
     /// The answer about the workloads of the snapshot, which a selector has chosen.
     pub(crate) fn selected(&self, selector: &str) -> Result<Answered, Failure> {
-        Ok(Answered::of(self, status(&self.snapshot, None, Some(selector), |_| String::new())?))
+        Ok(Answered::of(self, status(&self.snapshot, None, Some(selector), &commands())?))
     }
+}
+
+/// What a user reads of a failure, and the exit code.
+pub(crate) fn said(failure: &Failure) -> (String, u8) {
+    (failure.to_string(), failure.exit_code())
 }

@@ -145,7 +145,7 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
             steps.push(step);
         }
     }
-    let selection = subject.select_on(&nodes.with(&node, pods), &candidate.pod, None);
+    let selection = subject.select_on(&nodes.with(name, &node, pods), &candidate.pod, None);
     let takes_it = selection.verdicts.iter().any(|one| one.node == *name && one.exclusions.is_empty());
     (takes_it && !steps.is_empty()).then(|| Remedy {
         kind: RemedyKind::ChangeNode { node: name.clone(), steps },

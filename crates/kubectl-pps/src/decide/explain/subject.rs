@@ -9,7 +9,7 @@ use pps_scheduler::{HOSTNAME, Selection};
 use pps_simulation::pods_of;
 use serde_json::Value;
 
-use super::{Question, wanting};
+use super::wanting;
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::status::ProblemKind;
 use crate::decide::template::{Injected, injected, same_labels};
@@ -43,8 +43,8 @@ pub struct Subject<'a> {
     pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
     pub spec: Option<Spec>,
-    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object could not be
-    /// read.
+    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object or the spec
+    /// could not be read.
     pub state: Result<Option<PodState>, Option<Damaged>>,
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.
@@ -53,8 +53,12 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// None if there is no such Pod, and nothing that was read wants it or has its state.
-    pub(crate) fn of(question: &Question<'a>, index: &Index<'a>) -> Option<Self> {
-        let Question { snapshot, namespace, pod: name, .. } = *question;
+    pub(crate) fn of(
+        snapshot: &'a Snapshot,
+        index: &Index<'a>,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Option<Self> {
         let pod = index.pod(namespace, name);
         let (owner, workload) = if let Some(pod) = pod {
             let owner = WorkloadKey::of_pod(pod);
@@ -72,12 +76,14 @@ impl<'a> Subject<'a> {
             (Some(owner), workload)
         };
         let pps = owner.as_ref().map_or(Read::Absent, |owner| index.read_governing(owner));
-        let problem = pps.known().and_then(|pps| ProblemKind::of(pps));
-        let spec = pps.known().and_then(|pps| pps.spec_in_force().ok());
+        let spec = pps.known().map(|pps| pps.spec_in_force()).transpose();
+        let problem = spec.as_ref().err().cloned().map(ProblemKind::Unreadable);
+        let problem = problem.or_else(|| ProblemKind::of(pps.known()?));
+        let spec = spec.ok().flatten();
         let state = match pps {
-            Read::Known(pps) => pps.state(name).map_err(Some),
+            Read::Known(pps) if spec.is_some() => pps.state(name).map_err(Some),
             Read::Absent => Ok(None),
-            Read::Unknown => Err(None),
+            Read::Known(_) | Read::Unknown => Err(None),
         };
         let recorded = state.as_ref().ok().and_then(Option::as_ref);
         let injected = pod.and_then(|pod| injected(pod, workload, spec.as_ref(), recorded));
@@ -151,10 +157,11 @@ impl<'a> Subject<'a> {
         self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
     }
 
-    /// Whether it is Ready and should be recorded, and is not.
+    /// Whether it is Ready and its node is not recorded, for long or because of a problem.
     pub fn is_unrecorded(&self) -> bool {
-        let is_due = self.pod.is_some_and(|pod| self.snapshot.is_recordable(pod));
-        self.state == Ok(None) && self.pps.known().is_some() && is_due
+        let is_late = |pod: &Pod| self.problem.is_some() || self.snapshot.is_lasting(pod.ready_since());
+        let is_due = self.pod.is_some_and(|pod| self.snapshot.is_recordable(pod) && is_late(pod));
+        is_due && self.state.is_ok() && self.pps.known().is_some() && self.recorded_node().is_none()
     }
 
     pub(crate) fn present(&self, pod: &Pod) -> Candidate {

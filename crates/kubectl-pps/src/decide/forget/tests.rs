@@ -138,3 +138,21 @@ fn a_pod_on_a_node_that_is_gone_is_not_recorded_again() {
     snapshot.nodes = None;
     assert_eq!(names(&on(&snapshot, "node-1").ready), ["db-0"]);
 }
+
+#[test]
+fn the_state_of_a_ready_pod_is_dropped_where_nobody_records_it() {
+    let mut world = snapshot();
+    let mut object = world.pps[0].object().clone();
+    object["metadata"]["name"] = "second".into();
+    world.pps.extend(Pps::read(object.clone()));
+    let drops = decide(&world, &["db-0".to_owned()], None).unwrap();
+    let second = ("prod".to_owned(), "second".to_owned());
+    assert_eq!(drops.objects.keys().collect::<Vec<_>>(), [&second], "the first one governs");
+    assert_eq!(names(&drops.ready), ["db-0"]);
+    object["metadata"]["name"] = "db".into();
+    object["status"]["conditions"] =
+        json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "m"}]);
+    world.pps = Pps::read(object).into_iter().collect();
+    let drops = decide(&world, &["db-0".to_owned()], None).unwrap();
+    assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-0"], true));
+}

@@ -106,6 +106,18 @@ fn the_state_of_a_pod_that_nobody_records_is_imported() {
 }
 
 #[test]
+fn the_state_of_a_ready_pod_is_replaced_where_nobody_records_it() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1")}));
+    let mut cluster = pps("prod", "db", &json!({"db-0": state("other")}));
+    let plan =
+        |cluster: &Value| plan_with(&file, std::slice::from_ref(cluster), &[ready_pod("prod", "db-0")], true);
+    assert_eq!((plan(&cluster).replaced(), plan(&cluster).ready.len()), (0, 1));
+    cluster["status"]["conditions"] =
+        json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "m"}]);
+    assert_eq!((plan(&cluster).replaced(), plan(&cluster).ready.len()), (1, 0));
+}
+
+#[test]
 fn of_two_objects_of_a_file_for_one_workload_the_first_is_created() {
     let mut second = pps("prod", "web", &json!({"db-0": state("n2")}));
     second["spec"]["targetRef"] = json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "name": "db"});

@@ -2,7 +2,7 @@
 
 use pps_scheduler::HOSTNAME;
 
-use super::{PodName, Refusal, subject_of, unread};
+use super::{PodName, Refusal, unread};
 use crate::decide::explain::Subject;
 use crate::snapshot::{Index, Pod, Resource, Snapshot};
 
@@ -25,7 +25,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     let in_scope = |pod: &&Pod| snapshot.scope.contains(pod.namespace()) && !pod.is_finished();
     let is_elsewhere = |pod: &&Pod| pod.node().is_some_and(|own| own != node);
     for pod in snapshot.pods.iter().filter(in_scope).filter(|pod| !is_elsewhere(pod)) {
-        let Some(subject) = subject_of(snapshot, &index, pod.namespace(), pod.name()) else { continue };
+        let Some(subject) = Subject::of(snapshot, &index, pod.namespace(), pod.name()) else { continue };
         let (has_node, is_governed) = (pod.node().is_some(), subject.pps.known().is_some());
         let list = match pod {
             _ if !has_node && !waits_for(&subject, node) => continue,
@@ -45,7 +45,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
                 && is_wanted().unwrap_or_else(|| unread(snapshot, key).is_some())
         };
         for (name, _) in states.iter().filter(|(name, state)| state.node_name == node && may_come(name)) {
-            let subject = subject_of(snapshot, &index, &key.namespace, name);
+            let subject = Subject::of(snapshot, &index, &key.namespace, name);
             let comes_back = subject.is_some_and(|subject| comes_back(&subject));
             let list = if comes_back { &mut selected.returning } else { &mut selected.pods };
             list.push((key.namespace.clone(), name.clone()));

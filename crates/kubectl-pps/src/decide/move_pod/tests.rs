@@ -597,3 +597,16 @@ fn a_node_stands_for_its_pods_and_those_that_cannot_come_back() {
     let refusal = refused(&world, &Request { pod: "db-2", ..anywhere() });
     assert!(matches!(refusal, Refusal::Unread(_)), "{refusal:?}");
 }
+
+#[test]
+fn a_pod_that_nothing_would_create_again_is_not_evicted() {
+    let mut world = running();
+    world.workloads.clear();
+    for pods in [world.pods.clone(), Vec::new()] {
+        world.pods = pods;
+        assert_eq!(refused(&world, &anywhere()), Refusal::NoController { pod: "db-0".into() });
+    }
+    let unread = vec![forbidden("list statefulsets.apps in namespace prod")];
+    let blind = Snapshot { workloads: Vec::new(), unread, ..running() };
+    assert_eq!(planned(&blind, &anywhere()).removal, Removal::Evict, "whether it is gone is not known");
+}

@@ -8,8 +8,8 @@ use pps_scheduler::Verdict as NodeVerdict;
 use super::reasons;
 use crate::decide::command_line::CommandLine;
 use crate::decide::explain::{Cause, Explanation, LostNode, Next, Subject};
-use crate::decide::names::list;
 use crate::decide::status::Drift;
+use crate::render::text::list;
 use crate::snapshot::{Pod, Workload, WorkloadKey};
 
 /// Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
@@ -29,8 +29,11 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
         Cause::OnNode(lost) => on_node(subject, node, lost.as_ref()),
         Cause::Misplaced(drift) => format!("{pod} runs on {node}, where it should not: {drift}."),
         Cause::NotRecorded => {
-            format!("{pod} runs on {node} and is not recorded: {}.", problem(subject).unwrap_or_default())
+            let why =
+                problem(subject).map_or(", although it has long been Ready".into(), |why| format!(": {why}"));
+            format!("{pod} runs on {node} and is not recorded{why}.")
         }
+        Cause::UnfinishedMove(lost) => on_node(subject, node, lost.as_ref()) + " Its move is unfinished.",
         Cause::NodeGone(next) => format!(
             "{pod} is bound to {node}, which does not exist any more. {DELETES}; {}.",
             becomes(subject, next.as_ref())
@@ -66,7 +69,7 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
             format!("{pod} does not exist, and {whether}.")
         }
         Cause::WaitsFor(other) => format!(
-            "{pod} is not created yet: StatefulSet {workload} creates one Pod after the other, and {other} is not Ready."
+            "{pod} is not created yet: StatefulSet {workload} creates one Pod after the other, and waits for {other}."
         ),
         Cause::Refused(message) => {
             format!(
@@ -187,7 +190,7 @@ fn if_deleted(subject: &Subject, next: &Next) -> String {
     let would = if landing.is_nowhere() {
         "the new Pod would be Pending: no node could take it".to_owned()
     } else if next.excluded.is_empty() {
-        let is_same = landing.may_be(node) && landing.favourites().len() == 1;
+        let is_same = landing.favourites() == [node];
         format!("it {}", landing.would(if is_same { "come back to" } else { "start on" }))
     } else {
         let why = reasons(&next.excluded, true).join(", and ");
