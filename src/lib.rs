@@ -14,9 +14,10 @@
 //!
 //! # Scope
 //!
-//! [`pps_core`] makes every decision. This crate translates waPC payloads, settings, host calls and their
-//! error texts into its terms, and its decisions into a response. [`cluster`] is the only place that makes
-//! host calls. Without the feature `module` there is no waPC, and a [`Host`] of the caller answers them.
+//! [`pps_core`] decides what is injected and refused. This crate finds the governing object, and translates
+//! waPC payloads, settings, host calls and their error texts into its terms, and its decisions into a
+//! response. [`cluster`] is the only place that makes host calls. Without the feature `module` there is no
+//! waPC, and a [`Host`] of the caller answers them.
 
 mod admission;
 pub mod admit;

@@ -5,6 +5,7 @@
 //! other PPS and which says nothing else. An alias proves nothing by itself: a reader checks that the PPS it
 //! points to targets the workload.
 
+use crate::names::fnv1a;
 use crate::pps::{API_VERSION, GROUP, KIND, TargetReference};
 
 /// The `targetRef` of an alias of the PPS of this name.
@@ -20,11 +21,7 @@ pub fn aliased(target_ref: &TargetReference) -> Option<&str> {
 /// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload of another
 /// kind: `<name>-<8 hex digits, a hash of group and kind>`, at most 253 characters.
 pub fn second_name(target: &TargetReference) -> String {
-    // FNV-1a, since the standard library's hashers may change between versions.
-    let mut hash: u32 = 0x811c_9dc5;
-    for byte in target.group().bytes().chain([b'/']).chain(target.kind.bytes()) {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
+    let hash = fnv1a(target.group().bytes().chain([b'/']).chain(target.kind.bytes()));
     let length = 253 - "-00000000".len();
     let name: String = target.name.chars().take(length).collect();
     format!("{}-{hash:08x}", name.trim_end_matches(['-', '.']))

@@ -1,4 +1,6 @@
-//! The syntax of names in Kubernetes, by the API server's own rules.
+//! The syntax of names in Kubernetes, by the API server's own rules; and what is made from names.
+
+use std::str::FromStr;
 
 /// Whether a text can be an object's `apiVersion`, such as `v1` or `apps/v1`.
 pub(crate) fn is_api_version(text: &str) -> bool {
@@ -38,6 +40,18 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A number without a sign and leading zeros, as Kubernetes writes it at the end of a Pod's name.
+pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if is_number { text.parse().ok() } else { None }
+}
+
+/// The hash FNV-1a with 32 bits: the standard library's hashers may change between versions.
+pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u32 {
+    let add = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    bytes.into_iter().fold(0x811c_9dc5, add)
 }
 
 /// Whether a text can be the name of a workload, or of a PersistentPodState.

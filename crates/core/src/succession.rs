@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
+use crate::names::number;
+
 /// The ordinal in the name of a workload's Pod: 3 for `w-3` of the workload `w`. Kubernetes writes no leading
 /// zeros, so `w-03` has none.
 pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
-    let digits = pod.strip_prefix(workload)?.strip_prefix('-')?;
-    let canonical =
-        digits == "0" || (!digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()));
-    if canonical { digits.parse().ok() } else { None }
+    number(pod.strip_prefix(workload)?.strip_prefix('-')?)
 }
 
 /// What Pods' names are sorted by: `db` and 10 for `db-10`.

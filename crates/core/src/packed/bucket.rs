@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::names::{fnv1a, number};
+
 /// Consecutive ordinals in one bucket.
 const ORDINALS: u32 = 100;
 /// Buckets of Pods with an ordinal. A larger ordinal shares a bucket with a smaller one, so that nobody can
@@ -31,19 +33,20 @@ impl Bucket {
 
     /// The bucket of the Pod of this name.
     pub fn of(pod: &str) -> Self {
-        Self(match ordinal(pod) {
+        let ordinal: Option<u32> = pod.rsplit_once('-').and_then(|(_, end)| number(end));
+        Self(match ordinal {
             Some(ordinal) => ordinal / ORDINALS % ORDINAL_BUCKETS,
-            None => ORDINAL_BUCKETS + fnv1a(pod) % HASH_BUCKETS,
+            None => ORDINAL_BUCKETS + fnv1a(pod.bytes()) % HASH_BUCKETS,
         })
     }
 
     /// The bucket of this name.
     pub fn parse(name: &str) -> Option<Self> {
-        let number = |text: &str| if is_number(text) { text.parse::<u32>().ok() } else { None };
         let bucket = match name.strip_prefix(BY_ORDINAL) {
-            Some(first) => number(first).filter(|first| first % ORDINALS == 0)? / ORDINALS,
+            Some(first) => number(first).filter(|first: &u32| first.is_multiple_of(ORDINALS))? / ORDINALS,
             None => {
-                ORDINAL_BUCKETS + number(name.strip_prefix(BY_HASH)?).filter(|hash| *hash < HASH_BUCKETS)?
+                ORDINAL_BUCKETS
+                    + number(name.strip_prefix(BY_HASH)?).filter(|hash: &u32| *hash < HASH_BUCKETS)?
             }
         };
         (name.starts_with(BY_HASH) || bucket < ORDINAL_BUCKETS).then_some(Self(bucket))
@@ -59,20 +62,4 @@ impl fmt::Display for Bucket {
         };
         write!(f, "{kind}{number}")
     }
-}
-
-/// The number at the end of a Pod's name, as a StatefulSet gives it.
-fn ordinal(pod: &str) -> Option<u32> {
-    let (_, number) = pod.rsplit_once('-')?;
-    if is_number(number) { number.parse().ok() } else { None }
-}
-
-/// Whether a text is a number without a sign and leading zeros.
-fn is_number(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'))
-}
-
-/// The hash FNV-1a with 32 bits.
-fn fnv1a(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
