@@ -27,7 +27,7 @@ use crate::{
 /// How long nothing happens after a fault, at least.
 const REST: Duration = Duration::from_secs(5);
 /// The number of faults in a round: each kind comes once.
-const ROUND: usize = 14;
+const ROUND: usize = 13;
 /// By how much each figure may grow besides: some are hardly above zero.
 const SLACK: f64 = 0.5;
 /// The figures of a sample, and the factor by which each may grow.

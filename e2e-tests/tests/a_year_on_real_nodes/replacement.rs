@@ -8,14 +8,6 @@ use serde_json::json;
 use super::Stage;
 use crate::support::{HOSTNAME, note, places, serving};
 
-pub(super) async fn all_pods_at_once(stage: &Stage<'_>) {
-    let before = stage.places().await;
-    let names: Vec<&str> = before.keys().map(String::as_str).collect();
-    let after = stage.pool().recreate("db", &names).await;
-    assert_eq!(places(&after), before);
-    stage.are_back(&before).await;
-}
-
 /// One Pod at a time is replaced, and clients that know only addresses reach the others meanwhile.
 pub(super) async fn a_rolling_update(stage: &Stage<'_>) {
     let before = stage.places().await;
@@ -112,8 +104,8 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
     stage.records_match().await;
 }
 
-/// The kubelet evicts the Pod that uses most of its node's memory. The next one waits until there is enough
-/// again.
+/// The kubelet evicts the Pod that uses most of its node's memory. The next one, which requests some, may start there at
+/// once.
 pub(super) async fn an_eviction_under_memory_pressure(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pool, sidecars) = (stage.pool(), stage.sidecars().await.map(|(_, node)| Some(node)));
