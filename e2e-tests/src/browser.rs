@@ -164,7 +164,7 @@ impl Browser {
         self.keys(&char::from(key).to_string()).await
     }
 
-    /// The text of an element, as it is laid out.
+    /// The text of an element, as the page shows it.
     pub async fn text(&self, selector: &str) -> Result<String> {
         let script = "return document.querySelector(arguments[0]).innerText;";
         let text = self.script(script, vec![json!(selector)]).await;

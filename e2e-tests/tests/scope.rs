@@ -237,7 +237,7 @@ async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down(clu
     wait_for_pods(cluster, "down-shop", &["web-0"]).await;
 }
 
-/// The label is the whole switch: for what is injected, and for what is recorded.
+/// The label is the whole switch: for injecting and for recording.
 async fn one_label_takes_a_namespace_into_scope_and_out_of_it(cluster: &Cluster) {
     let enabled = BTreeMap::from([(LABEL.to_owned(), "enabled".to_owned())]);
     namespace(cluster, "switch", &BTreeMap::new()).await;

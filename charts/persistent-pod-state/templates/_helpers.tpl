@@ -15,7 +15,7 @@
 {{- end -}}
 
 {{/*
-The recorders, as JSON: the namespaces of which each has a sidecar of its own; one empty name for the sidecar that records all.
+The recorders, as JSON: the namespaces that each have a sidecar of their own; one empty name for the sidecar that records all.
 A template of one recorder gets the context with its namespace in `recorded`.
 */}}
 {{- define "pps.recorders" -}}

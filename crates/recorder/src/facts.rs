@@ -83,7 +83,7 @@ impl WorkloadKey {
         TargetReference { api_version, kind: self.kind.kind.to_string(), name: self.object.name.to_string() }
     }
 
-    /// [The workload's second name](second_name), which only a generated PPS or an alias may have.
+    /// [The workload's second name](second_name), for a generated PPS or an alias.
     pub fn second_name(&self) -> NamespacedName {
         NamespacedName::new(self.object.namespace.clone(), second_name(&self.target()))
     }

@@ -29,7 +29,7 @@ pub const GENERATED_FIELDS: [&str; 3] =
 
 /// The label of every generated PPS. Its value is [`FIELD_MANAGER`].
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// The sidecar's field manager in server-side apply, and the reporting component of its Events.
+/// The sidecar's field manager, and the reporting component of its Events.
 pub const FIELD_MANAGER: &str = "pps-sidecar";
 
 /// How many characters of a user's text a message repeats.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`facts`] | what is kept in memory of each watched object? |
 //! | [`decide`] | which writes follow from the facts? |
-//! | [`mod@record`] | what is recorded of a running Pod? |
+//! | [`mod@record`] | which state of a running Pod is recorded? |
 //! | [`workload`] | which Pod names does a workload want, and which recorded states are kept? |
 //! | [`demand`] | which Pods does a workload's spec ask for? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |

@@ -130,7 +130,7 @@ pub enum Command {
 pub enum CompactStates {
     /// Where it pays, and the definition of PersistentPodState has it.
     Auto,
-    /// None gets it, and those that have it lose it.
+    /// No object gets it, and objects that have it lose it.
     Never,
 }
 

@@ -155,7 +155,7 @@ pub fn pods_of<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<Value> {
     let mut object = stateful_set.clone();
-    // The names are given, and a workload lists those that it wants: it may want any number.
+    // The names are given, and a workload lists the names that it wants: it may want any number.
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("replicas".into(), 0.into());
     }

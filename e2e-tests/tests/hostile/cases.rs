@@ -206,7 +206,7 @@ fn objects() -> Vec<HostileCase> {
         broken("an answer that is not UTF-8", &break_utf8(&text)),
         broken("an answer of a million lists", &nest("[", "1", "]", 1_000_000)),
         broken("an answer with something after it", format!("{text}{text}").as_bytes()),
-        HostileCase::new("a repeated status field, of which the last counts", Verdict::Changed)
+        HostileCase::new("a repeated status field, whose last value counts", Verdict::Changed)
             .with_answer(|text| text.replace("\"status\":", "\"status\":null,\"status\":")),
         HostileCase::new("an answer with a field that is nested too deep", NO_OBJECT)
             .with_object(|object| object["unknown"] = "unknown".into())

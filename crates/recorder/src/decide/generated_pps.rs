@@ -116,7 +116,7 @@ pub(super) fn decide_generated(view: &View<'_>) -> Decision {
     let target = target_of(view.key, workload);
     let request = match generate::read_request(&target, &workload.annotations) {
         Ok(request) => request,
-        // What was generated before stays: a mistake is no wish to lose what is recorded.
+        // What was generated before stays: a mistake is no wish to lose recorded states.
         Err(refusal) => {
             let message = format!("{refusal}; until then nothing is generated, changed or deleted");
             return Decision { write: None, warning: Some((Reason::InvalidAnnotation, message)) };
@@ -181,7 +181,7 @@ impl<'a> View<'a> {
     }
 
     /// The governing PPS, if the policy finds it only through an alias.
-    pub(super) fn hidden(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
+    pub(super) fn behind_alias(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
         let (first, second) = (&self.key.object.name, &self.second_name.name);
         self.objects.governing(self.key).filter(|(key, _)| key.name != *first && key.name != *second)
     }
@@ -277,7 +277,7 @@ fn body(key: &NamespacedName, owners: &[Owner], spec: &Value) -> Value {
 pub(super) fn decide_alias(view: &View<'_>) -> Decision {
     let name = view.second_name;
     let write = |write| Decision { write: Some(write), warning: None };
-    match (view.hidden(), view.aliases.objects.get(name)) {
+    match (view.behind_alias(), view.aliases.objects.get(name)) {
         (_, Some(existing)) if existing.terminating => Decision::default(),
         (Some((key, pps)), Some(existing)) if is_alias_of(existing, key, &pps.fact) => Decision::default(),
         (_, Some(existing)) if existing.generated => write(delete(name, existing, true)),

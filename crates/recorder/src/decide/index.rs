@@ -111,7 +111,7 @@ impl Index {
         if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
     }
 
-    /// Sets whether large objects get the compact form; if not, those that have it lose it.
+    /// Sets whether large objects get the compact form; if not, objects with the compact form lose it.
     pub fn allow_compact_form(&mut self, is_allowed: bool) {
         self.set_compact_form(CompactForm { is_off: !is_allowed, ..self.compact_form });
     }

@@ -27,8 +27,8 @@ pub(crate) struct TrackedPps {
     pub surplus: BTreeMap<Arc<str>, u8>,
     pub capacity: Capacity,
     pub refused_forms: RefusedForms,
-    /// What to do so that the policy finds the object, if it does not.
-    pub hidden: Option<String>,
+    /// What the user has to do so that the policy finds the object, if its alias cannot be made.
+    pub alias_advice: Option<String>,
     /// Pods that wait for a node that does not exist and are not evicted, each with its UID and what to do.
     pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
     /// Entries whose drop the API server has not confirmed. Each stays until something is heard of its Pod,
@@ -160,8 +160,7 @@ impl TrackedPps {
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is
     /// no news: an older version, or the one that our own last write made. While a write is in flight, the
-    /// object waits. States of which the definition may hide that they exist are kept, unless it
-    /// `shows_packed`.
+    /// object waits. States that the definition may hide are kept, unless it `shows_packed`.
     pub(crate) fn refresh(
         &mut self,
         mut fact: PpsFact,

@@ -98,7 +98,7 @@ impl Simulation {
         self.take_work();
     }
 
-    /// The watch delivers an alias as it is.
+    /// The watch delivers an alias unchanged.
     pub(super) fn deliver_alias(&mut self, name: &str) {
         let key = NamespacedName::new("n", name);
         let update = match self.cluster.aliases.get(name) {

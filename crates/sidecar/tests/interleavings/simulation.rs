@@ -82,7 +82,7 @@ pub(crate) struct Simulation {
     are_reads_failing: bool,
     /// Whether the process is started with `--compact-states never`.
     pub(crate) is_compact_form_off: bool,
-    /// Whether the API server would not store the compact form as it is sent.
+    /// Whether the API server would not store the compact form unchanged.
     pub(crate) is_compact_form_refused: bool,
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
     abandoned: Vec<(Name, StatusWrite, Option<String>)>,
@@ -261,7 +261,7 @@ impl Simulation {
         let snapshot = &self.snapshot;
         let is_pending = self.pending.iter().any(|pending| pending.name == name && pending.is_current);
         // Each PPS waits only for the keys that it names itself. This is the product's own judgement, but not
-        // the last word: at rest, what is recorded is compared with the whole cluster.
+        // the last word: at rest, the recorded states are compared with the whole cluster.
         let is_interest_met = snapshot.pps.objects.get(name).is_none_or(|object| {
             let spec = serde_json::from_value(object.spec.clone()).unwrap();
             self.interest.is_met(&spec, snapshot.nodes.listed.min(snapshot.pods.listed))

@@ -16,7 +16,7 @@ pub(crate) enum Step {
     /// A watch delivers so many events.
     Deliver(u8, u8),
     DeliverAll,
-    /// Two changes of one workload and its Pods, of which only some watches deliver the first and none the
+    /// Two changes of one workload and its Pods: only some watches deliver the first and none the
     /// second before everything that is due is written.
     Race {
         changes: [ClusterChange; 2],
@@ -58,7 +58,7 @@ pub(crate) enum Step {
     Restart,
     /// The process is started again, with the other choice of forms.
     SwitchForms,
-    /// The API server refuses to store the compact form as it is sent, or no longer refuses it.
+    /// The API server refuses to store the compact form unchanged, or no longer refuses it.
     ToggleRefusedForm,
 }
 

@@ -71,7 +71,7 @@ fn collect(cluster: &mut Cluster, owner: &str) {
     for (name, uid) in orphans {
         // An owner may own itself: each object is removed once.
         if cluster.pps.remove(&name).is_some() {
-            let text = "is deleted with its owner, and with it what is recorded";
+            let text = "is deleted with its owner and its recorded states";
             cluster.tell(EventKind::Deleted, format!("PersistentPodState/{name}"), text);
             collect(cluster, &uid);
         }

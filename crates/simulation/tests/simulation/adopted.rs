@@ -222,7 +222,7 @@ fn live_objects(step: &Step, workloads: &[Value], nodes: &[Value]) -> Vec<Value>
     objects
 }
 
-/// Where the Pods are and what is recorded, without addresses.
+/// Where the Pods are and their recorded states, without addresses.
 fn picture(result: &RunResult) -> Value {
     let world = &last(result).world;
     let pods: Vec<Value> =

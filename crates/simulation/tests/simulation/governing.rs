@@ -97,7 +97,7 @@ fn a_generated_object_is_deleted_with_its_workload() {
     objects.push(with(stateful_set("db", 2), "metadata.annotations", annotations));
     let result = play(objects, json!([{"do": "rollOut"}, {"do": "deleteWorkload", "workload": "db"}]));
     assert!(last(&result).world.pps.is_empty());
-    let text = "PersistentPodState/db is deleted with its owner, and with it what is recorded";
+    let text = "PersistentPodState/db is deleted with its owner and its recorded states";
     assert_eq!(texts(last(&result), &[EventKind::Deleted]).last().unwrap(), text);
 }
 

@@ -46,7 +46,7 @@ impl Index {
         let Some(mut decision) = decide(&self.view(key, object), self.object_limit(), now) else {
             if self.objects.is_current() {
                 let message = format!(
-                    "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {}, of which there are too many for status.podStates; nothing is recorded until then",
+                    "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {}, which are too many for status.podStates; nothing is recorded until then",
                     key.name
                 );
                 self.report_on_target(key, Reason::UnreadableObject, message);
@@ -142,16 +142,14 @@ impl Index {
         let name = workload.second_name();
         let view = self.generated_view(workload, &name);
         let decision = decide_alias(&view);
-        let hidden = view.hidden().map(|(key, _)| key.clone());
+        let behind_alias = view.behind_alias().map(|(key, _)| key.clone());
         let conflict = decision.warning.as_ref().map(|(_, message)| message);
         let advice = conflict.or_else(|| self.aliases.refused.get(&name)).cloned();
-        self.aliases.follow(name, workload, hidden.is_some());
-        if let Some(key) = hidden
-            && let Some(object) = self.objects.tracked.get_mut(&key).filter(|object| object.hidden != advice)
-        {
-            object.hidden = advice;
-            object.dirty.header = true;
-            self.work.statuses.insert(key);
+        self.aliases.follow(name, workload, behind_alias.is_some());
+        let tracked = &self.objects.tracked;
+        let is_news = |key: &NamespacedName| tracked.get(key).is_some_and(|pps| pps.alias_advice != advice);
+        if let Some(key) = behind_alias.filter(is_news) {
+            self.mark(&key, |pps| (pps.alias_advice, pps.dirty.header) = (advice, true));
         }
         decision
     }

@@ -108,11 +108,10 @@ pub(super) fn recording(
 ) -> Recording {
     let is_exceeded = capacity.as_ref().is_some_and(|capacity| !capacity.ok);
     let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
-    // The policy cannot find the PPS, so that what is recorded is not injected.
-    let hidden = || view.pps.hidden.clone().map(|advice| Recording::not(Reason::NameConflict, advice));
+    // The policy cannot find the PPS, so that recorded states are not injected.
     obstacle
         .or(exceeded)
-        .or_else(hidden)
+        .or_else(|| Some(Recording::not(Reason::NameConflict, view.pps.alias_advice.clone()?)))
         .or_else(|| not_evicted(view))
         .or_else(missing_label)
         .or(near)

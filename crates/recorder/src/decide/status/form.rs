@@ -32,7 +32,7 @@ impl Default for CompactForm {
 }
 
 impl CompactForm {
-    /// Whether an object with so many states should have it. Between the limits an object stays as it is.
+    /// Whether an object with so many states should have it. Between the limits an object keeps its form.
     pub(crate) fn suits(self, states: usize, is_compact: bool) -> bool {
         states >= if is_compact { self.limits.1 } else { self.limits.0 }
     }
