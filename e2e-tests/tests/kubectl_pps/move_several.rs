@@ -81,7 +81,7 @@ async fn the_pods_of_a_lost_node_move(cluster: &Cluster) {
     lose(&pool, "mv-lost-0").await;
     let args = ["move", "--node", "mv-lost-0", "--anywhere"];
     // A Pod that no node can take holds up no other.
-    let stays = "note: not moved: no node can take Pod db-0: ";
+    let stays = "note: not moved: no node can take Pod db-0:\n- ";
     let shown = run(&pool, &[&args[..], &["--dry-run"]].concat()).await;
     assert_eq!((shown.exit_code, shown.stderr.contains(stays)), (1, true), "{shown:?}");
     assert_eq!(shown.stdout.matches("mv-lost-0, which does not exist any more").count(), 2, "{shown:?}");
