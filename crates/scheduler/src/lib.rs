@@ -10,7 +10,8 @@
 //! It is not simulated where a volume will be whose claim is not bound, zone labels of volumes that have no
 //! node affinity, how many volumes a node takes, which host ports are in use, what resource claims, runtime
 //! classes and other schedulers do, and selectors of namespaces and Services. Where a Pod has one of these,
-//! `caveats` says so, and `may_land_on` has every node that is not excluded. A node whose CPU and memory are
+//! `caveats` says so, and `may_land_on` has every node that is not excluded. Pods of lower priority make room, but
+//! not way for affinity and spreading. A node whose CPU and memory are
 //! not known is not excluded for lack of them.
 
 #![expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same types")]
@@ -153,8 +154,13 @@ impl<'a> World<'a> {
         if !caveats.is_empty() || samples(self.nodes.len(), feasible.len()) {
             may_land_on.extend(feasible.iter().copied());
         }
-        if feasible.is_empty() && spec["preemptionPolicy"] != "Never" {
-            may_land_on.extend(all.filter(|at| self.may_preempt(&self.nodes[*at], &verdicts[*at])));
+        let priority = self.new.pod.priority.filter(|_| spec["preemptionPolicy"] != "Never");
+        if let Some(priority) = priority.filter(|_| feasible.is_empty()) {
+            let has_room = |at: &usize| {
+                verdicts[*at].exclusions.iter().all(|one| one.kind() == ExclusionKind::Resources)
+                    && resources::may_preempt(&self.new.pod, priority, &self.nodes[*at])
+            };
+            may_land_on.extend(all.filter(has_room));
             caveats.extend((!may_land_on.is_empty()).then_some(Caveat::Preemption));
         }
         let mut chosen = None;
@@ -191,13 +197,6 @@ impl<'a> World<'a> {
         exclusions.extend(self.affinity.exclusions(node));
         exclusions.extend(self.spread.exclusions(node));
         Verdict { node: node.name.clone(), exclusions, score: 0 }
-    }
-
-    /// Whether the Pod may fit once the scheduler has evicted the node's Pods of lower priority.
-    fn may_preempt(&self, node: &Node, verdict: &Verdict) -> bool {
-        let (pod, mut exclusions) = (&self.new.pod, verdict.exclusions.iter());
-        let fits = |node: Node| resources::exclusions(pod, &node).is_empty();
-        exclusions.all(Exclusion::is_about_pods) && node.without_lower(pod.priority).is_some_and(fits)
     }
 
     /// The scores of nodes in each way in which a real scheduler may count.

@@ -38,7 +38,7 @@ impl Node {
             list(&image["names"]).map(move |name| (text(name).to_owned(), size))
         });
         let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
-        let node = Self {
+        let mut node = Self {
             name: text(&node["metadata"]["name"]).to_owned(),
             labels: labels(node),
             unschedulable: node["spec"]["unschedulable"] == true,
@@ -46,25 +46,14 @@ impl Node {
             allocatable: Amounts::of_node(node),
             requested: Amounts::default(),
             requested_non_zero: Amounts::default(),
-            pods: Vec::new(),
+            pods: pods.into_iter().filter(is_there).map(Pod::of).collect(),
             images: images.collect(),
         };
-        node.with(pods.into_iter().filter(is_there).map(Pod::of).collect())
-    }
-
-    fn with(mut self, pods: Vec<Pod>) -> Self {
-        (self.requested, self.requested_non_zero) = Default::default();
-        for pod in &pods {
-            self.requested.add(&pod.requests);
-            self.requested_non_zero.add(&pod.requests_non_zero);
+        for pod in &node.pods {
+            node.requested.add(&pod.requests);
+            node.requested_non_zero.add(&pod.requests_non_zero);
         }
-        Self { pods, ..self }
-    }
-
-    /// The node without its Pods of lower priority; none if it has no such Pod.
-    pub(super) fn without_lower(&self, priority: i64) -> Option<Self> {
-        let others: Vec<Pod> = self.pods.iter().filter(|pod| pod.priority >= priority).cloned().collect();
-        (others.len() < self.pods.len()).then(|| self.clone().with(others))
+        node
     }
 }
 
@@ -102,8 +91,8 @@ pub(super) struct Pod {
     pub(super) namespace: String,
     pub(super) labels: Labels,
     pub(super) terminating: bool,
-    /// 1 if only the name of a class is known: most classes are for more important Pods.
-    pub(super) priority: i64,
+    /// The API server writes it into each Pod. A Pod from a template has none, so it preempts no other.
+    pub(super) priority: Option<i64>,
     pub(super) requests: Amounts,
     /// With a default for each container that requests no CPU or no memory: scores count with these.
     pub(super) requests_non_zero: Amounts,
@@ -114,7 +103,6 @@ pub(super) struct Pod {
 impl Pod {
     pub(super) fn of(pod: &Value) -> Self {
         let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
-        let has_class = !text(&spec["priorityClassName"]).is_empty();
         let affinity = spec["affinity"].as_object().into_iter().flatten();
         let between: Map<String, Value> = affinity
             .filter(|(kind, _)| matches!(kind.as_str(), "podAffinity" | "podAntiAffinity"))
@@ -124,7 +112,7 @@ impl Pod {
             namespace: metadata["namespace"].as_str().unwrap_or("default").to_owned(),
             labels: labels(pod),
             terminating: metadata["deletionTimestamp"].is_string(),
-            priority: spec["priority"].as_i64().unwrap_or(has_class.into()),
+            priority: spec["priority"].as_i64(),
             requests: Amounts::of_pod(spec, false),
             requests_non_zero: Amounts::of_pod(spec, true),
             affinity: if between.is_empty() { Value::Null } else { between.into() },

@@ -9,14 +9,27 @@ use super::read::{Node, Pod};
 use super::reason::Exclusion;
 
 pub(super) fn exclusions(pod: &Pod, node: &Node) -> Vec<Exclusion> {
-    let mut exclusions = Vec::new();
-    let (running, limit) = (node.pods.len(), node.allocatable.pods());
+    exclusions_beside(pod, node, node.pods.len(), &node.requested)
+}
+
+/// Whether the Pod fits once the node's Pods of lower priority are evicted.
+pub(super) fn may_preempt(pod: &Pod, priority: i64, node: &Node) -> bool {
+    let (mut count, mut requested) = (0, Amounts::default());
+    for other in node.pods.iter().filter(|other| other.priority.is_none_or(|other| other >= priority)) {
+        count += 1;
+        requested.add(&other.requests);
+    }
+    count < node.pods.len() && exclusions_beside(pod, node, count, &requested).is_empty()
+}
+
+fn exclusions_beside(pod: &Pod, node: &Node, running: usize, requested_before: &Amounts) -> Vec<Exclusion> {
+    let (mut exclusions, limit) = (Vec::new(), node.allocatable.pods());
     if i64::try_from(running).is_ok_and(|running| running >= limit) {
         exclusions.push(Exclusion::TooManyPods { running, limit });
     }
     for (resource, &requested) in pod.requests.0.iter().filter(|(_, requested)| **requested > 0) {
         let Some(limit) = node.allocatable.limit(resource) else { continue };
-        let free = limit.saturating_sub(node.requested.get(resource));
+        let free = limit.saturating_sub(requested_before.get(resource));
         if requested > free {
             exclusions.push(Exclusion::Insufficient { resource: resource.clone(), requested, free, limit });
         }

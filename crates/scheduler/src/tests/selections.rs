@@ -109,21 +109,27 @@ fn what_is_not_simulated_is_named_and_leaves_every_node_that_fits() {
 #[test]
 fn a_pod_may_take_the_room_of_pods_of_lower_priority() {
     let node = |name, pods: &[Value]| (with_amounts(name, &json!({"pods": "1", "cpu": "1"})), pods.to_vec());
+    let low = pod(&json!({"priority": 9}));
+    let mut lower = node("lower", std::slice::from_ref(&low));
+    lower.0["metadata"]["labels"] = json!({HOSTNAME: "lower"});
     let full: Nodes = vec![
         node("equal", &[pod(&json!({"priority": 10}))]),
-        node("lower", &[pod(&json!({"priority": 9}))]),
-        node("none", &[pod(&json!({}))]),
-        (json!({"metadata": {"name": "cordoned"}, "spec": {"unschedulable": true}}), vec![pod(&json!({}))]),
+        lower,
+        node("unknown", &[pod(&json!({}))]),
+        (json!({"metadata": {"name": "cordoned"}, "spec": {"unschedulable": true}}), vec![low]),
     ];
     let may_land_on = |spec: &Value| {
         let found = selection(&pod(spec), &full);
         assert_eq!((found.chosen, found.caveats.len()), (None, usize::from(!found.may_land_on.is_empty())));
         found.may_land_on
     };
-    assert_eq!(may_land_on(&json!({"priority": 10})), ["lower", "none"]);
-    assert_eq!(may_land_on(&json!({"priorityClassName": "high"})), ["none"], "its priority is not known");
+    assert_eq!(may_land_on(&json!({"priority": 10})), ["lower"]);
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": HOSTNAME, "labelSelector": {}}]}});
     for spec in [
         json!({}),
+        json!({"priorityClassName": "high"}),
+        json!({"priority": 10, "affinity": apart}),
         json!({"priority": 10, "preemptionPolicy": "Never"}),
         // No Pod has to go for more than the node has.
         json!({"priority": 10, "containers": [{"resources": {"requests": {"cpu": "2"}}}]}),
