@@ -47,6 +47,8 @@ pub const MAX_MESSAGES: usize = 20;
 /// preferred, and the expressions in a term. A topology is added to each required term, after a comparison
 /// with each of its expressions.
 pub const MAX_POD_ITEMS: usize = 128;
+/// The most bytes that the API server takes as the note of an Event.
+pub const MAX_NOTE_LENGTH: usize = 1024;
 /// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the sidecar keeps
 /// and compares with the nodes. The policy injects one expression with one value for each required key into
 /// each term. Anybody can write a Pod that looks like one of the policy's, and what is kept takes more memory

@@ -218,7 +218,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
     }
 
-    pub(crate) fn failures(&self, key: &K) -> u32 {
+    /// How many writes of this key in a row were not stored.
+    pub fn failures(&self, key: &K) -> u32 {
         self.keys.get(key).map_or(0, |timing| timing.failures)
     }
 

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use pps_core::Reason;
+use pps_core::limits::MAX_NOTE_LENGTH;
 use pps_recorder::generate;
 use tokio::sync::Semaphore;
 use tracing::warn;
@@ -15,9 +16,6 @@ use tracing::warn;
 use super::{Failure, Writer};
 use crate::telemetry::metrics::Metrics;
 use pps_recorder::facts::Notice;
-
-/// How many bytes the API server takes as the note of an Event.
-const MAX_NOTE: usize = 1024;
 
 impl Writer {
     /// Publishes a notice, when it is its turn. One that fails is logged, counted and not tried again.
@@ -36,7 +34,7 @@ impl Writer {
 fn event(notice: Notice) -> Event {
     let now = Timestamp::now();
     let Notice { subject, reason, mut message } = notice;
-    message.truncate(message.floor_char_boundary(MAX_NOTE));
+    message.truncate(message.floor_char_boundary(MAX_NOTE_LENGTH));
     let (namespace, name) = (Some(subject.object.namespace.to_string()), &subject.object.name);
     // The API server takes names of 253 characters.
     let start = name.get(..220).unwrap_or(name).trim_end_matches(['.', '-']);

@@ -78,8 +78,8 @@ impl Failure {
 pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
     let code = head.status;
     let reason = code.canonical_reason().unwrap_or_default();
-    let of_other = || Status::failure("no answer of an API server", reason);
-    let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| of_other());
+    let status = serde_json::from_slice(body).ok().filter(|status: &Status| status.status.is_some());
+    let mut status = status.unwrap_or_else(|| Status::failure("the answer is no Status", reason));
     status.code = code.as_u16();
     let seconds = Refusal::default().retry_after(&head.headers).as_secs();
     let details = || serde_json::from_value(json!({"retryAfterSeconds": seconds})).ok();
@@ -180,8 +180,12 @@ mod tests {
     #[test]
     fn the_page_of_another_server_is_not_repeated() {
         for (body, expected) in [
-            ("<html>secret</html>", "502 Bad Gateway: no answer of an API server"),
-            (r#"{"reason": "InternalError", "message": "no etcd"}"#, "502 InternalError: no etcd"),
+            ("<html>secret</html>", "502 Bad Gateway: the answer is no Status"),
+            (r#"{"message": "secret"}"#, "502 Bad Gateway: the answer is no Status"),
+            (
+                r#"{"status": "Failure", "reason": "InternalError", "message": "no etcd"}"#,
+                "502 InternalError: no etcd",
+            ),
         ] {
             let (head, ()) = http::Response::builder().status(502).body(()).unwrap().into_parts();
             let failure = Failure::from(kube::Error::Api(refusal(&head, body.as_bytes()).boxed()));

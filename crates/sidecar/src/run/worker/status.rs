@@ -17,6 +17,8 @@ const MAX_LISTED: usize = 5;
 /// After so many conflicts in a row, what is known of the object may be wrong, and no event of a watch may
 /// correct it.
 const READ_AFTER: u32 = 3;
+/// A refusal may be over soon, as during the start of the API server.
+const REPORT_REFUSAL_AFTER: u32 = 3;
 /// After so many, reading again has not helped, and users must know.
 pub(super) const REPORT_AFTER: u32 = 9;
 
@@ -89,10 +91,10 @@ impl Worker {
         if !failure.is_expected() {
             warn!(object = %key, error = %failure, "cannot write a status; retrying");
         }
-        if let Failure::Refused(why) = failure {
-            let name = &key.name;
-            let message =
-                format!("allow the status of PersistentPodState {name}: nothing is recorded in it: {why}");
+        if let Failure::Refused(why) = failure
+            && self.writes.statuses.failures(key) == REPORT_REFUSAL_AFTER
+        {
+            let message = format!("allow the status of {}: nothing more is recorded in it: {why}", key.name);
             self.index.report(&write.workload, Reason::WriteRefused, message);
         }
         self.index.on_status_not_written(key, &write.uid);

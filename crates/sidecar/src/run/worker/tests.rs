@@ -265,6 +265,23 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
 }
 
 #[tokio::test]
+async fn a_status_that_is_refused_three_times_is_reported() {
+    let denied = r#"admission webhook "other" denied the request: "#;
+    let (client, patches) = api_server(move |patch| refusal(403, "Forbidden", &format!("{denied}{patch}")));
+    let mut worker = worker(client, [pps("6")]);
+    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    let mut reported = Vec::new();
+    for _ in 0..5 {
+        worker.write_status(&NamespacedName::new("n", "w"), true);
+        let done = worker.writes.next_result().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        reported.push(worker.index.take_work().notices.len());
+    }
+    assert_eq!((reported, patches.lock().unwrap().len()), (vec![0, 0, 1, 0, 0], 5));
+}
+
+#[tokio::test]
 async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_change() {
     let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
     let stored = Arc::new(Mutex::new(annotated_workload("zone")));
