@@ -23,10 +23,11 @@ impl<T> Read<T> {
     }
 
     pub fn known(&self) -> Option<&T> {
-        match self {
-            Self::Known(value) => Some(value),
-            Self::Absent | Self::Unknown => None,
-        }
+        if let Self::Known(value) = self { Some(value) } else { None }
+    }
+
+    pub fn into_known(self) -> Option<T> {
+        if let Self::Known(value) = self { Some(value) } else { None }
     }
 
     /// Whether it does certainly not exist.

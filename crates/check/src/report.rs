@@ -7,7 +7,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use pps_core::is_hidden;
+use pps_core::{on_one_line, shorten_to};
 use serde::Serialize;
 use serde_json::{Value, json};
 use textwrap::{Options, WordSeparator, WordSplitter};
@@ -114,10 +114,7 @@ pub(crate) fn document(facts: &Facts, findings: &[Finding]) -> Value {
 
 /// Replaces what a terminal would obey or hide. Cuts what is too long.
 pub fn printable(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let clean = |c| if is_hidden(c) { '\u{fffd}' } else { c };
-    let end = if text.chars().count() > MAX_TEXT { "…" } else { "" };
-    text.chars().map(clean).take(MAX_TEXT).chain(end.chars()).collect()
+    shorten_to(MAX_TEXT, &on_one_line(text))
 }
 
 /// Breaks a text into lines at spaces, and words that are longer than a line anywhere.

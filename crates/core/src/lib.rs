@@ -69,7 +69,7 @@ pub use annotations::{
 pub use apply::{Applied, ApplyError, apply};
 pub use injected::{Injected, injected};
 pub use json::{object, shorten, shorten_to, to_text};
-pub use names::{is_annotation_key, is_dns_subdomain, is_hidden, is_label_key, successor_of};
+pub use names::{is_annotation_key, is_dns_subdomain, is_hidden, is_label_key, on_one_line, successor_of};
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
 pub use pps::{PersistentPodState, PodState, Spec, Status, TargetReference};

@@ -54,6 +54,11 @@ pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u32 {
     bytes.into_iter().fold(0x811c_9dc5, add)
 }
 
+/// A text on one line, with U+FFFD for [hidden](is_hidden) characters.
+pub fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace(is_hidden, "\u{fffd}")
+}
+
 /// Whether a text can be the name of a workload, or of a PersistentPodState.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| consists_of(label, is_lower_case, b"-"))

@@ -208,7 +208,7 @@ Examples:
   # The node is lost: let its Pods start wherever the scheduler puts them
   kubectl pps move --node node-2 --anywhere -A")]
     Move(Move),
-    /// Drops what is recorded of Pods that do not run.
+    /// Drops recorded states of Pods that do not run.
     ///
     /// Their successors start wherever the scheduler puts them. Shows what would be dropped, and asks.
     #[command(after_help = "\

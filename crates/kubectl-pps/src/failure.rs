@@ -11,7 +11,7 @@ pub enum Outcome {
     Well,
     /// Something could not be read, so the answer is incomplete.
     Incomplete,
-    /// The answer is that something is wrong: a Pod is Pending, or would be.
+    /// The answer is that something is wrong: a Pod is Pending, or would be, or is not recorded.
     NotWell,
 }
 

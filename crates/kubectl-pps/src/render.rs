@@ -61,7 +61,7 @@ fn json(value: &impl Serialize, escape: impl Fn(char, &mut String)) -> String {
 fn with_consequence(unread: &Unread) -> String {
     let unknown = match unread.resource {
         Resource::Nodes => "which nodes there are, and which labels and room they have",
-        Resource::PersistentPodStates => "what is recorded, nor where a new Pod would start",
+        Resource::PersistentPodStates => "which states are recorded, nor where a new Pod would start",
         Resource::PersistentVolumes | Resource::PersistentVolumeClaims => "where volumes keep Pods",
         Resource::StatefulSets | Resource::KruiseStatefulSets => {
             "which Pods are wanted, and from which template"

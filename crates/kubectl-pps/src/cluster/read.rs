@@ -1,6 +1,7 @@
 //! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -72,21 +73,16 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<
             }
         }
     };
-    let mut workloads = items(workloads);
-    workloads.extend(items(kruise));
+    let mut workloads = workloads.into_known().unwrap_or_default();
+    workloads.extend(kruise.into_known().unwrap_or_default());
     let mut snapshot = Snapshot {
         pps,
-        pods: items(pods),
-        nodes: match nodes {
-            Read::Known(nodes) => {
-                Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect())
-            }
-            Read::Absent | Read::Unknown => None,
-        },
+        pods: pods.into_known().unwrap_or_default(),
+        nodes: nodes.into_known().map(by_name),
         workloads,
-        claims: items(claims),
-        volumes: items(volumes),
-        budgets: items(budgets),
+        claims: claims.into_known().unwrap_or_default(),
+        volumes: volumes.into_known().unwrap_or_default(),
+        budgets: budgets.into_known().unwrap_or_default(),
         unread,
         read_at: Some(Timestamp::now().as_second()),
         ..Snapshot::empty(scope.clone())
@@ -112,7 +108,7 @@ async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failu
     }
     let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
     let listed = reader.list_as(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "", take).await;
-    let names = items(listed.map(|(names, _)| names));
+    let names = listed.into_known().map_or_else(Vec::new, |(names, _)| names);
     let similar = similar(namespace, names.iter().map(String::as_str));
     Err(Failure::NoNamespace { name: namespace.to_owned(), similar })
 }
@@ -222,9 +218,6 @@ impl Lists<'_> {
     }
 }
 
-fn items<T>(read: Read<Vec<T>>) -> Vec<T> {
-    match read {
-        Read::Known(items) => items,
-        Read::Absent | Read::Unknown => Vec::new(),
-    }
+fn by_name(nodes: Vec<Node>) -> BTreeMap<String, Node> {
+    nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{Method, Request, StatusCode};
 use k8s_openapi::jiff::Timestamp;
 use pps_check::read::Right;
+use pps_core::limits::MAX_NOTE_LENGTH;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -129,6 +130,11 @@ pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
     send_once(client, &write).await
 }
 
+/// Whether an authorizer refuses a request. An admission webhook may quote such a refusal.
+fn lacks_right(message: &str) -> bool {
+    message.contains("is forbidden: User \"") && !message.starts_with("admission webhook ")
+}
+
 async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> {
     let dry_run = if write.dry_run { "&dryRun=All" } else { "" };
     let request = Request::builder()
@@ -157,8 +163,7 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
             Err(match StatusCode::from_u16(status.code) {
                 Ok(StatusCode::CONFLICT) => WriteError::Conflict(message),
                 Ok(StatusCode::NOT_FOUND) => WriteError::NotFound,
-                // An admission plugin may refuse with the same code as missing rights.
-                Ok(StatusCode::FORBIDDEN) if message.contains("is forbidden: User \"") => {
+                Ok(StatusCode::FORBIDDEN) if lacks_right(&message) => {
                     WriteError::Forbidden(write.right.clone())
                 }
                 Ok(StatusCode::TOO_MANY_REQUESTS) => {
@@ -199,7 +204,7 @@ pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError>
         "type": "Normal",
         "reason": note.reason,
         "action": note.action,
-        "note": note.message.chars().take(1000).collect::<String>(),
+        "note": note.message[..note.message.floor_char_boundary(MAX_NOTE_LENGTH)],
         "reportingController": FIELD_MANAGER,
         "reportingInstance": FIELD_MANAGER,
         "regarding": {

@@ -4,6 +4,7 @@ mod remedies;
 mod subject;
 
 use pps_check::is_own_webhook;
+use pps_check::read::Read;
 use pps_core::plan::Requirement;
 use pps_core::succession::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
@@ -152,9 +153,10 @@ impl<'a> Explanation<'a> {
     pub fn outcome(&self) -> Outcome {
         match self.verdict {
             Verdict::Unknown => Outcome::Incomplete,
-            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => match self.subject.state {
-                Ok(_) => Outcome::Well,
-                Err(_) => Outcome::Incomplete,
+            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => match &self.subject {
+                subject if subject.pps == Read::Unknown => Outcome::Incomplete,
+                subject if subject.is_readable() => Outcome::Well,
+                _ => Outcome::NotWell,
             },
             _ => Outcome::NotWell,
         }
@@ -215,7 +217,7 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         None if pod.phase() == "Running" && !is_lost => (Verdict::Running, Cause::OnNode(None)),
         None => (Verdict::NotRunning, Cause::OnNode(lost)),
     };
-    let is_riddle = misplaced.is_some() || verdict == Verdict::NotRecorded && subject.problem.is_none();
+    let needs_check = misplaced.is_some() || verdict == Verdict::NotRecorded && subject.problem.is_none();
     let mut explanation = Explanation { drift, ..Explanation::new(subject, verdict, cause) };
     let mut remedies = Vec::new();
     if is_lost {
@@ -228,7 +230,7 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         let goal = goal.filter(|node| pps_core::is_dns_subdomain(node)).map(str::to_owned);
         let finish = (goal.as_deref() != Some(node)).then_some(RemedyKind::FinishMove { to: goal });
         remedies.extend(finish.into_iter().chain([RemedyKind::CallMoveOff { node: node.to_owned() }]));
-    } else if is_riddle && !is_over && !pod.is_exempt() {
+    } else if needs_check && !is_over && !pod.is_exempt() {
         remedies.push(RemedyKind::Check);
     }
     explanation.remedies = remedies.into_iter().map(Remedy::new).collect();

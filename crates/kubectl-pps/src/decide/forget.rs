@@ -36,7 +36,7 @@ pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -
                 continue;
             }
         };
-        let (spec, may_record) = (pps.spec().unwrap_or_default(), index.may_record(pps));
+        let spec = pps.spec().unwrap_or_default();
         for (name, state) in recorded {
             if !pods.contains(&name) && node.is_none_or(|node| state.node_name != node) {
                 continue;
@@ -44,7 +44,9 @@ pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -
             drops.unrecorded.retain(|one| *one != name);
             let pod = index.pod(namespace, &name);
             let is_away = |pod: &Pod| pod.node().is_some_and(|node| spec.is_away(&state.node_name, node));
-            if may_record && pod.is_some_and(|pod| snapshot.is_recordable(pod) && !is_away(pod)) {
+            let is_due =
+                |pod: &Pod| snapshot.is_recordable(pod) && !is_away(pod) && index.may_record(pps, pod);
+            if pod.is_some_and(is_due) {
                 drops.ready.push((namespace.to_owned(), name));
                 continue;
             }

@@ -210,7 +210,8 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
     let unwanted: BTreeSet<String> = unwanted.unwrap_or_default();
     let mut states = entry.states.clone();
     states.retain(|pod, _| !unwanted.contains(pod));
-    let is_due = |pod: &Pod| found.is_none_or(|pps| index.may_record(pps)) && snapshot.is_recordable(pod);
+    let is_due =
+        |pod: &Pod| found.is_none_or(|pps| index.may_record(pps, pod)) && snapshot.is_recordable(pod);
     let is_ready = |pod: &&String| index.pod(namespace, pod).is_some_and(is_due);
     let ready: BTreeSet<String> = states.keys().filter(is_ready).cloned().collect();
     states.retain(|pod, _| !ready.contains(pod));

@@ -80,6 +80,7 @@ pub enum Refusal {
     UnreadablePps { pps: String, why: String },
     NoPod { namespace: String, pod: String },
     NoController { pod: String },
+    NoWorkload { pod: String, workload: Box<WorkloadKey> },
     NotGoverned { pod: String, workload: Box<WorkloadKey>, waits: bool },
     NotEnabled { namespace: String },
     NotWanted { pod: String, workload: Box<WorkloadKey>, replicas: u64, is_terminating: bool },
@@ -225,7 +226,7 @@ fn governing<'a>(
             replicas: workload.replicas(),
             is_terminating: workload.is_terminating(),
         }),
-        None if snapshot.has_all_like(&key) => Err(Refusal::NoController { pod: name }),
+        None if snapshot.has_all_like(&key) => Err(Refusal::NoWorkload { pod: name, workload: key.into() }),
         None if pod.is_none() => unread(snapshot, &key).map_or(Ok(pps), |unread| Err(unread.into())),
         _ => Ok(pps),
     }

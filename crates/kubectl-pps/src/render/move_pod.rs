@@ -136,7 +136,11 @@ pub fn refusal(refusal: Refusal, commands: &CommandLine) -> Failure {
             "there is no Pod {pod} in namespace {namespace}, and it has no recorded state"
         )),
         Refusal::NoController { pod } => {
-            Failure::Refused(format!("Pod {pod} has no controller: nothing would create it again"))
+            Failure::Refused(format!("Pod {pod} has no controller to create it again"))
+        }
+        Refusal::NoWorkload { pod, workload } => {
+            let (kind, name) = (&workload.kind, &workload.name);
+            Failure::Refused(format!("create {kind} {name} first: nothing else would create Pod {pod} again"))
         }
         Refusal::NotGoverned { pod, workload, waits } => {
             let (kind, name) = (&workload.kind, &workload.name);

@@ -4,8 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Effects, Style as Ansi};
+use pps_core::on_one_line;
 
-use super::{printable, wrap};
 use crate::args::Consent;
 use crate::{Failure, Outcome};
 
@@ -55,16 +55,14 @@ impl Style {
         }
     }
 
-    /// A text of any length after a word such as `error:`. [`printable`] would cut long lines.
+    /// A text of any length after a word such as `error:`.
     fn labelled(&self, role: Role, label: &str, text: &str) -> String {
-        let lines = text.lines().flat_map(|line| wrap(line, LONGEST_LINE));
-        let lines: Vec<String> = lines.map(|line| printable(&line)).collect();
+        let lines: Vec<String> = text.lines().map(on_one_line).collect();
         format!("{} {}", self.paint(role, label), lines.join("\n"))
     }
 }
 
 const MIN_WIDTH: usize = 60;
-const LONGEST_LINE: usize = 500;
 
 /// Where the program's output goes, and where answers come from.
 #[derive(Clone, Copy, Debug)]

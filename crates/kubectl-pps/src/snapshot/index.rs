@@ -104,10 +104,11 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Whether the sidecar records Pods here: the PersistentPodState governs, and its namespace is in scope.
-    pub fn may_record(&self, pps: &Pps) -> bool {
-        let governing = self.governing(&WorkloadKey::of(pps.namespace(), &pps.target()));
-        pps.is_enabled() && governing.is_some_and(|governing| governing.name() == pps.name())
+    /// Whether the sidecar may record this Pod here: the PersistentPodState governs its workload and records.
+    pub fn may_record(&self, pps: &Pps, pod: &Pod) -> bool {
+        let records = pps.recording().is_none_or(|(is_recording, ..)| is_recording);
+        let governing = WorkloadKey::of_pod(pod).and_then(|owner| self.governing(&owner));
+        records && governing.is_some_and(|governing| governing.name() == pps.name())
     }
 
     pub fn workload(&self, key: &WorkloadKey) -> Option<&'a Workload> {

@@ -41,8 +41,8 @@ fn assert_nothing_is_denied(answer: &Explained) {
     for denial in DENIALS {
         assert!(!all.contains(denial), "{denial:?} is in {all}");
     }
-    let note = "you have no permission to list persistentpodstates.apps.kruise.io in namespace shop, so it is not known what is \
-                recorded, nor where a new Pod would start";
+    let note = "you have no permission to list persistentpodstates.apps.kruise.io in namespace shop, so it is not known which \
+                states are recorded, nor where a new Pod would start";
     assert_eq!(answer.notes.last().map(String::as_str), Some(note));
 }
 
@@ -171,5 +171,5 @@ fn a_pod_whose_persistentpodstate_cannot_be_read_is_not_told_to_be_created_again
     world.snapshot.pods.clear();
     world.ready_pod("db", 0, "node-3");
     let answer = explained(&world, "db-0").unwrap();
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Incomplete));
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::NotWell));
 }

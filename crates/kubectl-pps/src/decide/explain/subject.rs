@@ -43,8 +43,8 @@ pub struct Subject<'a> {
     pub problem: Option<ProblemKind>,
     /// Its spec, if that can be read.
     pub spec: Option<Spec>,
-    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object or the spec
-    /// could not be read.
+    /// The recorded state of the Pod's name; an error if the state is damaged, or if its object could not be
+    /// read.
     pub state: Result<Option<PodState>, Option<Damaged>>,
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.
@@ -77,13 +77,13 @@ impl<'a> Subject<'a> {
         };
         let pps = owner.as_ref().map_or(Read::Absent, |owner| index.read_governing(owner));
         let spec = pps.known().map(|pps| pps.spec_in_force()).transpose();
-        let problem = spec.as_ref().err().cloned().map(ProblemKind::Unreadable);
-        let problem = problem.or_else(|| ProblemKind::of(pps.known()?));
+        let unreadable = spec.as_ref().err().cloned().map(ProblemKind::Unreadable);
+        let problem = unreadable.or_else(|| ProblemKind::of(pps.known()?));
         let spec = spec.ok().flatten();
         let state = match pps {
-            Read::Known(pps) if spec.is_some() => pps.state(name).map_err(Some),
+            Read::Known(pps) => pps.state(name).map_err(Some),
             Read::Absent => Ok(None),
-            Read::Known(_) | Read::Unknown => Err(None),
+            Read::Unknown => Err(None),
         };
         let recorded = state.as_ref().ok().and_then(Option::as_ref);
         let injected = pod.and_then(|pod| injected(pod, workload, spec.as_ref(), recorded));
@@ -154,7 +154,12 @@ impl<'a> Subject<'a> {
     /// Whether a Pod that is created now would require other labels than the injected ones.
     pub fn has_changed(&self) -> bool {
         let differs = |injected: &Injected| !same_labels(&injected.required, &self.plan().required);
-        self.state.is_ok() && self.injected.as_ref().is_some_and(differs)
+        self.is_readable() && self.injected.as_ref().is_some_and(differs)
+    }
+
+    /// Whether what a new Pod would get is known.
+    pub fn is_readable(&self) -> bool {
+        self.state.is_ok() && (self.spec.is_some() || self.pps.known().is_none())
     }
 
     /// Whether it is Ready and its node is not recorded, for long or because of a problem.
@@ -179,14 +184,15 @@ impl<'a> Subject<'a> {
         unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
     }
 
-    /// The Pod as its controller would create it now; none without a controller, or if the recorded state is
-    /// not known.
+    /// The Pod as its controller would create it now; none without a controller, or if what it would get is not
+    /// known.
     pub(crate) fn successor(&self) -> Option<Candidate> {
         self.successor_with(self.recorded())
     }
 
     pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
-        self.state.as_ref().ok().zip(self.owner.as_ref())?;
+        let may_exist = |owner: &&_| self.workload.is_some() || !self.snapshot.has_all_like(owner);
+        self.owner.as_ref().filter(may_exist).filter(|_| self.is_readable())?;
         // A Pod that a partition holds back is made from the former template, which is not at hand: the
         // present Pod stands for it.
         let workload = self.workload.filter(|workload| !is_held_back(workload.object(), self.name));

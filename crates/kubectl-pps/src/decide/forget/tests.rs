@@ -15,7 +15,9 @@ fn pps(name: &str, states: &Value) -> Pps {
 fn pod(name: &str, is_ready: bool, annotations: &Value) -> Pod {
     let ready = if is_ready { "True" } else { "False" };
     let mut pod = json!({
-        "metadata": {"name": name, "namespace": "prod", "uid": name, "annotations": annotations},
+        "metadata": {"name": name, "namespace": "prod", "uid": name, "annotations": annotations, "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name.rsplit_once('-').unwrap().0, "uid": "u",
+                "controller": true}]},
         "spec": {},
         "status": {"conditions": [{"type": "Ready", "status": ready}]},
     });

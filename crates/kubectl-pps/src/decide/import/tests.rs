@@ -25,7 +25,10 @@ fn state(node: &str) -> Value {
 
 fn ready_pod(namespace: &str, name: &str) -> Pod {
     Pod::read(json!({
-        "metadata": {"name": name, "namespace": namespace, "uid": "p"}, "spec": {"nodeName": "n"},
+        "metadata": {"name": name, "namespace": namespace, "uid": "p", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name.rsplit_once('-').unwrap().0, "uid": "u",
+                "controller": true}]},
+        "spec": {"nodeName": "n"},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }))
     .unwrap()

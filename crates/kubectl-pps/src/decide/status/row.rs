@@ -155,7 +155,7 @@ impl Row {
         // A PersistentPodState that does not record has a problem of its own in the answer.
         let is_recording = || pps.and_then(Pps::recording).is_some_and(|(is_recording, ..)| is_recording);
         let is_enabled = || pps.is_none_or(Pps::is_enabled);
-        let is_marked = || pod.is_marked() && !pod.is_terminating();
+        let is_marked = || pod.is_marked() && !pod.is_terminating() && !pod.is_finished();
         let is_elsewhere = || has(|one| matches!(one, Drift::Node { .. }));
         match pod.node() {
             None => self.message.as_ref().map(|_| Concern::Pending),
