@@ -80,7 +80,7 @@ fn summary(findings: &[Finding]) -> String {
     )
 }
 
-/// The version of all answers for programs. Fields may be added to it.
+/// The version of all answers for programs. Fields and values may be added to it.
 pub const API_VERSION: &str = "kubectl-pps/v1";
 
 /// The kind of the check's answer.

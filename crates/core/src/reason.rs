@@ -100,6 +100,16 @@ impl Reason {
     }
 }
 
+/// Whether nothing is recorded while the condition Recording is False for this reason. Under other reasons
+/// some Pods are not recorded, or recorded states are not injected.
+pub fn stops_recording(reason: &str) -> bool {
+    use Reason::{LimitExceeded, NamespaceNotEnabled, Superseded, WorkloadKindForbidden};
+    use Reason::{WorkloadKindNotWatched, WorkloadKindUnavailable, WorkloadNotFound};
+    let of_kind = [WorkloadKindForbidden, WorkloadKindNotWatched, WorkloadKindUnavailable];
+    let others = [LimitExceeded, NamespaceNotEnabled, Superseded, WorkloadNotFound];
+    of_kind.iter().chain(&others).any(|one| one.as_str() == reason)
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

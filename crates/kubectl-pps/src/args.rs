@@ -21,8 +21,8 @@ pub use self::commands::*;
 /// left out, and said. Only move, forget and import change anything; each shows what it would do and asks
 /// first.
 ///
-/// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending, a change is
-/// refused), and with 2 if the command line is wrong or something could not be read.
+/// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending or misplaced, is not
+/// recorded, a change is refused), and with 2 if the command line is wrong or something could not be read.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "kubectl-pps", bin_name = "kubectl pps", version, max_term_width = 100)]
 pub struct Cli {

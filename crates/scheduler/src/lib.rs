@@ -10,9 +10,9 @@
 //! It is not simulated where a volume will be whose claim is not bound, zone labels of volumes that have no
 //! node affinity, how many volumes a node takes, which host ports are in use, what resource claims, runtime
 //! classes and other schedulers do, and selectors of namespaces and Services. Where a Pod has one of these,
-//! `caveats` says so, and `may_land_on` has every node that is not excluded. Pods of lower priority make room, but
-//! not way for affinity and spreading. A node whose CPU and memory are
-//! not known is not excluded for lack of them.
+//! `caveats` says so, and `may_land_on` has every node that is not excluded. Pods of lower priority make
+//! room, but not way for affinity and spreading. A node whose CPU and memory are not known is not excluded
+//! for lack of them.
 
 #![expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same types")]
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]

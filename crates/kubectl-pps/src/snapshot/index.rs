@@ -106,7 +106,7 @@ impl<'a> Index<'a> {
 
     /// Whether the sidecar may record this Pod here: the PersistentPodState governs its workload and records.
     pub fn may_record(&self, pps: &Pps, pod: &Pod) -> bool {
-        let records = pps.recording().is_none_or(|(is_recording, ..)| is_recording);
+        let records = pps.recording().is_none_or(|(_, reason, _)| !pps_core::reason::stops_recording(reason));
         let governing = WorkloadKey::of_pod(pod).and_then(|owner| self.governing(&owner));
         records && governing.is_some_and(|governing| governing.name() == pps.name())
     }

@@ -147,7 +147,7 @@ impl<'a> Subject<'a> {
     pub fn gone_node(&self) -> Option<&str> {
         let required =
             || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
-        let name = if self.has_changed() { required() } else { self.recorded_node() };
+        let name = if self.has_changed() || !self.is_readable() { required() } else { self.recorded_node() };
         name.filter(|name| self.snapshot.lacks_node(name))
     }
 

@@ -152,9 +152,19 @@ fn the_state_of_a_ready_pod_is_dropped_where_nobody_records_it() {
     assert_eq!(drops.objects.keys().collect::<Vec<_>>(), [&second], "the first one governs");
     assert_eq!(names(&drops.ready), ["db-0"]);
     object["metadata"]["name"] = "db".into();
-    object["status"]["conditions"] =
-        json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "m"}]);
+    for (reason, is_dropped) in
+        [("NamespaceNotEnabled", true), ("WorkloadNotFound", true), ("CapacityExceeded", false)]
+    {
+        object["status"]["conditions"] =
+            json!([{"type": "Recording", "status": "False", "reason": reason, "message": "m"}]);
+        world.pps = Pps::read(object.clone()).into_iter().collect();
+        let drops = decide(&world, &["db-0".to_owned()], None).unwrap();
+        assert_eq!(dropped(&drops).is_empty(), !is_dropped, "{reason}");
+    }
+    object["status"]["conditions"] = json!([]);
     world.pps = Pps::read(object).into_iter().collect();
-    let drops = decide(&world, &["db-0".to_owned()], None).unwrap();
-    assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-0"], true));
+    let mut of_another = world.pods[0].object().clone();
+    of_another["metadata"]["ownerReferences"][0]["name"] = "web".into();
+    world.pods[0] = Pod::read(of_another).unwrap();
+    assert_eq!(dropped(&decide(&world, &["db-0".to_owned()], None).unwrap()), ["db-0"]);
 }

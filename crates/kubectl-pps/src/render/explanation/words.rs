@@ -110,7 +110,7 @@ fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
         let why = if matching.is_some() { ": no node can take it" } else { "" };
         return format!("{pod} is Pending{why}.");
     }
-    let is_former = subject.has_changed() || subject.state.is_err();
+    let is_former = subject.has_changed() || !subject.is_readable();
     let when = if is_former {
         "when it was created, its recorded state required"
     } else {

@@ -17,8 +17,8 @@ const MAX_LISTED: usize = 5;
 /// After so many conflicts in a row, what is known of the object may be wrong, and no event of a watch may
 /// correct it.
 const READ_AFTER: u32 = 3;
-/// A refusal may be over soon, as during the start of the API server.
-const REPORT_REFUSAL_AFTER: u32 = 3;
+/// After so many failures in a row, within some 4 s: a refusal may be over soon.
+const REPORT_REFUSAL_AFTER: u32 = 5;
 /// After so many, reading again has not helped, and users must know.
 pub(super) const REPORT_AFTER: u32 = 9;
 
@@ -91,10 +91,12 @@ impl Worker {
         if !failure.is_expected() {
             warn!(object = %key, error = %failure, "cannot write a status; retrying");
         }
-        if let Failure::Refused(why) = failure
-            && self.writes.statuses.failures(key) == REPORT_REFUSAL_AFTER
-        {
-            let message = format!("allow the status of {}: nothing more is recorded in it: {why}", key.name);
+        // The message of a refusal may change each time: without it, one that stays is reported once.
+        let is_lasting = self.writes.statuses.failures(key) >= REPORT_REFUSAL_AFTER;
+        if is_lasting && matches!(failure, Failure::Refused(_)) {
+            let name = &key.name;
+            let message =
+                format!("allow the status of PersistentPodState {name}: the log says what refuses it");
             self.index.report(&write.workload, Reason::WriteRefused, message);
         }
         self.index.on_status_not_written(key, &write.uid);

@@ -265,20 +265,28 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
 }
 
 #[tokio::test]
-async fn a_status_that_is_refused_three_times_is_reported() {
+async fn a_status_that_is_refused_again_and_again_is_reported_once() {
     let denied = r#"admission webhook "other" denied the request: "#;
-    let (client, patches) = api_server(move |patch| refusal(403, "Forbidden", &format!("{denied}{patch}")));
+    let times = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let (client, patches) = api_server(move |_| {
+        let time = times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if time == 2 { refusal(503, "", "busy") } else { refusal(403, "", &format!("{denied}{time}")) }
+    });
     let mut worker = worker(client, [pps("6")]);
     let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
     let mut reported = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..8 {
         worker.write_status(&NamespacedName::new("n", "w"), true);
         let done = worker.writes.next_result().await.unwrap().unwrap();
         worker.on_write_done(done);
-        reported.push(worker.index.take_work().notices.len());
+        reported.push(worker.index.take_work().notices);
     }
-    assert_eq!((reported, patches.lock().unwrap().len()), (vec![0, 0, 1, 0, 0], 5));
+    let counts: Vec<usize> = reported.iter().map(Vec::len).collect();
+    assert_eq!((counts, patches.lock().unwrap().len()), (vec![0, 0, 0, 0, 1, 0, 0, 0], 8));
+    let notice = &reported[4][0];
+    assert_eq!(notice.reason, Reason::WriteRefused);
+    assert!(notice.message.contains("PersistentPodState w:"), "{}", notice.message);
 }
 
 #[tokio::test]
