@@ -19,6 +19,7 @@ mod writes;
 
 use crate::demand::Demand;
 use pps_core::pps::Status;
+use pps_core::reason::stops_recording;
 use serde_json::{Value, json};
 
 use super::*;
@@ -114,6 +115,13 @@ impl World {
     fn patch(&mut self, object: &str) -> Option<Value> {
         let write = self.index.status_write(&key(object), NOW)?;
         assert_eq!(write.patch["metadata"]["uid"], format!("uid-{object}"));
+        // A workload that does not exist has its states dropped.
+        if let Some(reason) = write.patch["status"]["conditions"][0]["reason"].as_str()
+            && stops_recording(reason)
+            && reason != "WorkloadNotFound"
+        {
+            assert_eq!(write.entries, 0, "{reason}");
+        }
         Some(write.patch["status"].clone())
     }
 
