@@ -108,6 +108,17 @@ pub(super) fn pod(random: &mut Random, index: u64) -> Value {
         pod["spec"]["affinity"] = Value::Null;
         pod["spec"]["schedulingGates"] = Value::Null;
         pod["spec"]["nodeName"] = "node-1".into();
+        pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    } else if index % 10 == 0 {
+        // Rare by chance: a Pod that waits for what the policy requires.
+        let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
+        let terms = json!({"nodeSelectorTerms": [term]});
+        pod["metadata"]["annotations"][pps_core::INJECTED_ANNOTATION] = "p".into();
+        pod["spec"]["affinity"] =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        pod["spec"]["schedulingGates"] = Value::Null;
+        pod["spec"]["nodeName"] = Value::Null;
+        pod["status"]["phase"] = "Pending".into();
     }
     pod
 }
