@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The part of a wait by which its end may be noticed late.
+const LATE: u32 = 8;
 
 /// The result of one probe.
 #[derive(Debug)]
@@ -31,7 +33,6 @@ where
 {
     let started = Instant::now();
     let mut last = "nothing".to_owned();
-    let mut pause = Duration::from_millis(10);
     loop {
         let left = timeout.saturating_sub(started.elapsed());
         let asked = Instant::now();
@@ -45,7 +46,7 @@ where
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }
         // Half of the wait is idle: probes may cost much, and others may need the processor.
-        tokio::time::sleep(pause.max(asked.elapsed().min(LONGEST_PAUSE))).await;
-        pause = (pause * 2).min(Duration::from_millis(150));
+        let pause = (started.elapsed() / LATE).max(asked.elapsed());
+        tokio::time::sleep(pause.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
     }
 }

@@ -94,10 +94,10 @@ impl Stage<'_> {
         // Only Calico's daemons, which do not run, free the address of a Pod whose node is lost.
         let movable = if ip_annotation() == IP_ANNOTATION { IP_ANNOTATION } else { "" };
         let mut cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, movable);
-        // A kubelet short of memory evicts a Pod that uses more than it has requested, and starts none that
-        // requests nothing.
-        for set in [&mut db, &mut cache] {
-            set.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": "16Mi"}});
+        // A kubelet short of memory starts no Pod that requests none, and first evicts those that use more than they
+        // request. Until it has measured them, it takes those that request least.
+        for (set, memory) in [(&mut db, "16Mi"), (&mut cache, "32Mi")] {
+            set.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": memory}});
         }
         self.cluster.create_stateful_set(&db).await.unwrap();
         self.cluster.create_stateful_set(&cache).await.unwrap();
