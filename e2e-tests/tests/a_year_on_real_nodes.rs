@@ -61,11 +61,9 @@ fn faults<'a>(stage: &'a Stage<'_>) -> Vec<Scenario<'a>> {
         replacement::a_drain_with_a_disruption_budget,
         replacement::an_eviction_under_memory_pressure,
         outages::a_reboot_while_the_registry_is_gone,
-        outages::a_frozen_node,
         outages::a_cut_network,
         outages::a_loss_of_power_with_pods_that_terminate,
-        outages::the_loss_of_the_leaders_node,
-        outages::the_loss_of_a_policy_servers_node,
+        outages::the_loss_of_the_leaders_and_a_policy_servers_node,
         outages::a_deleted_node_that_comes_back,
     ]
 }

@@ -18,10 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::{Pid, geteuid},
-};
+use nix::unistd::geteuid;
 
 pub use self::calico::ip_annotation;
 use super::kubelet::{IP_ANNOTATION, NO_RESERVATION};
@@ -212,16 +209,6 @@ impl RealNodes {
         self.power_on(node)
     }
 
-    /// Freezes all processes of a node, also those of Pods (`SIGSTOP`).
-    pub fn freeze(&self, node: &str) -> Result<()> {
-        self.signal(node, Signal::SIGSTOP)
-    }
-
-    /// Lets them continue.
-    pub fn thaw(&self, node: &str) -> Result<()> {
-        self.signal(node, Signal::SIGCONT)
-    }
-
     /// Unplugs the node from the network.
     pub fn disconnect(&self, node: &str) -> Result<()> {
         self.network.run(&["port", node, "down"])
@@ -258,18 +245,6 @@ impl RealNodes {
             read("cgroup").contains(pod_uid) && !read("cmdline").starts_with("/bin/sleep")
         };
         Ok(all_processes()?.into_iter().filter(of_pod).collect())
-    }
-
-    fn signal(&self, node: &str, signal: Signal) -> Result<()> {
-        let first = self.supervisor.status(node)?.pid.context("the node has no power")?;
-        let space = |pid: u32, kind: &str| fs::read_link(format!("/proc/{pid}/ns/{kind}"));
-        let own = space(first, "pid_for_children")?;
-        let all =
-            all_processes()?.into_iter().filter(|pid| space(*pid, "pid").is_ok_and(|found| found == own));
-        for pid in all {
-            let _ = kill(Pid::from_raw(pid.try_into()?), signal);
-        }
-        Ok(())
     }
 }
 

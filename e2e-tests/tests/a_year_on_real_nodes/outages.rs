@@ -21,7 +21,7 @@ use tokio::{
 use super::{RECOVERY, Stage};
 use crate::{
     install::{self, deployment},
-    support::{note, places, spread_over_nodes},
+    support::{HOSTNAME, note, places, spread_over_nodes},
 };
 
 /// Nothing is deleted: the Pods start again under their UIDs, with their addresses, from the images on the
@@ -79,23 +79,14 @@ fn remove_sidecars_image(stage: &Stage<'_>, node: &str) {
     install::images(stage.cluster, node, &["rm", image]);
 }
 
-/// Its Pods are no longer Ready, but nobody deletes them.
-pub(super) async fn a_frozen_node(stage: &Stage<'_>) {
-    let before = stage.places().await;
-    let (_, node) = stage.node_without_the_leader().await;
-    stage.nodes().freeze(&node).unwrap();
-    stage.nodes().wait_ready(&node, false).await.unwrap();
-    stage.nodes().thaw(&node).unwrap();
-    stage.nodes().wait_ready(&node, true).await.unwrap();
-    stage.are_back(&before).await;
-}
-
-/// A Pod on a node without network is deleted. It ends when the network is back, and the next one returns.
+/// Kubernetes does not see the Pods of a node without network, and deletes none of them at once. If a user deletes
+/// one, it ends when the network is back, and the next one returns.
 pub(super) async fn a_cut_network(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pod, node) = stage.node_without_the_leader().await;
     stage.nodes().disconnect(&node).unwrap();
     stage.nodes().wait_ready(&node, false).await.unwrap();
+    assert!(stage.pods().await.values().all(|pod| !pod.terminating));
     let old = stage.cluster.delete_pods("shop", "db", &[&pod]).await.unwrap().remove(&pod).unwrap();
     stage.nodes().connect(&node).unwrap();
     stage.replaced(&old).await;
@@ -115,26 +106,11 @@ pub(super) async fn a_loss_of_power_with_pods_that_terminate(stage: &Stage<'_>) 
     stage.are_back(&before).await;
 }
 
-/// The standby leads, and Pods of other nodes are re-created as before. The node stays away meanwhile.
-pub(super) async fn the_loss_of_the_leaders_node(stage: &Stage<'_>) {
+/// The leader and one of two PolicyServer replicas are lost with their node, which stays away until the standby
+/// leads. Pods of other nodes are re-created as before; until Kubernetes has noticed, some requests to create one wait.
+pub(super) async fn the_loss_of_the_leaders_and_a_policy_servers_node(stage: &Stage<'_>) {
     let before = stage.places().await;
     let [(leader, node), _] = stage.sidecars().await;
-    let lost = Instant::now();
-    stage.nodes().power_off(&node).await.unwrap();
-    deployment::other_leader(stage.cluster, stage.installation, &leader).await;
-    note(&format!("the standby leads {:.1?} after the leader's node was lost", lost.elapsed()));
-    let (pod, _) = stage.node_without(&node).await;
-    let again = stage.pool().recreate("db", &[&pod]).await;
-    assert_eq!(places(&again)[&pod], before[&pod]);
-    stage.nodes().power_on(&node).unwrap();
-    stage.nodes().wait_ready(&node, true).await.unwrap();
-    stage.are_back(&before).await;
-}
-
-/// One of two PolicyServer replicas is lost with its node. Until Kubernetes has noticed, some requests to
-/// create a Pod wait.
-pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
-    let before = stage.places().await;
     let (cluster, webhook) = (stage.cluster, stage.cluster.webhook().unwrap());
     let listener = TcpListener::bind((stage.nodes().address(), 0)).await.unwrap();
     let own = listener.local_addr().unwrap();
@@ -143,6 +119,10 @@ pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
     let pass_on = format!("exec nc -ll -p 8443 -e nc {} {}", own.ip(), own.port());
     let labels = json!({"app": "policy-server"});
     let mut template = spread_over_nodes(&json!({"matchLabels": labels}));
+    let other = stage.nodes().names().find(|other| *other != node).unwrap();
+    let here = json!([{"key": HOSTNAME, "operator": "In", "values": [node, other]}]);
+    template["spec"]["affinity"]["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchExpressions": here}]}});
     json_patch::merge(
         &mut template,
         &json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [
@@ -154,7 +134,7 @@ pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
         "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": 8443, "protocol": "TCP"}]}});
     cluster.apply_objects(&[deployment, service]).await.unwrap();
-    let servers = cluster.wait_ready(kubewarden::NAMESPACE, "policy-server", 2, RECOVERY).await.unwrap();
+    cluster.wait_ready(kubewarden::NAMESPACE, "policy-server", 2, RECOVERY).await.unwrap();
     for policy in installed_policies(cluster).await.unwrap() {
         let kind = if policy.is_mutating() { "mutating" } else { "validating" };
         let service = json!({"namespace": kubewarden::NAMESPACE, "name": "policy-server",
@@ -166,14 +146,20 @@ pub(super) async fn the_loss_of_a_policy_servers_node(stage: &Stage<'_>) {
         cluster.control_plane.kubectl(&patch).await.unwrap();
     }
 
-    let node = servers.into_values().next().unwrap().node.unwrap();
     stage.nodes().power_off(&node).await.unwrap();
-    let (pod, _) = stage.node_without(&node).await;
     let lost = Instant::now();
-    let again = stage.pool().recreate("db", &[&pod]).await;
-    note(&format!("a Pod was re-created in {:.1?} after a PolicyServer was lost", lost.elapsed()));
-    assert_eq!(places(&again)[&pod], before[&pod]);
+    let recreate = async || {
+        let (pod, _) = stage.node_without(&node).await;
+        let again = stage.pool().recreate("db", &[&pod]).await;
+        assert_eq!(places(&again)[&pod], before[&pod]);
+    };
+    recreate().await;
+    note(&format!("a Pod was re-created {:.1?} after a PolicyServer was lost", lost.elapsed()));
+    deployment::other_leader(stage.cluster, stage.installation, &leader).await;
+    note(&format!("the standby leads {:.1?} after the leader's node was lost", lost.elapsed()));
+    recreate().await;
     stage.nodes().power_on(&node).unwrap();
+    stage.nodes().wait_ready(&node, true).await.unwrap();
     stage.are_back(&before).await;
     webhook.unregister(&cluster.client()).await.unwrap();
     webhook.register(&cluster.client(), cluster.control_plane.version()).await.unwrap();
