@@ -443,6 +443,25 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     assert_at_rest(&mut simulation);
 }
 
+/// Then they may be the new workload's, whose Pods are counted.
+#[test]
+fn surplus_states_stay_for_a_while_where_a_new_process_does_not_know_whose_they_are() {
+    use ClusterChange::{CreatePod, ReplaceWorkload, ScaleToZero};
+    let options = SpecOptions { retention: RetentionPolicy::WhenScaled, ..PLAIN };
+    let mut simulation = Simulation::new(Cluster::new(&[options; 4]));
+    simulation.recover_workloads();
+    simulation.settle();
+    simulation.apply(&Step::Restart);
+    for change in
+        [ScaleToZero(2), CreatePod { pod: 86, owner: 2, node: None, ready: false, ip: 0 }, ReplaceWorkload(2)]
+    {
+        simulation.apply(&Step::Change(change));
+    }
+    simulation.settle();
+    assert_eq!(simulation.cluster.objects["d"].status["recorded"], 2);
+    assert_at_rest(&mut simulation);
+}
+
 /// The backup has no states, and what was known before is restored with the UID of the workload that was
 /// replaced since.
 #[test]

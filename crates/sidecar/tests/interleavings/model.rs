@@ -350,8 +350,8 @@ pub(crate) fn expected_status_with(
         let is_wanted = present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
         let is_awaited = workload.is_none() && base.target_uid.is_none();
         // A process that has not seen all that was recorded keeps what may be the living workload's.
-        let may_be_renewed = !renewed.is_complete && has_former && is_wanted;
-        let is_former = is_replaced && !is_renewed(&pod_name) && !may_be_renewed;
+        let may_be_renewed = !renewed.is_complete && has_former;
+        let is_former = is_replaced && !is_renewed(&pod_name) && !(may_be_renewed && is_wanted);
         // A Pod of a re-created workload backs the state of another Pod only where that is recorded.
         let is_there = before.node_name.is_empty()
             || pod.is_some_and(|pod| pod.exempt || pod.node == Some(before.node_name.as_str()));
@@ -363,7 +363,8 @@ pub(crate) fn expected_status_with(
             && options.retention != RetentionPolicy::Retain
             && (holder == NameHolder::Former
                 || (is_held && (!stays || absence == Some(NodeAbsence::ConfirmedGone))));
-        let is_surplus = object.target == 2 && present.is_some() && !is_former && !is_tried(&pod_name);
+        let is_counted = object.target == 2 && present.is_some() && (!is_former || may_be_renewed);
+        let is_surplus = is_counted && !is_tried(&pod_name);
         if stays || is_held || is_surplus {
             if absence == Some(NodeAbsence::Overdue) {
                 expected.confirmations.push(before.node_name.clone());
