@@ -109,7 +109,7 @@ pub(super) fn pod(random: &mut Random, index: u64) -> Value {
         pod["spec"]["schedulingGates"] = Value::Null;
         pod["spec"]["nodeName"] = "node-1".into();
         pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-    } else if index % 10 == 0 {
+    } else if index.is_multiple_of(10) {
         // Rare by chance: a Pod that waits for what the policy requires.
         let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
         let terms = json!({"nodeSelectorTerms": [term]});
