@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The part of a wait by which its end may be noticed late.
-const LATE: u32 = 8;
+/// The end of a wait is noticed late by at most this part of it, so that long waits ask seldom.
+const LATE_PART: u32 = 8;
 
 /// The result of one probe.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ where
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }
         // Half of the wait is idle: probes may cost much, and others may need the processor.
-        let pause = (started.elapsed() / LATE).max(asked.elapsed());
+        let pause = (started.elapsed() / LATE_PART).max(asked.elapsed());
         tokio::time::sleep(pause.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
     }
 }

@@ -275,9 +275,7 @@ fn runs_reach_the_compact_form() {
     let mut reached = 0;
     for _ in 0..40 {
         let (options, steps) = runs.new_tree(&mut runner).unwrap().current();
-        let mut simulation = Simulation::new(Cluster::new(&options));
-        simulation.recover_workloads();
-        simulation.settle();
+        let mut simulation = recorded(&options);
         let mut is_reached = simulation.has_compact_objects();
         for step in &steps {
             simulation.apply(step);
@@ -413,6 +411,14 @@ const PLAIN: SpecOptions = SpecOptions {
     home: false,
 };
 
+/// A cluster in which every Pod runs and is recorded.
+fn recorded(options: &[SpecOptions]) -> Simulation {
+    let mut simulation = Simulation::new(Cluster::new(options));
+    simulation.recover_workloads();
+    simulation.settle();
+    simulation
+}
+
 /// The status names the new workload from then on, so that a Pod of the former one no longer keeps a state of
 /// a node that is gone.
 #[test]
@@ -433,9 +439,7 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
         Step::Change(ScaleUp(0, 0)),
         Step::Change(ReplaceWorkload(0)),
     ];
-    let mut simulation = Simulation::new(Cluster::new(&[PLAIN, forgetful, PLAIN, PLAIN]));
-    simulation.recover_workloads();
-    simulation.settle();
+    let mut simulation = recorded(&[PLAIN, forgetful, PLAIN, PLAIN]);
     for step in &steps {
         simulation.apply(step);
     }
@@ -443,23 +447,24 @@ fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     assert_at_rest(&mut simulation);
 }
 
-/// Then they may be the new workload's, whose Pods are counted.
+/// A process that has just started does not know which states are the new workload's, and which the former
+/// one's. It keeps each as it keeps the new workload's, whose Pods are counted.
 #[test]
-fn surplus_states_stay_for_a_while_where_a_new_process_does_not_know_whose_they_are() {
+fn a_surplus_state_that_may_be_the_new_workloads_is_dropped_after_two_rounds() {
     use ClusterChange::{CreatePod, ReplaceWorkload, ScaleToZero};
-    let options = SpecOptions { retention: RetentionPolicy::WhenScaled, ..PLAIN };
-    let mut simulation = Simulation::new(Cluster::new(&[options; 4]));
-    simulation.recover_workloads();
-    simulation.settle();
+    let mut simulation = recorded(&[PLAIN; 4]);
     simulation.apply(&Step::Restart);
     for change in
         [ScaleToZero(2), CreatePod { pod: 86, owner: 2, node: None, ready: false, ip: 0 }, ReplaceWorkload(2)]
     {
         simulation.apply(&Step::Change(change));
     }
-    simulation.settle();
-    assert_eq!(simulation.cluster.objects["d"].status["recorded"], 2);
-    assert_at_rest(&mut simulation);
+    for expected in [2, 2, 1] {
+        simulation.settle();
+        assert_eq!(simulation.cluster.objects["d"].status["recorded"], expected);
+        assert_at_rest(&mut simulation);
+        simulation.apply(&Step::EndSurplusRound);
+    }
 }
 
 /// The backup has no states, and what was known before is restored with the UID of the workload that was
@@ -467,9 +472,7 @@ fn surplus_states_stay_for_a_while_where_a_new_process_does_not_know_whose_they_
 #[test]
 fn a_state_that_is_written_after_an_erasure_is_not_the_former_workloads() {
     let options = SpecOptions { retention: RetentionPolicy::WhenDeleted, ..PLAIN };
-    let mut simulation = Simulation::new(Cluster::new(&[options; 4]));
-    simulation.recover_workloads();
-    simulation.settle();
+    let mut simulation = recorded(&[options; 4]);
     let changes = [ClusterChange::AnnotateWorkload(0, false), ClusterChange::Recreate(0)];
     simulation.apply(&Step::Race { changes, delivered: [false; 6] });
     simulation.apply(&Step::RestoreBackup);

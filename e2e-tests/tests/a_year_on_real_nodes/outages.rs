@@ -79,8 +79,8 @@ fn remove_sidecars_image(stage: &Stage<'_>, node: &str) {
     install::images(stage.cluster, node, &["rm", image]);
 }
 
-/// Kubernetes does not see the Pods of a node without network, and deletes none of them at once. If a user deletes
-/// one, it ends when the network is back, and the next one returns.
+/// Kubernetes does not see the Pods of a node without network, and deletes none of them at once. If a user
+/// deletes one, it ends when the network is back, and the next one returns.
 pub(super) async fn a_cut_network(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pod, node) = stage.node_without_the_leader().await;
@@ -106,8 +106,9 @@ pub(super) async fn a_loss_of_power_with_pods_that_terminate(stage: &Stage<'_>) 
     stage.are_back(&before).await;
 }
 
-/// The leader and one of two PolicyServer replicas are lost with their node, which stays away until the standby
-/// leads. Pods of other nodes are re-created as before; until Kubernetes has noticed, some requests to create one wait.
+/// The leader and one of two PolicyServer replicas are lost with their node, which stays away until the
+/// standby leads. Pods of other nodes are re-created as before. Until Kubernetes has noticed the loss, some
+/// requests to create a Pod wait.
 pub(super) async fn the_loss_of_the_leaders_and_a_policy_servers_node(stage: &Stage<'_>) {
     let before = stage.places().await;
     let [(leader, node), _] = stage.sidecars().await;
