@@ -325,10 +325,32 @@ fn an_unfinished_move_is_told() {
     pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false", "kruise.io/persistent-pod-state-move": "recorded"}});
     world.pod("db", 0, &pod);
     let answer = ask(&mut world, "db-0");
-    assert!(
-        answer.facts.iter().any(|fact| fact.starts_with("A move of this Pod is not finished")),
-        "{answer:?}"
-    );
+    let text = shown(&answer);
+    assert!(text.contains("Its move is unfinished.") && !text.contains("A move of this Pod"), "{text}");
+    world.snapshot.pods.clear();
+    pod["metadata"]["deletionTimestamp"] = json!("2026-11-22T20:00:00Z");
+    world.pod("db", 0, &pod);
+    let answer = ask(&mut world, "db-0");
+    let says = |fact: &String| fact.starts_with("A move of this Pod is not finished");
+    assert!(answer.facts.iter().any(says), "{:?}", answer.facts);
+}
+
+#[test]
+fn no_new_pod_is_promised_where_none_is_wanted() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    for ordinal in 0..2 {
+        let mut pod = ready("node-0", ordinal);
+        pod["metadata"] = json!({"deletionTimestamp": "2026-11-22T20:00:00Z"});
+        world.pod("db", ordinal, &pod);
+    }
+    let nothing = "nothing creates it again.";
+    assert!(ask(&mut world, "db-0").answer.ends_with("the new Pod is created when it is gone."));
+    assert!(ask(&mut world, "db-1").answer.ends_with(nothing));
+    world.lose_node("node-0");
+    assert!(ask(&mut world, "db-1").answer.ends_with(nothing));
+    world.snapshot.workloads.clear();
+    assert!(ask(&mut world, "db-0").answer.ends_with(nothing));
 }
 
 #[test]
@@ -399,7 +421,7 @@ fn a_pin_to_a_zone_is_not_called_one_to_a_node() {
         "If it were deleted now, it would probably start on node-1 or node-3. \
          Its recorded state requires topology.kubernetes.io/zone=b."
     );
-    world.workload("web", 0, &json!({}));
+    world.workload("web", 1, &json!({}));
     world.ready_pod("web", 0, "node-0");
     world.snapshot.pps.retain(|pps| pps.name() != "web");
     for node in ["node-1", "node-2"] {

@@ -184,6 +184,12 @@ impl<'a> Subject<'a> {
         unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
     }
 
+    /// Whether a controller creates a Pod of this name, as far as is known.
+    pub fn may_come_back(&self) -> bool {
+        let Some(owner) = &self.owner else { return false };
+        self.workload.map_or_else(|| !self.snapshot.has_all_like(owner), |known| known.wants(self.name))
+    }
+
     /// The Pod as its controller would create it now; none without a controller, or if what it would get is not
     /// known.
     pub(crate) fn successor(&self) -> Option<Candidate> {
@@ -191,8 +197,9 @@ impl<'a> Subject<'a> {
     }
 
     pub(crate) fn successor_with(&self, state: Option<&PodState>) -> Option<Candidate> {
-        let may_exist = |owner: &&_| self.workload.is_some() || !self.snapshot.has_all_like(owner);
-        self.owner.as_ref().filter(may_exist).filter(|_| self.is_readable())?;
+        if !self.may_come_back() || !self.is_readable() {
+            return None;
+        }
         // A Pod that a partition holds back is made from the former template, which is not at hand: the
         // present Pod stands for it.
         let workload = self.workload.filter(|workload| !is_held_back(workload.object(), self.name));

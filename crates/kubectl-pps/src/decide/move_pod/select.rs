@@ -33,6 +33,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
             // The decision says how a Pod gets rid of a state that nothing governs any more.
             _ if !is_governed || has_node && !snapshot.is_stranded(pod) => &mut selected.pods,
             _ if comes_back(&subject) => &mut selected.returning,
+            _ if has_node && !subject.may_come_back() => continue,
             _ => &mut selected.pods,
         };
         list.push((pod.namespace().to_owned(), pod.name().to_owned()));

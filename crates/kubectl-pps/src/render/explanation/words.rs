@@ -39,7 +39,12 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
             becomes(subject, next.as_ref())
         ),
         Cause::Terminating(None) => {
-            format!("{pod} is being deleted{on}; the new Pod is created when it is gone.")
+            let next = if subject.may_come_back() {
+                "the new Pod is created when it is gone"
+            } else {
+                "nothing creates it again"
+            };
+            format!("{pod} is being deleted{on}; {next}.")
         }
         Cause::Terminating(Some(lost)) => format!(
             "{pod} is being deleted, and its node {} that the Pod has stopped. It ends when {node} is back, or when its Node \
@@ -140,7 +145,7 @@ fn nothing_confirms(node: &LostNode) -> String {
 
 pub(super) fn becomes(subject: &Subject, next: Option<&Next>) -> String {
     match next {
-        None if subject.owner.is_none() => "nothing creates it again".to_owned(),
+        None if !subject.may_come_back() => "nothing creates it again".to_owned(),
         None => "where the new Pod would start is not known".to_owned(),
         Some(next) if !next.landing.is_nowhere() => format!("the new Pod {}", next.landing.would("start on")),
         Some(next) if next.required.is_empty() => {
@@ -171,7 +176,8 @@ pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
         facts.push(format!("A Pod of this name that is created now would require {required}."));
     }
     if let Some(pod) = subject.pod.filter(|pod| pod.is_exempt()) {
-        let what = if pod.is_marked() { "A move of this Pod is not finished, and the" } else { "The" };
+        let is_news = pod.is_marked() && !matches!(explanation.cause, Cause::UnfinishedMove(_));
+        let what = if is_news { "A move of this Pod is not finished, and the" } else { "The" };
         facts.push(format!(
             "{what} sidecar does not record the Pod (annotation {RECORD_ANNOTATION}: \"false\")."
         ));
