@@ -16,7 +16,7 @@ pub use self::subject::Subject;
 use super::names::similar;
 use super::placement::{Landing, Nodes};
 use super::status::{Drift, drift_of};
-use crate::snapshot::{Index, Pod, Resource, Snapshot, Unread, Workload};
+use crate::snapshot::{Index, Pod, Resource, Snapshot, Workload};
 use crate::{Failure, Outcome};
 
 /// Characters of a refusal that an answer repeats.
@@ -50,7 +50,6 @@ pub struct Explanation<'a> {
     /// No tried remedy lets the Pod start.
     pub is_stuck: bool,
     pub caveats: Vec<Caveat>,
-    pub unread: Vec<Unread>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -128,7 +127,6 @@ pub struct Next {
 impl<'a> Explanation<'a> {
     fn new(subject: Subject<'a>, verdict: Verdict, cause: Cause) -> Self {
         Self {
-            unread: subject.snapshot.relevant_unread().cloned().collect(),
             subject,
             verdict,
             cause,
@@ -383,8 +381,7 @@ fn is_by_policy(message: &str) -> bool {
 
 /// The workload that wants a Pod of this name, or else one that could.
 pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
-    let of_this_name =
-        |workload: &&Workload| workload.namespace() == namespace && ordinal(workload.name(), pod).is_some();
+    let of_this_name = |one: &&Workload| one.namespace() == namespace && ordinal(one.name(), pod).is_some();
     snapshot.workloads.iter().filter(of_this_name).max_by_key(|workload| workload.wants(pod))
 }
 

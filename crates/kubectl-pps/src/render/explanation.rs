@@ -64,8 +64,7 @@ impl Document {
         let mut notes: Vec<String> =
             explanation.caveats.iter().map(|caveat| format!("Not known: {caveat}.")).collect();
         notes.extend(explanation.is_stuck.then(|| "Nothing that was tried lets the Pod start.".to_owned()));
-        notes.extend(explanation.unread.iter().map(with_consequence));
-        let remedy = |remedy: &Remedy| advised(remedy, subject, commands);
+        notes.extend(subject.snapshot.relevant_unread().map(with_consequence));
         Self {
             namespace: subject.namespace.to_owned(),
             pod: subject.name.to_owned(),
@@ -74,7 +73,7 @@ impl Document {
             excluded: groups(&explanation.excluded),
             landing: explanation.landing.clone(),
             facts: facts(explanation),
-            remedies: explanation.remedies.iter().map(remedy).collect(),
+            remedies: explanation.remedies.iter().map(|remedy| advised(remedy, subject, commands)).collect(),
             notes,
         }
     }
@@ -106,9 +105,7 @@ impl Document {
             }
             remedy.consequence.iter().for_each(|consequence| text.sentence("    ", None, consequence));
         }
-        if !self.facts.is_empty() {
-            text.title("What is known");
-        }
+        text.title("What is known");
         self.facts.iter().for_each(|fact| text.sentence("  - ", None, fact));
         if !self.notes.is_empty() {
             text.push("\n");

@@ -150,7 +150,7 @@ impl Landing {
     /// verb.
     pub fn would(&self, verb: &str) -> String {
         match self.only() {
-            _ if self.is_nowhere() => format!("would not {verb} any node: none could take it"),
+            _ if self.is_nowhere() => "would be Pending: no node could take it".to_owned(),
             Some(node) => format!("would {verb} {node}, the only node that could take it"),
             None => format!("would probably {verb} {}", self.best_and_rest()),
         }

@@ -214,7 +214,7 @@ fn a_running_pod_is_told_whether_it_would_come_back() {
     assert!(text.contains("Its recorded state requires kubernetes.io/hostname=node-3."), "{text}");
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let text = shown(&ask(&mut world, "db-0"));
-    assert!(text.contains("the new Pod would be Pending"), "{text}");
+    assert!(text.contains("it would be Pending"), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::snapshot::{Pod, Workload, WorkloadKey};
 
 /// Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
 const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
+const NOT_AGAIN: &str = "nothing creates it again";
 
 /// The answer in a sentence or two.
 pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> String {
@@ -39,11 +40,8 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
             becomes(subject, next.as_ref())
         ),
         Cause::Terminating(None) => {
-            let next = if subject.may_come_back() {
-                "the new Pod is created when it is gone"
-            } else {
-                "nothing creates it again"
-            };
+            let next =
+                if subject.may_come_back() { "the new Pod is created when it is gone" } else { NOT_AGAIN };
             format!("{pod} is being deleted{on}; {next}.")
         }
         Cause::Terminating(Some(lost)) => format!(
@@ -145,15 +143,12 @@ fn nothing_confirms(node: &LostNode) -> String {
 
 pub(super) fn becomes(subject: &Subject, next: Option<&Next>) -> String {
     match next {
-        None if !subject.may_come_back() => "nothing creates it again".to_owned(),
+        None if !subject.may_come_back() => NOT_AGAIN.to_owned(),
         None => "where the new Pod would start is not known".to_owned(),
-        Some(next) if !next.landing.is_nowhere() => format!("the new Pod {}", next.landing.would("start on")),
-        Some(next) if next.required.is_empty() => {
-            "the new Pod would be Pending: no node could take it".to_owned()
-        }
-        Some(next) => {
+        Some(next) if next.landing.is_nowhere() && !next.required.is_empty() => {
             format!("the new Pod would be Pending: its recorded state requires {}", labels(&next.required))
         }
+        Some(next) => format!("the new Pod {}", next.landing.would("start on")),
     }
 }
 
@@ -193,9 +188,7 @@ pub(super) fn facts(explanation: &Explanation) -> Vec<String> {
 fn if_deleted(subject: &Subject, next: &Next) -> String {
     let node = subject.pod.and_then(Pod::node).unwrap_or_default();
     let landing = &next.landing;
-    let would = if landing.is_nowhere() {
-        "the new Pod would be Pending: no node could take it".to_owned()
-    } else if next.excluded.is_empty() {
+    let would = if landing.is_nowhere() || next.excluded.is_empty() {
         let is_same = landing.favourites() == [node];
         format!("it {}", landing.would(if is_same { "come back to" } else { "start on" }))
     } else {
@@ -211,8 +204,7 @@ fn if_deleted(subject: &Subject, next: &Next) -> String {
 /// Which PersistentPodState governs the workload.
 fn governance(subject: &Subject) -> String {
     let Some(workload) = &subject.owner else {
-        return "No PersistentPodState concerns it: it has no controller, so nothing creates it again."
-            .to_owned();
+        return format!("No PersistentPodState concerns it: it has no controller, so {NOT_AGAIN}.");
     };
     let WorkloadKey { kind, name, .. } = workload;
     match subject.pps {
