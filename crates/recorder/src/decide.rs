@@ -3,14 +3,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`index`] | the state machine: facts in, dirty entries, decisions out |
-//! | `pods`, `nodes`, `workloads`, `pps_objects`, `tracked_pps` | what the watches have reported, indexed |
+//! | `pods`, `nodes`, `workloads`, `pps_objects`, `tracked_pps`, `scope` | what the watches have reported, indexed |
 //! | `status`, `generated_pps` | the decisions: pure functions over read-only views |
 //! | `capacity` | how large an object is, and which changes fit |
-//! | [`event_budget`] | how many Events may be published |
+//! | [`events`] | which Events may be published |
 //! | [`schedule`], [`missing_nodes`] | when a write, a lookup or an eviction is due |
 
 mod capacity;
-pub mod event_budget;
+pub mod events;
 mod generated_pps;
 pub mod index;
 pub mod missing_nodes;
@@ -18,6 +18,7 @@ mod nodes;
 mod pods;
 mod pps_objects;
 pub mod schedule;
+mod scope;
 mod status;
 mod tracked_pps;
 mod workloads;

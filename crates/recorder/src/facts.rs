@@ -113,9 +113,8 @@ pub struct PodFact {
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.
     pub ips: Vec<String>,
-    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if its
-    /// required affinity
-    /// [exceeds its limits](pps_core::required_affinity): such a Pod is never evicted.
+    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if its required
+    /// affinity [exceeds its limits](pps_core::required_affinity): such a Pod is never evicted.
     pub pending: Option<Box<PendingPod>>,
 }
 
@@ -165,6 +164,17 @@ pub struct WorkloadFact {
     pub demand: Demand,
     /// Only the annotations that request a generated PPS.
     pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchState {
+    #[default]
+    Up,
+    /// The initial list is complete.
+    Listed,
+    Down,
+    /// The API server refuses to list or watch the kind.
+    Forbidden,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -36,7 +36,7 @@ fn discovery() -> Discovery {
     let item = wire::read_config(Encoded::Json(&config(&list.to_string()).to_string())).unwrap();
     discovery.apply_config(Update::Apply(item.key, item.fact.unwrap()));
     discovery.apply_config(Update::Done);
-    assert!(matches!(&discovery.take_actions()[..], [WatchAction::SetForbidden(..), WatchAction::Start(..)]));
+    assert!(matches!(&discovery.take_actions()[..], [WatchAction::Start(..)]));
     discovery
 }
 
@@ -84,7 +84,7 @@ pub fn check_definition(data: &[u8]) {
                 assert!(listed.contains(&(&*resource.group, &*resource.kind)), "{object}");
             }
             WatchAction::Stop(kind) => assert!(is_own || *kind.group == *"a.io", "{kind}: {object}"),
-            WatchAction::SetForbidden(..) | WatchAction::Publish(_) | WatchAction::RelistObjects => {}
+            WatchAction::Publish(_) | WatchAction::RelistObjects => {}
         }
     }
 }

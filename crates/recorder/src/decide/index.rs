@@ -12,28 +12,26 @@ mod outcomes;
 mod tests;
 mod totals;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Reason;
 
 pub use self::decisions::PodEviction;
 pub use self::totals::Totals;
+use super::events::Reported;
 use super::generated_pps::Aliases;
 use super::nodes::{Absence, Nodes};
 use super::pods::Pods;
 use super::pps_objects::PpsObjects;
-use super::status::form::CompactForm;
+use super::scope::Scope;
+pub use super::status::form::CompactForm;
 pub use super::status::{LossCheck, StatusWrite};
 use super::tracked_pps::TrackedPps;
 use super::workloads::Workloads;
 use crate::facts::interest::Interest;
 use crate::facts::interner::Interner;
-use crate::facts::store::Store;
 use crate::facts::{GroupKind, NamespacedName, Notice, Subject, WorkloadFact, WorkloadKey};
-
-/// How many different notices are remembered of a workload. Several problems at once are each reported once.
-const MAX_REMEMBERED: usize = 8;
 
 /// Work that has come up since it was last taken.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -67,14 +65,10 @@ pub struct Index {
     workloads: Workloads,
     objects: PpsObjects,
     aliases: Aliases,
-    /// The label selector of the namespaces in scope. Empty if all are; then no watch shows them.
-    namespace_selector: String,
-    /// The namespaces that the selector selects.
-    namespaces: Store<Arc<str>, ()>,
-    /// What was reported to users, so that nothing is reported twice.
-    reported: HashMap<WorkloadKey, BTreeSet<(Reason, String)>>,
+    scope: Scope,
+    reported: Reported,
     /// The size below which an object is kept, in bytes.
-    size_limit: usize,
+    pub size_limit: usize,
     compact_form: CompactForm,
     work: Work,
 }
@@ -92,48 +86,24 @@ impl Index {
 
     /// Limits the scope to the namespaces with these labels. The API server evaluates the selector.
     pub fn select_namespaces(&mut self, selector: &str) {
-        selector.clone_into(&mut self.namespace_selector);
+        selector.clone_into(&mut self.scope.selector);
     }
 
-    /// Whether anything in this namespace is recorded, dropped, generated or evicted.
-    fn is_in_scope(&self, namespace: &str) -> bool {
-        self.namespace_selector.is_empty() || self.namespaces.get(namespace).is_some()
-    }
-
-    pub fn limit_object_size(&mut self, bytes: usize) {
-        self.size_limit = bytes;
-    }
-
-    /// The size below which an object is kept, in bytes. A definition without the compact form is
-    /// `OpenKruise`'s: there each entry has about as many bytes of managed fields, and what the
-    /// `PolicyServer` gets includes them.
+    /// A definition without the compact form is `OpenKruise`'s: there each entry has about as many bytes of
+    /// managed fields, and what the `PolicyServer` gets includes them.
     fn object_limit(&self) -> usize {
         if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
     }
 
-    /// Sets whether large objects get the compact form; if not, objects with the compact form lose it.
-    pub fn allow_compact_form(&mut self, is_allowed: bool) {
-        self.set_compact_form(CompactForm { is_off: !is_allowed, ..self.compact_form });
-    }
-
-    /// Sets whether the definition of PersistentPodState keeps the compact form. Until this is known, no
-    /// object gets or loses it.
-    pub fn set_compact_form_kept(&mut self, is_kept: bool) {
-        self.set_compact_form(CompactForm { is_kept: Some(is_kept), ..self.compact_form });
-    }
-
-    /// Sets from how many states on an object gets the compact form, and below how many it loses it.
-    pub fn set_compact_form_limits(&mut self, from: usize, until: usize) {
-        self.set_compact_form(CompactForm { limits: (from, until), ..self.compact_form });
-    }
-
-    fn set_compact_form(&mut self, compact_form: CompactForm) {
-        let before = std::mem::replace(&mut self.compact_form, compact_form);
+    /// Changes which objects get the compact form, and examines all objects again.
+    pub fn change_compact_form(&mut self, change: impl FnOnce(&mut CompactForm)) {
+        let before = self.compact_form;
+        change(&mut self.compact_form);
+        let compact_form = self.compact_form;
         if before == compact_form {
             return;
         }
-        let is_hidden = |pps: &TrackedPps| pps.fact.is_hidden_by_definition();
-        let hidden = self.objects.tracked.iter().filter(|(_, pps)| is_hidden(pps));
+        let hidden = self.objects.tracked.iter().filter(|(_, pps)| pps.fact.is_hidden_by_definition());
         let hidden: Vec<NamespacedName> = hidden.map(|(key, _)| key.clone()).collect();
         if before.is_kept != compact_form.is_kept && (before.is_kept.is_some() || !hidden.is_empty()) {
             self.on_definition_changed();
@@ -186,7 +156,7 @@ impl Index {
     pub fn is_complete(&self) -> bool {
         self.pods.facts.complete().is_some()
             && self.nodes.facts.complete().is_some()
-            && (self.namespace_selector.is_empty() || self.namespaces.complete().is_some())
+            && self.scope.is_listed()
             && self.is_interest_known()
     }
 
@@ -267,11 +237,6 @@ impl Index {
         }
     }
 
-    /// Has the eviction of every Pending Pod examined: a node that could take one may have come or gone.
-    fn retry_evictions(&mut self) {
-        self.work.evictions.extend(self.pods.pending.iter().cloned());
-    }
-
     /// This process begins to lead. Another one may have recorded states until now.
     pub fn begin_term(&mut self) {
         for object in self.objects.tracked.values_mut() {
@@ -280,21 +245,11 @@ impl Index {
         self.retry_all();
     }
 
-    /// Reports to users, once until the workload's annotations change. What the sidecar has done again is
-    /// reported again.
+    /// Reports to users what they have not been told.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
-        use Reason::{Deleted, Generated, PodEvicted, StatesDropped, StatesForgotten};
         let Some(fact) = self.workloads.get(workload) else { return };
-        if !matches!(reason, Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten) {
-            let reported = self.reported.entry(workload.clone()).or_default();
-            let news = (reason, message.clone());
-            if reported.contains(&news) {
-                return;
-            }
-            if reported.len() == MAX_REMEMBERED {
-                reported.clear();
-            }
-            reported.insert(news);
+        if !self.reported.is_news(workload, reason, &message) {
+            return;
         }
         let kind = &workload.kind.kind;
         let subject = Subject::new(&fact.api_version, kind, workload.object.clone(), &fact.uid);

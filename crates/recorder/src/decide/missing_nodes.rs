@@ -22,7 +22,8 @@ pub struct MissingNodes {
     deadlines: Deadlines<Arc<str>>,
     /// Each missing Node, and whether a confirmation is requested or in flight.
     nodes: HashMap<Arc<str>, bool>,
-    lookups: Batch<Arc<str>>,
+    /// The Nodes whose absence has to be confirmed.
+    pub lookups: Batch<Arc<str>>,
 }
 
 impl MissingNodes {
@@ -64,11 +65,6 @@ impl MissingNodes {
         {
             self.lookups.mark(node, now);
         }
-    }
-
-    /// Takes one Node whose absence the caller must confirm. Also returns whether that has failed before.
-    pub fn take_lookup(&mut self, candidates: Candidates, now: Instant) -> Option<(Arc<str>, bool)> {
-        self.lookups.take(candidates, now)
     }
 
     /// The API server has no such Node. Returns false if the confirmation is obsolete.
@@ -178,7 +174,7 @@ mod tests {
     }
 
     fn take(nodes: &mut MissingNodes, now: Instant) -> Option<Arc<str>> {
-        nodes.take_lookup(Candidates::All, now).map(|(node, _)| node)
+        nodes.lookups.take(Candidates::All, now).map(|(node, _)| node)
     }
 
     #[test]
@@ -250,7 +246,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..4 {
             let is_retry = !waits.is_empty();
-            assert_eq!(nodes.take_lookup(Candidates::All, now), Some((node.clone(), is_retry)));
+            assert_eq!(nodes.lookups.take(Candidates::All, now), Some((node.clone(), is_retry)));
             assert_eq!(nodes.confirmation_failed(&node, None, now) as usize, waits.len());
             assert_eq!(nodes.next(Candidates::NotFailing), None, "it is a retry");
             let next = nodes.next(Candidates::All).unwrap();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::facts::store::{Put, Store};
-use crate::facts::{GroupKind, NamespacedName, WorkloadFact, WorkloadKey};
+use crate::facts::{GroupKind, NamespacedName, WatchState, WorkloadFact, WorkloadKey};
 
 /// How much is known of a kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,7 @@ pub(crate) struct Workloads {
 #[derive(Debug, Default)]
 pub(super) struct Kind {
     pub(super) facts: Store<NamespacedName, WorkloadFact>,
-    pub(super) forbidden: bool,
-    pub(super) failing: bool,
+    pub(super) watch: WatchState,
 }
 
 impl Workloads {
@@ -54,9 +53,9 @@ impl Workloads {
     pub(crate) fn coverage(&self, kind: &GroupKind) -> KindCoverage {
         match self.kinds.get(kind) {
             None => KindCoverage::NotWatched,
-            Some(Kind { forbidden: true, .. }) => KindCoverage::Forbidden,
+            Some(Kind { watch: WatchState::Forbidden, .. }) => KindCoverage::Forbidden,
             Some(kind) if kind.facts.complete().is_some() => KindCoverage::Listed,
-            Some(Kind { failing: true, .. }) => KindCoverage::Unavailable,
+            Some(Kind { watch: WatchState::Down, .. }) => KindCoverage::Unavailable,
             Some(_) => KindCoverage::Unlisted,
         }
     }

@@ -52,16 +52,17 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         (Vec::new(), false)
     }
 
-    pub fn apply(&mut self, update: Update<K, F>)
+    /// Applies an update. Returns the keys whose facts are others now, and whether it ends a list.
+    pub fn apply(&mut self, update: Update<K, F>) -> (Vec<K>, bool)
     where
         F: PartialEq,
     {
-        for (key, fact) in self.changes(update).0 {
-            match fact {
-                Some(fact) => drop(self.put(&key, fact)),
-                None => drop(self.remove(&key)),
-            }
-        }
+        let (mut changes, is_done) = self.changes(update);
+        changes.retain_mut(|(key, fact)| match fact.take() {
+            Some(fact) => self.put(key, fact) != Put::Known,
+            None => self.remove(key).is_some(),
+        });
+        (changes.into_iter().map(|(key, _)| key).collect(), is_done)
     }
 
     pub fn count(&self) -> usize {

@@ -13,7 +13,7 @@ use pps_recorder::kinds::{Definition, Resource, watchable};
 use pps_recorder::whitelist::{self, CONFIG_MAP, Entry, Whitelist};
 
 use pps_recorder::facts::store::{Store, Update};
-use pps_recorder::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject};
+use pps_recorder::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject, WatchState};
 
 /// The label that adds the rules of a `ClusterRole` to the sidecar's.
 const AGGREGATION_LABEL: &str = "persistent-pod-state/aggregate-to-sidecar";
@@ -28,21 +28,11 @@ pub struct WatchId {
     pub number: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WatchState {
-    Up,
-    /// The initial list is complete.
-    Listed,
-    Down,
-    Forbidden,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchAction {
     /// Watch this kind; replaces an earlier watch of it.
     Start(WatchId, Resource),
     Stop(GroupKind),
-    SetForbidden(GroupKind, bool),
     Publish(Notice),
     /// List all PPS objects again: their definition has changed, and with it what the API server stores and
     /// shows of them.
@@ -72,7 +62,6 @@ struct WatchedKind {
     resource: Resource,
     /// It was listed, or the list failed: readiness does not wait for it any longer.
     settled: bool,
-    forbidden: bool,
     /// Stays set, so that the Event is published only once even if the permission is granted and revoked
     /// again, or covers only a part of the kind.
     was_forbidden: bool,
@@ -142,11 +131,8 @@ impl Discovery {
 
     pub fn mark(&mut self, id: &WatchId, state: WatchState) {
         let Some(watching) = self.watching.get_mut(&id.kind) else { return };
-        let forbidden = state == WatchState::Forbidden;
         watching.settled |= state != WatchState::Up;
-        watching.was_forbidden |= forbidden;
-        if std::mem::replace(&mut watching.forbidden, forbidden) != forbidden {
-            self.actions.push(WatchAction::SetForbidden(id.kind.clone(), forbidden));
+        if state == WatchState::Forbidden && !std::mem::replace(&mut watching.was_forbidden, true) {
             self.publish_problems();
         }
     }
@@ -165,15 +151,10 @@ impl Discovery {
             if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
                 self.last_number += 1;
                 let number = self.last_number;
-                let watched = WatchedKind {
-                    number,
-                    resource: resource.clone(),
-                    settled: false,
-                    forbidden: false,
-                    was_forbidden: false,
-                };
+                let resource_now = resource.clone();
+                let watched =
+                    WatchedKind { number, resource: resource_now, settled: false, was_forbidden: false };
                 self.watching.insert(kind.clone(), watched);
-                self.actions.push(WatchAction::SetForbidden(kind.clone(), false));
                 self.actions.push(WatchAction::Start(WatchId { kind, number }, resource));
             }
         }

@@ -30,10 +30,11 @@ pub(crate) use self::requests::Relist;
 use self::requests::Scope;
 use self::source::PAGES_AT_ONCE;
 pub(crate) use self::source::{Source, WatchError, api_resource};
-use crate::observe::discovery::{WatchId, WatchState};
+use crate::observe::discovery::WatchId;
 use crate::observe::wire;
 use crate::telemetry::Health;
 use crate::telemetry::metrics::Metrics;
+use pps_recorder::facts::WatchState;
 use pps_recorder::facts::{
     ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, PpsObject, WorkloadFact,
     interest::Interest, store::Update,

@@ -64,8 +64,8 @@ impl Worker {
         let (health, metrics) = (watches.health.clone(), watches.metrics.clone());
         let mut index = Index::new(watches.interest.clone());
         index.select_namespaces(&args.namespace_selector);
-        index.limit_object_size(args.max_object_size.saturating_mul(1024));
-        index.allow_compact_form(args.compact_states == CompactStates::Auto);
+        index.size_limit = args.max_object_size.saturating_mul(1024);
+        index.change_compact_form(|form| form.is_off = args.compact_states != CompactStates::Auto);
         let mut term = CurrentTerm::new(leadership, watches.client.clone(), metrics.clone());
         term.writer.namespace_selector = args.namespace_selector.as_str().into();
         term.namespace.clone_from(&args.namespace);
@@ -126,7 +126,8 @@ impl Worker {
 
     pub(super) fn on_manager_checked(&mut self, lease: Option<Box<Lease>>) {
         let changed = self.manager.apply(lease);
-        self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
+        let is_off = self.compact_states != CompactStates::Auto || !self.manager.is_idle();
+        self.index.change_compact_form(|form| form.is_off = is_off);
         let Some(is_running) = changed else { return };
         self.metrics.conflicting_recorder.set(is_running.into());
         self.follow_discovery();
@@ -201,7 +202,7 @@ impl Worker {
             for node in self.index.take_unconfirmed_nodes() {
                 self.absences.missing.request_confirmation(&node, now);
             }
-        } else if let Some((node, is_retry)) = self.absences.missing.take_lookup(candidates, now) {
+        } else if let Some((node, is_retry)) = self.absences.missing.lookups.take(candidates, now) {
             self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
         } else {
             if let Some((pod, is_retry)) = self.writes.evictions.take(candidates, now) {

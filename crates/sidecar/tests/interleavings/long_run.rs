@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pps_core::Reason;
 use pps_core::pps::RetentionPolicy;
-use pps_recorder::decide::event_budget::EventBudget;
+use pps_recorder::decide::events::EventBudget;
 use pps_recorder::decide::schedule::{Batch, Candidates, Deadlines};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

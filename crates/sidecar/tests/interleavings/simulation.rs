@@ -168,9 +168,9 @@ impl Simulation {
     }
 
     fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
-        self.index.allow_compact_form(!self.is_compact_form_off);
-        self.index.set_compact_form_limits(COMPACT_FROM, COMPACT_UNTIL);
-        self.index.set_compact_form_kept(true);
+        self.index.change_compact_form(|form| form.is_off = self.is_compact_form_off);
+        self.index.change_compact_form(|form| form.limits = (COMPACT_FROM, COMPACT_UNTIL));
+        self.index.change_compact_form(|form| form.is_kept = Some(true));
         self.index.select_namespaces("enabled=yes");
         self.snapshot.kinds.insert(0, WatchCache::default());
         for number in other_kinds {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_recorder::decide::index::Work;
+use pps_recorder::facts::WatchState;
 use pps_recorder::facts::store::Update;
 use pps_recorder::recording::RECORDING;
 use serde_json::json;
@@ -15,6 +16,12 @@ use super::super::snapshot::{
 };
 use super::super::states::parse_status;
 use super::{Simulation, key};
+
+fn toggle(all: &mut BTreeSet<usize>, one: usize) {
+    if !all.remove(&one) {
+        all.insert(one);
+    }
+}
 
 /// The object with the states that a client has erased which does not know the compact form. They are known
 /// until they are written back.
@@ -172,20 +179,28 @@ impl Simulation {
     /// Revokes the permission to list a workload kind, or grants it.
     pub(crate) fn toggle_forbidden_kind(&mut self, number: usize) {
         if self.snapshot.kinds.contains_key(&number) {
-            let is_forbidden =
-                self.snapshot.forbidden.insert(number) || !self.snapshot.forbidden.remove(&number);
-            self.index.forbid_kind(&group_kind(number), is_forbidden);
-            self.take_work();
+            toggle(&mut self.snapshot.forbidden, number);
+            self.set_watch_state(number);
         }
     }
 
     /// The watch of a workload kind fails, or works again.
     pub(crate) fn toggle_failing_kind(&mut self, number: usize) {
         if self.snapshot.kinds.contains_key(&number) {
-            let is_failing = self.snapshot.failing.insert(number) || !self.snapshot.failing.remove(&number);
-            self.index.set_kind_failing(&group_kind(number), is_failing);
-            self.take_work();
+            toggle(&mut self.snapshot.failing, number);
+            self.set_watch_state(number);
         }
+    }
+
+    fn set_watch_state(&mut self, number: usize) {
+        let state = match (self.snapshot.forbidden.contains(&number), self.snapshot.failing.contains(&number))
+        {
+            (true, _) => WatchState::Forbidden,
+            (false, true) => WatchState::Down,
+            (false, false) => WatchState::Up,
+        };
+        self.index.set_watch_state(&group_kind(number), state);
+        self.take_work();
     }
 
     pub(crate) fn finish_discovery(&mut self) {

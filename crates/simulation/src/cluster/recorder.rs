@@ -34,7 +34,7 @@ impl Recorder {
         let mut index = Index::new(Interest::default());
         index.watch_kind(GroupKind { group: GROUP.into(), kind: "StatefulSet".into() });
         index.set_kinds_known();
-        index.set_compact_form_kept(true);
+        index.change_compact_form(|form| form.is_kept = Some(true));
         Self { index, missing: BTreeSet::new() }
     }
 

@@ -82,7 +82,7 @@ impl Index {
             former_uid: target_uid.filter(|uid| key_of(uid).is_none_or(|key| *key == pps.workload)),
             coverage: self.workloads.coverage(&pps.workload.kind),
             superseded_by: governing.filter(|other| *other != key),
-            excluded_by: Some(&*self.namespace_selector).filter(|_| !self.is_in_scope(&key.namespace)),
+            excluded_by: self.scope.excludes(&key.namespace),
             pods: &self.pods,
             nodes: &self.nodes,
             compact_form: self.compact_form_in_use(),
@@ -110,7 +110,7 @@ impl Index {
     /// decided yet.
     pub fn generated_pps(&mut self, workload: &WorkloadKey) -> Option<GeneratedPps> {
         if !self.is_complete()
-            || !self.is_in_scope(&workload.object.namespace)
+            || !self.scope.contains(&workload.object.namespace)
             || self.aliases.is_write_in_flight(workload)
         {
             return None;

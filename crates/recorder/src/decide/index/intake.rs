@@ -7,9 +7,10 @@ use pps_core::alias::aliased;
 
 use super::Index;
 use crate::decide::tracked_pps::{Source, TrackedPps};
-use crate::decide::workloads::Kind;
 use crate::facts::store::{Put, Update};
-use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
+use crate::facts::{
+    GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WatchState, WorkloadFact, WorkloadKey,
+};
 use crate::record::compare_placement;
 
 impl Index {
@@ -69,7 +70,7 @@ impl Index {
         if let Some(node) = &pod.node
             && let Some((_, pps)) = governing.filter(|(_, pps)| pps.fact.unreadable.is_none())
             && self.is_complete()
-            && self.is_in_scope(&key.namespace)
+            && self.scope.contains(&key.namespace)
         {
             let state = pps.fact.status.pod_states.get(&key.name);
             let fact = self.nodes.facts.get(node);
@@ -107,19 +108,13 @@ impl Index {
 
     /// Takes an update of the watch of the namespaces in scope.
     pub fn apply_namespaces(&mut self, update: Update<Arc<str>, ()>) {
-        let (changes, is_done) = self.namespaces.changes(update);
-        for (name, namespace) in changes {
-            let has_changed = match namespace {
-                Some(()) => self.namespaces.put(&name, ()) == Put::New,
-                None => self.namespaces.remove(&name).is_some(),
-            };
-            if has_changed {
-                self.change_all(|object| {
-                    let is_in_it = object.workload.object.namespace == name;
-                    is_in_it.then(|| object.note_all()).is_some()
-                });
-                self.retry(|namespace| *namespace == *name);
-            }
+        let (changed, is_done) = self.scope.namespaces.apply(update);
+        for name in changed {
+            self.change_all(|object| {
+                let is_in_it = object.workload.object.namespace == name;
+                is_in_it.then(|| object.note_all()).is_some()
+            });
+            self.retry(|namespace| *namespace == *name);
         }
         if is_done {
             self.retry_all();
@@ -158,36 +153,30 @@ impl Index {
     fn on_node_changed(&mut self, name: &Arc<str>) {
         self.mark_node(name);
         self.follow_node(name);
-        self.retry_evictions();
+        // A node that could take a Pending Pod may have come or gone.
+        self.work.evictions.extend(self.pods.pending.iter().cloned());
     }
 
-    /// Starts to accept workloads of this kind. Until they are listed, nothing is decided about the objects
-    /// that name one.
+    /// Starts to accept workloads of this kind from a new watch. Until they are listed, nothing is decided
+    /// about the objects that name one.
     pub fn watch_kind(&mut self, kind: GroupKind) {
+        self.set_watch_state(&kind, WatchState::Up);
         self.workloads.kinds.entry(kind).or_default();
     }
 
     /// Stops accepting workloads of this kind. Their recorded states stay unchanged.
     pub fn unwatch_kind(&mut self, kind: &GroupKind) {
         if self.workloads.unwatch(kind) {
-            self.reported.retain(|key, _| key.kind != *kind);
+            self.reported.forget_kind(kind);
             self.mark_kind(kind);
         }
     }
 
-    /// Sets whether the API server refuses to list or watch workloads of this kind.
-    pub fn forbid_kind(&mut self, kind: &GroupKind, forbidden: bool) {
-        self.change_kind(kind, |known| known.forbidden = forbidden);
-    }
-
-    /// Sets whether the watch of this kind fails.
-    pub fn set_kind_failing(&mut self, kind: &GroupKind, failing: bool) {
-        self.change_kind(kind, |known| known.failing = failing);
-    }
-
-    fn change_kind(&mut self, kind: &GroupKind, change: impl FnOnce(&mut Kind)) {
+    pub fn set_watch_state(&mut self, kind: &GroupKind, state: WatchState) {
         let before = self.workloads.coverage(kind);
-        self.workloads.kinds.get_mut(kind).map(change);
+        if let Some(known) = self.workloads.kinds.get_mut(kind) {
+            known.watch = state;
+        }
         if self.workloads.coverage(kind) != before {
             self.mark_kind(kind);
         }
@@ -227,7 +216,7 @@ impl Index {
         let before = self.workloads.get(&key);
         let uid_before = before.map(|before| before.uid.clone());
         if before.is_none_or(|before| before.annotations != fact.annotations) {
-            self.reported.remove(&key);
+            self.reported.forget(&key);
         }
         let uid = fact.uid.clone();
         if self.workloads.apply(&key, fact) {
@@ -241,7 +230,7 @@ impl Index {
 
     fn delete_workload(&mut self, key: &WorkloadKey) {
         if let Some(before) = self.workloads.remove(key) {
-            self.reported.remove(key);
+            self.reported.forget(key);
             self.mark_target(key);
             self.mark_pods_of(key, &before.uid);
         }

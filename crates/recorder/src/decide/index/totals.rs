@@ -52,7 +52,7 @@ impl Index {
     pub fn totals(&self) -> Totals {
         let injected_pods = self.pods.facts.values().filter(|pod| pod.injected).count();
         let mut totals = Totals { injected_pods, ..Totals::default() };
-        let is_in_scope = |(workload, _): &(&WorkloadKey, _)| self.is_in_scope(&workload.object.namespace);
+        let is_in_scope = |(workload, _): &(&WorkloadKey, _)| self.scope.contains(&workload.object.namespace);
         for (workload, pps) in self.objects.governed().filter(is_in_scope) {
             let desired = self.workloads.get(workload).and_then(|fact| fact.demand.replicas()).unwrap_or(0);
             let missing = desired.saturating_sub(pps.fact.status.pod_states.len() as u64);

@@ -15,11 +15,12 @@ use crate::decide::capacity::{
 use crate::facts::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CompactForm {
+pub struct CompactForm {
     /// The administrator has switched it off, or OpenKruise's manager runs, whose updates of a status erase
-    /// it.
+    /// it: objects lose it.
     pub is_off: bool,
-    /// Whether the definition of PersistentPodState keeps it, if that is known.
+    /// Whether the definition of PersistentPodState keeps it. Until that is known, no object gets or loses
+    /// it.
     pub is_kept: Option<bool>,
     /// From how many states on an object gets it, and below how many it loses it.
     pub limits: (usize, usize),

@@ -33,13 +33,11 @@ impl World {
         WatchId { kind, number }
     }
 
-    /// The pending actions in short, without those that clear a forbidden mark.
+    /// The pending actions in short.
     fn actions(&mut self) -> Vec<String> {
         let short = |action| match action {
             WatchAction::Start(id, resource) => Some(format!("start {} {}", id.kind, resource.version)),
             WatchAction::Stop(kind) => Some(format!("stop {kind}")),
-            WatchAction::SetForbidden(kind, true) => Some(format!("forbid {kind}")),
-            WatchAction::SetForbidden(_, false) => None,
             WatchAction::Publish(notice) => Some(format!("publish {} {}", notice.subject, notice.reason)),
             WatchAction::RelistObjects => Some("relist objects".into()),
         };
@@ -215,14 +213,12 @@ fn settles_without_a_kind_that_is_forbidden() {
     let id = world.id("A");
     world.0.mark(&id, WatchState::Forbidden);
     let published = "publish ConfigMap config/kruise-configuration WorkloadKindForbidden";
-    assert_eq!(world.actions(), ["forbid A.a.io", published]);
+    assert_eq!(world.actions(), [published]);
     assert!(world.0.is_settled());
-    world.0.mark(&id, WatchState::Forbidden);
-    assert_eq!(world.actions(), Vec::<String>::new());
-    world.0.mark(&id, WatchState::Listed);
-    assert_eq!(world.0.take_actions(), [WatchAction::SetForbidden(group_kind("A"), false)]);
-    world.0.mark(&id, WatchState::Forbidden);
-    assert_eq!(world.actions(), ["forbid A.a.io"], "published only once");
+    for state in [WatchState::Forbidden, WatchState::Listed, WatchState::Forbidden] {
+        world.0.mark(&id, state);
+        assert_eq!(world.actions(), Vec::<String>::new(), "published only once");
+    }
 }
 
 #[test]

@@ -16,9 +16,10 @@ use super::merge::Merge;
 use super::requests::{Lister, Scope, Watcher};
 use super::source::{RawPage, Source, WatchError, WatchEvent};
 use super::{Observation, Watches};
-use crate::observe::discovery::{WatchId, WatchState};
+use crate::observe::discovery::WatchId;
 use crate::observe::wire::{Encoded, Event, Item, Malformed, Page};
 use crate::telemetry::metrics::{Counters, Metrics, count};
+use pps_recorder::facts::WatchState;
 use pps_recorder::facts::store::Update;
 
 /// Each new key forces a relist, so pause after each one for this many times its duration, but not longer

@@ -12,7 +12,7 @@ use crate::lead::{HANDOVER_WINDOW, Leadership, Permit};
 use crate::telemetry::metrics::Metrics;
 use crate::write::Writer;
 use crate::write::events::is_normal;
-use pps_recorder::decide::event_budget::EventBudget;
+use pps_recorder::decide::events::EventBudget;
 use pps_recorder::facts::Notice;
 
 /// How many notices a standby keeps. More of them at once would not help anybody.

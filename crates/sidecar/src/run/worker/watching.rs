@@ -11,10 +11,11 @@ use tracing::info;
 
 use super::Worker;
 use crate::args::Args;
-use crate::observe::discovery::{WatchAction, WatchId, WatchState};
+use crate::observe::discovery::{WatchAction, WatchId};
 use crate::observe::openkruise::check_repeatedly;
 use crate::observe::watch::{Watches, resource_name};
 use pps_recorder::decide::index::Work;
+use pps_recorder::facts::WatchState;
 use pps_recorder::facts::{GroupKind, NamespacedName, WorkloadFact, store::Update};
 
 pub(crate) struct Watching {
@@ -127,8 +128,7 @@ impl Worker {
 
     pub(super) fn on_kind(&mut self, id: &WatchId, state: WatchState) {
         if self.discovery.is_current(id) {
-            let is_failing = matches!(state, WatchState::Down | WatchState::Forbidden);
-            self.index.set_kind_failing(&id.kind, is_failing);
+            self.index.set_watch_state(&id.kind, state);
             self.discovery.mark(id, state);
             self.follow_discovery();
         }
@@ -147,14 +147,13 @@ impl Worker {
                     }
                     self.index.unwatch_kind(&kind);
                 }
-                WatchAction::SetForbidden(kind, is_forbidden) => self.index.forbid_kind(&kind, is_forbidden),
                 WatchAction::Publish(notice) => self.term.publish(notice),
                 WatchAction::RelistObjects => self.index.on_definition_changed(),
             }
         }
         // Beside OpenKruise's manager no object gets the compact form.
         if let Some(is_kept) = self.discovery.keeps_packed().filter(|_| self.manager.is_known()) {
-            self.index.set_compact_form_kept(is_kept);
+            self.index.change_compact_form(|form| form.is_kept = Some(is_kept));
         }
         if self.discovery.is_known() {
             self.index.set_kinds_known();

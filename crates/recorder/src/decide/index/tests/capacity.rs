@@ -46,7 +46,7 @@ impl World {
 #[test]
 fn reports_near_capacity_once() {
     let mut world = World::with_workload();
-    world.index.limit_object_size(100 * 1024);
+    world.index.size_limit = 100 * 1024;
     world.pod("w-0", pod_of(85 * 1024));
     world.settle("p");
     assert_eq!(world.condition("p").1, "WaitingForPods");
@@ -82,7 +82,7 @@ fn reports_near_capacity_once() {
 #[test]
 fn an_object_stays_below_its_limit_before_the_api_server_refuses_anything() {
     let mut world = World::with_workload();
-    world.index.limit_object_size(100 * 1024);
+    world.index.size_limit = 100 * 1024;
     for name in ["w-0", "w-1", "w-2"] {
         world.pod(name, pod_of(45 * 1024));
     }
@@ -113,7 +113,7 @@ fn an_object_stays_below_its_limit_before_the_api_server_refuses_anything() {
 #[test]
 fn a_state_that_is_too_large_keeps_no_other_out() {
     let mut world = World::with_workload();
-    world.index.limit_object_size(100 * 1024);
+    world.index.size_limit = 100 * 1024;
     world.pod("w-0", pod_of(120 * 1024));
     for name in ["w-1", "w-2"] {
         world.pod(name, pod_of(1024));
@@ -130,7 +130,7 @@ fn an_object_that_is_above_its_limit_grows_no_further_and_follows_its_pods() {
     }
     world.settle("p");
     // As it was recorded by an earlier release.
-    world.index.limit_object_size(50 * 1024);
+    world.index.size_limit = 50 * 1024;
     let size = world.index.sizes().0;
     world.pod("w-2", pod_of(1024));
     // The name is longer, and the Pod must not be kept where it was.
@@ -145,15 +145,15 @@ fn an_object_that_is_above_its_limit_grows_no_further_and_follows_its_pods() {
 #[test]
 fn managed_fields_count_under_a_definition_in_which_they_list_each_entry() {
     let mut world = World::with_workload();
-    world.index.limit_object_size(100 * 1024);
-    world.index.set_compact_form_kept(false);
+    world.index.size_limit = 100 * 1024;
+    world.index.change_compact_form(|form| form.is_kept = Some(false));
     for name in ["w-0", "w-1", "w-2"] {
         world.pod(name, pod_of(20 * 1024));
     }
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
     // Our definition is installed.
-    world.index.set_compact_form_kept(true);
+    world.index.change_compact_form(|form| form.is_kept = Some(true));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1", "w-2"]);
 }
@@ -233,7 +233,7 @@ fn writes_as_many_states_as_fit() {
         [(100, 100, 0, 0), (100, 1500, 1, 12), (50, 100, 1, 12), (3, 100, 1, 12)]
     {
         let mut world = World::with_workload();
-        world.index.limit_object_size(assumed * 1024);
+        world.index.size_limit = assumed * 1024;
         world.workload("w", "uid-w", 200, &[]);
         for number in 0..200 {
             world.pod(&format!("w-{number}"), pod_of(1024));

@@ -35,8 +35,8 @@ struct Server {
 impl Server {
     fn new(replicas: u64) -> Self {
         let mut world = World::new();
-        world.index.set_compact_form_limits(COMPACT_FROM, COMPACT_UNTIL);
-        world.index.set_compact_form_kept(true);
+        world.index.change_compact_form(|form| form.limits = (COMPACT_FROM, COMPACT_UNTIL));
+        world.index.change_compact_form(|form| form.is_kept = Some(true));
         world.workload("w", "uid-w", replicas, &[]);
         world.object("p", &spec("w"), &json!({}));
         Self { world, status: json!({}), prunes: false }
@@ -228,7 +228,7 @@ fn no_object_gets_the_compact_form_unless_the_definition_is_known_to_keep_it() {
         server.world.index.compact_form.is_kept = is_kept;
         server.ready(0..100);
         assert_eq!(moves(&server.settle()), [None]);
-        server.world.index.set_compact_form_kept(true);
+        server.world.index.change_compact_form(|form| form.is_kept = Some(true));
         if is_kept.is_some() {
             server.relist(Claims::No);
         }
@@ -240,20 +240,20 @@ fn no_object_gets_the_compact_form_unless_the_definition_is_known_to_keep_it() {
 #[test]
 fn never_moves_all_objects_back_as_far_as_they_fit() {
     let mut server = Server::with(100);
-    server.world.index.allow_compact_form(false);
+    server.world.index.change_compact_form(|form| form.is_off = true);
     assert!(server.world.index.take_work().statuses.contains(&key("p")));
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
 
     let mut server = Server::with(300);
     let compact = server.world.index.sizes().0;
-    server.world.index.limit_object_size(2 * compact);
-    server.world.index.allow_compact_form(false);
+    server.world.index.size_limit = 2 * compact;
+    server.world.index.change_compact_form(|form| form.is_off = true);
     assert_eq!(moves(&server.settle()), [None]);
     let condition = &server.status["conditions"][0];
     assert_eq!(condition["reason"], "NearCapacity");
     assert!(condition["message"].as_str().unwrap().contains("keeps the compact form"), "{condition}");
     // What only the API server knows.
-    server.world.index.limit_object_size(1000 * compact);
+    server.world.index.size_limit = 1000 * compact;
     server.world.index.mark(&key("p"), TrackedPps::reconsider_form);
     let write = server.write().unwrap();
     assert_eq!(write.moves_to, Some(StoredForm::Plain));
@@ -321,7 +321,7 @@ fn a_state_that_another_writer_puts_into_pod_states_takes_precedence_and_is_fold
         "its bucket is not written"
     );
     assert_eq!(recorded_state(&server.status, "w-7").unwrap().unwrap().node_name, "node-9");
-    server.world.index.allow_compact_form(false);
+    server.world.index.change_compact_form(|form| form.is_off = true);
     server.settle();
     assert_eq!(server.status["podStates"]["w-120"], json!({"nodeName": "node-9"}));
 }
@@ -373,7 +373,7 @@ fn states_that_a_definition_hides_are_kept_and_written_back() {
         server.status.as_object_mut().unwrap().remove("packed");
         server.world.version -= 1;
         if definition_is_known {
-            server.world.index.set_compact_form_kept(false);
+            server.world.index.change_compact_form(|form| form.is_kept = Some(false));
         }
         server.relist(Claims::Yes);
         assert_eq!(server.form(), &Form::Pruned([].into()));
@@ -398,9 +398,9 @@ fn states_that_a_definition_hides_are_kept_and_written_back() {
 fn a_definition_that_comes_back_shows_the_states_again() {
     let mut server = Server::with(100);
     let whole = server.status.clone();
-    server.world.index.limit_object_size(4 * 1024);
+    server.world.index.size_limit = 4 * 1024;
     server.status.as_object_mut().unwrap().remove("packed");
-    server.world.index.set_compact_form_kept(false);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(false));
     server.world.index.take_work();
     server.relist(Claims::Yes);
     // They are too many for podStates: any write would end what the API server still has.
@@ -410,7 +410,7 @@ fn a_definition_that_comes_back_shows_the_states_again() {
     assert!(notices.iter().any(|notice| notice.reason == Reason::UnreadableObject), "{notices:?}");
     assert!(!server.world.index.objects.tracked[&key("p")].dirty.is_clean(), "and nothing is forgotten");
     server.status = whole;
-    server.world.index.set_compact_form_kept(true);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(true));
     server.relist(Claims::Yes);
     assert_eq!(moves(&server.settle()), [None]);
     assert_eq!(recorded_state(&server.status, "w-3").unwrap().unwrap().node_name, "node-1");
@@ -429,7 +429,7 @@ fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() 
         assert_eq!(server.world.index.unreadable_count(), 1);
         let reported = server.world.index.take_work().notices;
         assert_eq!(reported.len(), usize::from(is_kept.is_some()), "not before it is certain: {reported:?}");
-        server.world.index.set_compact_form_kept(true);
+        server.world.index.change_compact_form(|form| form.is_kept = Some(true));
         // Nothing was hidden after all.
         server.relist(Claims::Yes);
         assert_eq!(server.world.index.unreadable_count(), 0);
@@ -437,7 +437,7 @@ fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() 
     }
     // Without that mark it is an object like any other.
     let mut server = Server::new(100);
-    server.world.index.set_compact_form_kept(false);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(false));
     server.world.index.apply_objects(Update::Delete(key("p")));
     server.report(Claims::No);
     server.ready(0..3);
@@ -464,7 +464,7 @@ fn a_definition_that_comes_back_makes_nothing_readable_before_a_list_shows_it() 
     for claims in [Claims::Yes, Claims::Unknown] {
         let (mut server, whole) = started_under_a_definition_that_hides_states(claims);
         let hidden = server.status.clone();
-        server.world.index.set_compact_form_kept(true);
+        server.world.index.change_compact_form(|form| form.is_kept = Some(true));
         assert!(server.write().is_none(), "{claims:?}: what was shown is not all that is stored");
         // A list that began before the API server used the definition, for example the first one.
         server.world.index.apply_objects(Update::Begin(0));
@@ -487,14 +487,14 @@ fn objects_are_listed_again_when_the_definition_is_known_or_changes() {
     let mut server = Server::new(1);
     server.world.index.compact_form.is_kept = None;
     server.world.index.take_work();
-    server.world.index.set_compact_form_kept(true);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(true));
     assert!(!relists(&mut server), "the first list is enough where nothing is hidden");
-    server.world.index.set_compact_form_kept(false);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(false));
     assert!(relists(&mut server));
     let (mut server, _) = started_under_a_definition_that_hides_states(Claims::Yes);
     server.world.index.compact_form.is_kept = None;
     server.world.index.take_work();
-    server.world.index.set_compact_form_kept(true);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(true));
     assert!(relists(&mut server), "the first one");
     // The definition was known first; what the API server shows may be older.
     let mut server = Server::new(60);
@@ -509,10 +509,10 @@ fn objects_are_listed_again_when_the_definition_is_known_or_changes() {
 #[test]
 fn objects_move_only_when_the_definition_is_in_use() {
     let mut server = Server::new(100);
-    server.world.index.set_compact_form_kept(false);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(false));
     server.ready(0..100);
     server.settle();
-    server.world.index.set_compact_form_kept(true);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(true));
     assert!(server.settle().is_empty(), "the API server does not store it yet");
     server.world.index.take_work();
     server.relist(Claims::No);
@@ -524,7 +524,7 @@ fn objects_move_only_when_the_definition_is_in_use() {
 fn a_process_that_starts_after_the_states_were_written_back_reads_them() {
     let mut server = Server::with(60);
     server.status.as_object_mut().unwrap().remove("packed");
-    server.world.index.set_compact_form_kept(false);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(false));
     server.prunes = true;
     server.relist(Claims::Yes);
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
@@ -569,7 +569,7 @@ fn hidden_states_are_known_without_managed_fields() {
     server.settle();
     server.prunes = true;
     server.status.as_object_mut().unwrap().remove("packed");
-    server.world.index.set_compact_form_kept(false);
+    server.world.index.change_compact_form(|form| form.is_kept = Some(false));
     for claims in [Claims::Unknown, Claims::No] {
         server.relist(claims);
         assert_eq!(server.world.states("p").len(), 100, "{claims:?}");
@@ -682,7 +682,7 @@ fn the_sizes_are_those_of_what_is_stored() {
 /// one after the other, 50 in a second. In simulated time; the API server answers after 10 ms.
 fn record_a_thousand_pods(compact: bool) -> (usize, usize) {
     let mut server = Server::new(1000);
-    server.world.index.allow_compact_form(compact);
+    server.world.index.change_compact_form(|form| form.is_off = !compact);
     server.settle();
     let (mut batch, start) = (Batch::default(), Instant::now());
     let (mut writes, mut bytes, mut in_flight) = (0, 0, None);
@@ -720,7 +720,7 @@ fn the_compact_form_takes_no_more_writes_and_few_more_bytes() {
 #[test]
 fn no_object_is_made_larger_than_its_limit_by_its_first_states_in_the_compact_form() {
     let mut server = Server::new(4000);
-    server.world.index.limit_object_size(40 * 1024);
+    server.world.index.size_limit = 40 * 1024;
     server.ready(0..4000);
     // As many as fit into podStates come first. Then the object moves, and more fit.
     let mut recorded = Vec::new();

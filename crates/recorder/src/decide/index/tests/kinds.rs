@@ -3,6 +3,7 @@
 use crate::demand::{Naming, ReplicasPath};
 
 use super::*;
+use crate::facts::WatchState;
 
 fn database() -> GroupKind {
     GroupKind { group: "a.io".into(), kind: "Database".into() }
@@ -178,13 +179,13 @@ fn keeps_states_of_a_forbidden_kind_and_reports_it() {
     let mut world = World::new();
     world.index.watch_kind(database());
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
-    world.index.forbid_kind(&database(), true);
+    world.index.set_watch_state(&database(), WatchState::Forbidden);
     world.settle("d");
     assert_eq!(
         (world.states("d"), world.reason("d")),
         (vec!["w-0".to_owned()], "WorkloadKindForbidden".into())
     );
-    world.index.forbid_kind(&database(), false);
+    world.index.set_watch_state(&database(), WatchState::Up);
     assert_eq!(world.patch("d"), None, "the kind is not listed yet");
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::decide::index::LossCheck;
+use crate::facts::WatchState;
 
 /// `w` has its three Pods recorded.
 fn recorded() -> World {
@@ -376,7 +377,7 @@ fn values_that_keep_changing_hold_up_no_other_state() {
 #[test]
 fn a_forbidden_kind_loses_no_states_although_it_was_listed() {
     let mut world = recorded();
-    world.index.forbid_kind(&GroupKind::stateful_set(), true);
+    world.index.set_watch_state(&GroupKind::stateful_set(), WatchState::Forbidden);
     world.workload("w", "uid-w", 0, &[]);
     world.index.apply_pods(Update::Delete(key("w-2")));
     world.settle("p");
@@ -393,7 +394,7 @@ fn a_kind_that_cannot_be_listed_is_reported_in_the_condition() {
     spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"});
     world.object("p", &spec, &json!({"podStates": {"w-0": state("node-1", "a")}}));
     assert_eq!(world.patch("p"), None);
-    world.index.set_kind_failing(&database, true);
+    world.index.set_watch_state(&database, WatchState::Down);
     assert!(world.index.take_work().statuses.contains(&key("p")));
     world.settle("p");
     assert_eq!(world.status("p")["conditions"][0]["reason"], "WorkloadKindUnavailable");

@@ -52,7 +52,7 @@ fn erased_states_outlive_conflicts_and_lists_until_they_are_written_back() {
     server.relist(Claims::No);
     assert_eq!(server.known(), known);
     // And the form that a small object has.
-    server.world.index.allow_compact_form(false);
+    server.world.index.change_compact_form(|form| form.is_off = true);
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
     assert_eq!(server.status["podStates"], known);
 }
@@ -75,8 +75,8 @@ fn an_erased_object_names_the_workload_whose_states_it_has() {
 fn an_erased_object_that_fits_only_in_the_compact_form_gets_it_although_it_is_off() {
     let (mut server, known) = recorded();
     let compact = server.world.index.sizes().0;
-    server.world.index.limit_object_size(2 * compact);
-    server.world.index.allow_compact_form(false);
+    server.world.index.size_limit = 2 * compact;
+    server.world.index.change_compact_form(|form| form.is_off = true);
     server.settle();
     update_by_openkruise(&mut server, &json!({}));
     server.report(Claims::No);

@@ -1,10 +1,15 @@
-//! How many Events may be published. Whoever causes many, by mistake or on purpose, must not fill the API
-//! server with them. The log has every notice.
+//! Which Events may be published. Whoever causes many, by mistake or on purpose, must not fill the API server
+//! with them. The log has every notice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use crate::facts::Subject;
+use pps_core::Reason;
+
+use crate::facts::{GroupKind, Subject, WorkloadKey};
+
+/// How many different notices are remembered of a workload. Several problems at once are each reported once.
+const MAX_REMEMBERED: usize = 8;
 
 /// Events about one object: at most this many at once, and then one for each pause.
 const PER_OBJECT: Rate = Rate { burst: 25, pause: Duration::from_mins(5) };
@@ -14,6 +19,34 @@ const TOTAL: Rate = Rate { burst: 200, pause: Duration::from_millis(200) };
 /// How many objects and namespaces are tracked. Each new one has spent of the total budget, so that it takes
 /// long until all are forgotten.
 const MAX_TRACKED: usize = 4096;
+
+/// What was reported to users, by workload, so that nothing is reported twice until its annotations change.
+#[derive(Debug, Default)]
+pub(super) struct Reported(HashMap<WorkloadKey, BTreeSet<(Reason, String)>>);
+
+impl Reported {
+    /// Whether to report this. What the sidecar has done is reported each time.
+    pub(super) fn is_news(&mut self, workload: &WorkloadKey, reason: Reason, message: &str) -> bool {
+        use Reason::{Deleted, Generated, PodEvicted, StatesDropped, StatesForgotten};
+        if matches!(reason, Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten) {
+            return true;
+        }
+        let reported = self.0.entry(workload.clone()).or_default();
+        let is_news = reported.insert((reason, message.to_owned()));
+        if reported.len() > MAX_REMEMBERED {
+            reported.retain(|(known, said)| *known == reason && said == message);
+        }
+        is_news
+    }
+
+    pub(super) fn forget(&mut self, workload: &WorkloadKey) {
+        self.0.remove(workload);
+    }
+
+    pub(super) fn forget_kind(&mut self, kind: &GroupKind) {
+        self.0.retain(|workload, _| workload.kind != *kind);
+    }
+}
 
 #[derive(Debug)]
 struct Rate {
