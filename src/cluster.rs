@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use pps_core::alias::{aliased, may_govern, second_name};
+use pps_core::governing::{aliased, may_govern, second_name};
 use pps_core::packed::{Bucket, recorded_state};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, object, to_text};

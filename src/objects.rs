@@ -1,7 +1,7 @@
 //! Validates a PersistentPodState that is created or updated.
 
 use pps_core::TargetReference;
-use pps_core::alias::aliased;
+use pps_core::governing::aliased;
 use pps_core::pps::{KIND, Metadata};
 use pps_core::protect::warn_of_label;
 use pps_core::shorten;

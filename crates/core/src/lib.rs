@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`pps`] | what does a PPS object say? |
 //! | [`owner`] | which workload does a Pod belong to, and can its Pods have recorded states? |
-//! | [`alias`] | which PPS governs a workload, and how does a get find one of another name? |
+//! | [`governing`] | which PPS governs a workload, and how does a get find one of another name? |
 //! | [`mod@plan`] | what is injected into a re-created Pod? |
 //! | [`annotations`] | which annotations may be injected at all? |
 //! | [`mod@apply`] | how does the plan get into the Pod's JSON without changing anything else? |
@@ -38,12 +38,12 @@
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
 pub mod addresses;
-pub mod alias;
 pub mod annotations;
 pub mod apply;
 pub mod conflict;
 pub mod edit;
 pub mod excerpt;
+pub mod governing;
 pub mod injected;
 mod json;
 pub mod limits;

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::alias::aliased;
+use crate::governing::aliased;
 use crate::json::{shorten, to_text};
 use crate::pps::{KIND, Metadata, TargetReference};
 

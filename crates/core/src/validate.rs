@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::alias::aliased;
 use crate::annotations::AnnotationRules;
+use crate::governing::aliased;
 use crate::json::{shorten, to_text};
 use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS, describe_excess, shorten_list};
 use crate::names::successor_of;

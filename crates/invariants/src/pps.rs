@@ -129,7 +129,7 @@ fn named_topology_keys(spec: &Value) -> BTreeSet<&str> {
 /// once.
 fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>) {
     let target = &object.spec.target_ref;
-    let second = pps_core::alias::second_name(target);
+    let second = pps_core::governing::second_name(target);
     assert!(second.chars().count() <= 253 && second.len() > 8, "{second}");
     let mut annotations = annotations.clone();
     annotations.insert(AUTO_GENERATE.into(), "true".into());

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pps_core::Reason;
-use pps_core::alias::second_name;
+use pps_core::governing::second_name;
 use pps_core::pps::TargetReference;
 use pps_core::required_affinity::RequiredAffinity;
 
@@ -166,6 +166,7 @@ pub struct WorkloadFact {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// What the watch of a kind of workloads has last reported; `Up` before its first report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WatchState {
     #[default]

@@ -159,7 +159,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pps_core::alias::second_name;
+    use pps_core::governing::second_name;
 
     use super::*;
 

@@ -56,7 +56,7 @@ pub(crate) enum WriteResult {
     /// Of a status write with the compact form, which the API server does not store: the new resource
     /// version, if it has stored the rest; else why not.
     CompactFormDropped(StatusWrite, Result<String, String>),
-    DropsUnconfirmed(StatusWrite, Unconfirmed),
+    LossUnconfirmed(StatusWrite, Unconfirmed),
     /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
     PpsRead(NamespacedName, String, Result<Option<Box<PpsFact>>, Failure>),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
@@ -68,9 +68,9 @@ pub(crate) enum WriteResult {
 impl WriteResult {
     pub(crate) fn object(&self) -> Option<&NamespacedName> {
         match self {
-            Self::Status(write, _)
-            | Self::CompactFormDropped(write, _)
-            | Self::DropsUnconfirmed(write, _) => Some(&write.key),
+            Self::Status(write, _) | Self::CompactFormDropped(write, _) | Self::LossUnconfirmed(write, _) => {
+                Some(&write.key)
+            }
             _ => None,
         }
     }

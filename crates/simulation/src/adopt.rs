@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pps_core::INJECTED_ANNOTATION;
 use pps_core::addresses::read_pod_ips;
-use pps_core::alias::{Candidate, governing};
+use pps_core::governing::{Candidate, governing};
 use pps_core::pps::group_of;
 use pps_scheduler::fields::{controller, text};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::alias::target_of_alias;
 use crate::annotations::{INJECTED_ANNOTATION, NEVER_INJECTED, Pattern};
+use crate::governing::target_of_alias;
 use crate::limits::{MAX_ANNOTATIONS, MAX_MESSAGES, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
 use crate::pps::Spec;
 

@@ -1,21 +1,19 @@
 //! `explain`: why a Pod is on its node or on none, and what the user can do.
 
 mod remedies;
-mod subject;
 
 use pps_check::is_own_webhook;
 use pps_check::read::Read;
 use pps_core::plan::Requirement;
-use pps_core::succession::ordinal;
 use pps_scheduler::{Caveat, Exclusion, Selection, Verdict as NodeVerdict};
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::remedies::{Remedy, RemedyKind, Step};
-pub use self::subject::Subject;
 use super::names::similar;
 use super::placement::{Landing, Nodes};
 use super::status::{Drift, drift_of};
+use super::subject::{Candidate, Subject, wanting};
 use crate::snapshot::{Index, Pod, Resource, Snapshot, Workload};
 use crate::{Failure, Outcome};
 
@@ -190,8 +188,7 @@ fn unknown(question: &Question, index: &Index) -> Failure {
     let states = targeted.filter_map(|(_, all)| all.first()?.states().ok());
     let recorded: Vec<String> = states.flat_map(std::collections::BTreeMap::into_keys).collect();
     let similar = similar(name, in_namespace.chain(recorded.iter().map(String::as_str)));
-    let workload = wanting(snapshot, namespace, name);
-    let workload = workload.map(|workload| (workload.name().to_owned(), workload.replicas()));
+    let workload = wanting(snapshot, namespace, name).map(|one| (one.name().to_owned(), one.replicas()));
     Failure::NoPod { namespace: (*namespace).to_owned(), pod, workload, similar }
 }
 
@@ -267,7 +264,7 @@ impl LostNode {
 }
 
 impl Next {
-    fn new(candidate: &subject::Candidate, selection: &Selection, node: &str) -> Self {
+    fn new(candidate: &Candidate, selection: &Selection, node: &str) -> Self {
         let here = selection.verdicts.iter().find(|verdict| verdict.node == node);
         let excluded = here.map(|verdict| verdict.exclusions.clone()).unwrap_or_default();
         Self { required: candidate.required.clone(), landing: Landing::of(selection), excluded }
@@ -377,12 +374,6 @@ fn refusal(events: &Value, pod: &str) -> Option<String> {
 fn is_by_policy(message: &str) -> bool {
     let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
     webhook.is_some_and(is_own_webhook)
-}
-
-/// The workload that wants a Pod of this name, or else one that could.
-pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
-    let of_this_name = |one: &&Workload| one.namespace() == namespace && ordinal(one.name(), pod).is_some();
-    snapshot.workloads.iter().filter(of_this_name).max_by_key(|workload| workload.wants(pod))
 }
 
 /// The Pod for which an ordered workload waits before it creates this one.

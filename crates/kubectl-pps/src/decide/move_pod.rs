@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 pub use self::new_state::{NewState, require_keys};
 pub use self::select::{Selected, select};
-use crate::decide::explain::Subject;
 use crate::decide::placement::Landing;
+use crate::decide::subject::Subject;
 use crate::decide::way_out::WayOut;
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Unread, WorkloadKey};
 

@@ -13,8 +13,9 @@ use super::status::{Line, enable};
 use super::text::{Text, list};
 use super::{Role, Style, with_consequence};
 use crate::decide::command_line::CommandLine;
-use crate::decide::explain::{Explanation, Remedy, RemedyKind, Step, Subject, Verdict};
+use crate::decide::explain::{Explanation, Remedy, RemedyKind, Step, Verdict};
 use crate::decide::placement::Landing;
+use crate::decide::subject::Subject;
 
 /// Up to this number, all nodes are named with their exact reasons.
 const ALL: usize = 6;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use pps_check::read::Read;
 use pps_core::TargetReference;
-use pps_core::alias::{Candidate, governing};
+use pps_core::governing::{Candidate, governing};
 use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 
 use super::{Pod, Pps, Resource, Snapshot, Workload};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use pps_core::addresses::read_pod_ips;
-use pps_core::alias::aliased;
 use pps_core::edit::{self, EditError};
+use pps_core::governing::aliased;
 use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
 use pps_core::succession::{is_former, is_unobserved, name_order};

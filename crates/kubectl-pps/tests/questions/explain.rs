@@ -214,7 +214,7 @@ fn a_running_pod_is_told_whether_it_would_come_back() {
     assert!(text.contains("Its recorded state requires kubernetes.io/hostname=node-3."), "{text}");
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let text = shown(&ask(&mut world, "db-0"));
-    assert!(text.contains("it would be Pending"), "{text}");
+    assert!(text.contains("the new Pod would be Pending"), "{text}");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn no_new_pod_is_promised_where_none_is_wanted() {
         pod["metadata"] = json!({"deletionTimestamp": "2026-11-22T20:00:00Z"});
         world.pod("db", ordinal, &pod);
     }
-    let nothing = "nothing creates it again.";
+    let nothing = "nothing creates the Pod again.";
     assert!(ask(&mut world, "db-0").answer.ends_with("the new Pod is created when it is gone."));
     assert!(ask(&mut world, "db-1").answer.ends_with(nothing));
     world.lose_node("node-0");
@@ -395,7 +395,7 @@ fn a_pod_whose_node_was_deleted_starts_elsewhere_if_nothing_keeps_it() {
     bare["metadata"] = json!({"ownerReferences": null});
     world.pod("alone", 0, &bare);
     let answer = ask(&mut world, "alone-0");
-    assert!(answer.answer.ends_with("; nothing creates it again."), "{}", answer.answer);
+    assert!(answer.answer.ends_with("; nothing creates the Pod again."), "{}", answer.answer);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn a_persistentpodstate_that_may_not_be_read_is_not_denied() {
     world.lose_node("node-3");
     let answer = explained(&world, "db-0").unwrap();
     assert_nothing_is_denied(&answer);
-    assert!(!answer.answer.contains("nothing creates it again"), "{}", answer.answer);
+    assert!(!answer.answer.contains("nothing creates the Pod again"), "{}", answer.answer);
     // No such thing concerns a Pod whose name is new each time.
     let mut pod = ready("node-1", 2);
     pod["metadata"] = json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true}]});

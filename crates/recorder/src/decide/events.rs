@@ -1,5 +1,5 @@
-//! Which Events may be published. Whoever causes many, by mistake or on purpose, must not fill the API server
-//! with them. The log has every notice.
+//! Which notices users get, and how many of them become Events. Whoever causes many, by mistake or on purpose,
+//! must not fill the API server with them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ struct Rate {
     pause: Duration,
 }
 
-/// By object, by namespace, and the total under an empty name.
+/// By object, by namespace, and the total under an empty name. The log has the notices beyond it, too.
 #[derive(Debug, Default)]
 pub struct EventBudget(HashMap<String, Spent>);
 
@@ -106,6 +106,25 @@ impl Spent {
 mod tests {
     use super::*;
     use crate::facts::NamespacedName;
+
+    #[test]
+    fn a_notice_is_news_once_until_it_is_forgotten_or_there_are_many() {
+        let (mut reported, workload) = (Reported::default(), WorkloadKey::default());
+        let is_news = |reported: &mut Reported, message: usize| {
+            reported.is_news(&workload, Reason::NameConflict, &message.to_string())
+        };
+        for is_first in [true, false] {
+            assert!((0..MAX_REMEMBERED).all(|message| is_news(&mut reported, message) == is_first));
+        }
+        assert!(is_news(&mut reported, MAX_REMEMBERED) && is_news(&mut reported, 0));
+        assert!(!is_news(&mut reported, MAX_REMEMBERED));
+        reported.forget(&workload);
+        assert!(is_news(&mut reported, 0));
+        reported.forget_kind(&workload.kind);
+        assert!(is_news(&mut reported, 0) && !is_news(&mut reported, 0));
+        let mut done = || reported.is_news(&workload, Reason::PodEvicted, "");
+        assert!(done() && done());
+    }
 
     fn subject(name: &str) -> Subject {
         subject_in("n", name)

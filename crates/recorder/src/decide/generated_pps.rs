@@ -1,11 +1,11 @@
 //! The objects that the sidecar makes for a workload: whether to create, change, delete or leave the
 //! generated PPS of an annotated one, and the alias through which the policy finds a PPS of another name than
-//! its workload's without a list (see [`pps_core::alias`]).
+//! its workload's without a list (see [`pps_core::governing`]).
 
 use std::collections::{BTreeMap, HashMap};
 
 use pps_core::pps::{API_VERSION, KIND, TargetReference, group_of};
-use pps_core::{Reason, Spec, alias};
+use pps_core::{Reason, Spec, governing};
 use serde_json::{Map, Value, json};
 
 use super::pps_objects::PpsObjects;
@@ -62,7 +62,7 @@ pub(super) struct Decision {
 
 pub(super) struct View<'a> {
     pub key: &'a WorkloadKey,
-    /// The [second name](pps_core::alias::second_name) of the workload.
+    /// The [second name](pps_core::governing::second_name) of the workload.
     pub second_name: &'a NamespacedName,
     /// The workload, unless it is terminating.
     pub workload: Option<&'a WorkloadFact>,
@@ -290,7 +290,7 @@ pub(super) fn decide_alias(view: &View<'_>) -> Decision {
                 uid: pps.fact.uid.clone(),
                 ..Owner::default()
             };
-            let spec = json!({"targetRef": alias::target_of_alias(&key.name)});
+            let spec = json!({"targetRef": governing::target_of_alias(&key.name)});
             let body = body(name, &[owner], &spec);
             write(GeneratedPps::Create { key: name.clone(), body, is_alias: true })
         }
@@ -307,6 +307,6 @@ pub(super) fn decide_alias(view: &View<'_>) -> Decision {
 
 /// Whether an alias leads to this PPS, and ends with it if the sidecar made the alias.
 fn is_alias_of(existing: &PpsFact, key: &NamespacedName, pps: &PpsFact) -> bool {
-    alias::aliased(&existing.spec.target_ref) == Some(&key.name)
+    governing::aliased(&existing.spec.target_ref) == Some(&key.name)
         && (!existing.generated || existing.owners.iter().any(|owner| owner.uid == pps.uid))
 }

@@ -95,7 +95,7 @@ impl Index {
         if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
     }
 
-    /// Changes which objects get the compact form, and examines all objects again.
+    /// Changes which objects get the compact form, and examines all again if that has changed anything.
     pub fn change_compact_form(&mut self, change: impl FnOnce(&mut CompactForm)) {
         let before = self.compact_form;
         change(&mut self.compact_form);
@@ -219,8 +219,8 @@ impl Index {
     }
 
     /// Tries again every drop that the API server has not confirmed.
-    pub fn retry_held_drops(&mut self) {
-        self.change_all(TrackedPps::release_drops);
+    pub fn retry_held(&mut self) {
+        self.change_all(TrackedPps::release_held);
     }
 
     /// Ends a round and examines the surplus entries. A round takes as long as the grace period of nodes.
@@ -245,7 +245,7 @@ impl Index {
         self.retry_all();
     }
 
-    /// Reports to users what they have not been told.
+    /// Reports to users, unless [`Reported`] remembers it.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
         let Some(fact) = self.workloads.get(workload) else { return };
         if !self.reported.is_news(workload, reason, &message) {

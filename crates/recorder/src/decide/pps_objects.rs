@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use pps_core::alias::{Candidate, governing};
+use pps_core::governing::{Candidate, governing};
 
 use super::tracked_pps::{Source, TrackedPps};
 use crate::facts::states::States;

@@ -33,7 +33,7 @@ pub(crate) struct TrackedPps {
     pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
     /// Entries whose drop the API server has not confirmed. Each stays until something is heard of its Pod,
     /// or until the next retry.
-    pub held_drops: BTreeSet<Arc<str>>,
+    pub held: BTreeSet<Arc<str>>,
     /// Entries of the writes that were refuted since a write was last stored. They stay, whatever is heard of
     /// their Pods, until all other entries are written: values that keep changing must hold up no entry.
     pub refuted: BTreeSet<Arc<str>>,
@@ -120,24 +120,24 @@ impl TrackedPps {
 
     pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
         self.surplus.remove(pod);
-        self.held_drops.remove(pod);
+        self.held.remove(pod);
         self.dirty.mark_entries([pod]);
     }
 
     pub(crate) fn note_all(&mut self) {
-        self.held_drops.clear();
+        self.held.clear();
         self.dirty = Dirty::all();
     }
 
     /// The write in flight was not sent: the API server does not confirm that these entries can be dropped.
     /// Returns whether there was one. What has been heard of an entry in the meantime is decided right after
     /// the others.
-    pub(crate) fn hold_drops(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
+    pub(crate) fn hold(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
         if self.in_flight.is_none() {
             return false;
         }
         let heard_of = |pod: &Arc<str>| self.dirty.all || self.dirty.entries.contains(pod);
-        self.held_drops.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
+        self.held.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
         self.refuted.extend(pods.iter().cloned());
         self.abandon_write()
     }
@@ -146,15 +146,15 @@ impl TrackedPps {
     /// any.
     pub(crate) fn release_refuted(&mut self) -> bool {
         let mut heard_of = std::mem::take(&mut self.refuted);
-        heard_of.retain(|pod| !self.held_drops.contains(pod));
+        heard_of.retain(|pod| !self.held.contains(pod));
         self.dirty.mark_entries(&heard_of);
         !heard_of.is_empty()
     }
 
     /// Marks the entries that stay because of a check, so that it is made again. Returns whether there are
     /// any.
-    pub(crate) fn release_drops(&mut self) -> bool {
-        self.refuted.append(&mut self.held_drops);
+    pub(crate) fn release_held(&mut self) -> bool {
+        self.refuted.append(&mut self.held);
         self.release_refuted()
     }
 

@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         (Vec::new(), false)
     }
 
-    /// Applies an update. Returns the keys whose facts are others now, and whether it ends a list.
+    /// Applies an update. Returns the keys that were added, changed or removed, and whether it ends a list.
     pub fn apply(&mut self, update: Update<K, F>) -> (Vec<K>, bool)
     where
         F: PartialEq,

@@ -151,9 +151,8 @@ impl Discovery {
             if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
                 self.last_number += 1;
                 let number = self.last_number;
-                let resource_now = resource.clone();
                 let watched =
-                    WatchedKind { number, resource: resource_now, settled: false, was_forbidden: false };
+                    WatchedKind { number, resource: resource.clone(), settled: false, was_forbidden: false };
                 self.watching.insert(kind.clone(), watched);
                 self.actions.push(WatchAction::Start(WatchId { kind, number }, resource));
             }

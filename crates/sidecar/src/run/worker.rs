@@ -39,7 +39,7 @@ use pps_recorder::facts::{NamespacedName, store::Update};
 const OVERSIZED_RETRY_SWEEPS: u32 = 120;
 /// After how many sweeps drops that were not confirmed are tried again, if nothing is heard of the Pods
 /// before.
-const DROP_RETRY_SWEEPS: u32 = 6;
+const HELD_RETRY_SWEEPS: u32 = 6;
 
 pub(super) struct Worker {
     index: Index,
@@ -115,7 +115,7 @@ impl Worker {
         match result {
             WriteResult::Status(write, Ok(version)) => self.on_status_written(&write, &version),
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
-            WriteResult::DropsUnconfirmed(write, held) => self.on_drops_unconfirmed(&write, &held),
+            WriteResult::LossUnconfirmed(write, held) => self.on_loss_unconfirmed(&write, &held),
             WriteResult::CompactFormDropped(write, why) => self.on_compact_form_dropped(&write, &why),
             WriteResult::PpsRead(key, version, result) => self.on_pps_read(&key, &version, result),
             WriteResult::Generated(workload, write, result) => self.on_generated(&workload, write, result),
@@ -257,8 +257,8 @@ impl Worker {
             self.index.on_node_settled(&node);
         }
         self.sweeps = self.sweeps.wrapping_add(1);
-        if self.sweeps.is_multiple_of(DROP_RETRY_SWEEPS) {
-            self.index.retry_held_drops();
+        if self.sweeps.is_multiple_of(HELD_RETRY_SWEEPS) {
+            self.index.retry_held();
         }
         let sweeps_of_a_round = self.absences.missing.period.as_secs().div_ceil(SWEEP_INTERVAL.as_secs());
         if u64::from(self.sweeps).is_multiple_of(sweeps_of_a_round) {

@@ -54,7 +54,7 @@ impl Writer {
         if let Some(check) = &write.loss_check {
             let unconfirmed = self.unconfirmed(check, resource).await;
             if !unconfirmed.held.is_empty() {
-                return WriteResult::DropsUnconfirmed(write, unconfirmed);
+                return WriteResult::LossUnconfirmed(write, unconfirmed);
             }
         }
         self.write_status(write).await

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pps_core::TargetReference;
-use pps_core::alias::second_name;
+use pps_core::governing::second_name;
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::facts::store::Update;
 use pps_recorder::facts::{NamespacedName, WorkloadFact, WorkloadKey};

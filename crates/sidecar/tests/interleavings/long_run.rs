@@ -161,7 +161,7 @@ impl Process {
         self.now = until;
         self.writes.sweep(until);
         self.simulation.serve_abandoned(0);
-        self.simulation.retry_held_drops();
+        self.simulation.retry_held();
         self.simulation.end_surplus_round();
     }
 

@@ -362,7 +362,7 @@ impl Simulation {
         let refuted = self.refuted_drops(&pending.write);
         if !refuted.is_empty() {
             let pending = self.pending.swap_remove(number);
-            self.index.on_drops_unconfirmed(&key(pending.name), &pending.uid, &refuted);
+            self.index.on_loss_unconfirmed(&key(pending.name), &pending.uid, &refuted);
             self.snapshot.held.extend(refuted.iter().map(|pod| (pending.name, pod.to_string())));
             if let Some((watched, is_listed)) = pending.watched {
                 self.update_known_pps(pending.name, watched, is_listed);
@@ -445,8 +445,8 @@ impl Simulation {
     }
 
     /// The pause after an unconfirmed drop is over.
-    pub(crate) fn retry_held_drops(&mut self) {
-        self.index.retry_held_drops();
+    pub(crate) fn retry_held(&mut self) {
+        self.index.retry_held();
         self.take_work();
     }
 
@@ -536,7 +536,7 @@ impl Simulation {
             self.settle_node(node);
         }
         self.snapshot.held.clear();
-        self.retry_held_drops();
+        self.retry_held();
         self.writes = [0; PPS_OBJECTS.len()];
         loop {
             let Some(name) = self.due.pop_first() else {

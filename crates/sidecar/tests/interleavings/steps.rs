@@ -350,7 +350,7 @@ impl Simulation {
             Step::SettleNode(node) => self.settle_node(pick(&NODES, *node)),
             Step::ToggleReads => self.toggle_reads(),
             Step::RestoreBackup => self.restore_backup(),
-            Step::RetryHeldDrops => self.retry_held_drops(),
+            Step::RetryHeldDrops => self.retry_held(),
             Step::EndSurplusRound => self.end_surplus_round(),
             Step::Generate(number) => {
                 self.generate(usize::from(*number));

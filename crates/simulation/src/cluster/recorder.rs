@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::alias;
+use pps_core::governing;
 use pps_core::pps::{GROUP, KIND};
 use pps_recorder::decide::GeneratedPps;
 use pps_recorder::decide::index::Index;
@@ -240,7 +240,7 @@ pub(crate) fn evict(cluster: &mut Cluster) {
 
 /// Before a workload is rolled out for the first time, what was recorded for it waits for it.
 fn is_recorded(cluster: &Cluster, pps: &Pps) -> bool {
-    let target = alias::aliased(&pps.target)
+    let target = governing::aliased(&pps.target)
         .and_then(|name| cluster.pps.get(name))
         .map_or(&pps.target, |pps| &pps.target);
     let workload = cluster.workloads.get(&target.name).filter(|one| one.target.is_same_workload(target));

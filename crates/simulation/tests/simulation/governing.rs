@@ -1,7 +1,7 @@
 //! Which object governs, and which objects the sidecar makes.
 
 use pps_core::TargetReference;
-use pps_core::alias::second_name;
+use pps_core::governing::second_name;
 use pps_simulation::{EventKind, Severity, run};
 use serde_json::{Value, json};
 

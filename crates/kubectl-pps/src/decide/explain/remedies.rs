@@ -6,8 +6,8 @@ use pps_scheduler::{Exclusion, Selection, Taint, UNSCHEDULABLE, Verdict};
 use serde_json::json;
 
 use super::Next;
-use super::subject::{Candidate, Subject};
 use crate::decide::placement::Landing;
+use crate::decide::subject::{Candidate, Subject};
 use crate::decide::way_out::WayOut;
 
 const MAX_TRIED: usize = 50;

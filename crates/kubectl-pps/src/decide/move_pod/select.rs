@@ -3,7 +3,7 @@
 use pps_scheduler::HOSTNAME;
 
 use super::{PodName, Refusal, unread};
-use crate::decide::explain::Subject;
+use crate::decide::subject::Subject;
 use crate::snapshot::{Index, Pod, Resource, Snapshot};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
             // The decision says how a Pod gets rid of a state that nothing governs any more.
             _ if !is_governed || has_node && !snapshot.is_stranded(pod) => &mut selected.pods,
             _ if comes_back(&subject) => &mut selected.returning,
+            // Kubernetes deletes it, and nothing creates it again.
             _ if has_node && !subject.may_come_back() => continue,
             _ => &mut selected.pods,
         };

@@ -402,6 +402,10 @@ fn a_move_that_is_not_possible_says_why() {
     deleted.pods.clear();
     assert_eq!(said(refused(&deleted, &anywhere())), unwanted("db-0", "being deleted"));
     assert_eq!(select(&deleted, "node-1").unwrap().pods, [], "it comes back nowhere");
+    // Nothing is moved that Kubernetes deletes with its node.
+    let mut stranded = running();
+    stranded.pods = vec![Pod::read(pod("db-7", Some("node-9"), None)).unwrap()];
+    assert_eq!(select(&stranded, "node-9").unwrap(), Selected::default());
 }
 
 #[test]

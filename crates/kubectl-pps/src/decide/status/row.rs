@@ -9,8 +9,8 @@ use pps_core::{AnnotationRules, PodState, Spec, plan};
 use serde::Serialize;
 
 use super::Governed;
+use crate::decide::injected::{injected, same_labels};
 use crate::decide::placement::is_closed;
-use crate::decide::template::{injected, same_labels};
 use crate::snapshot::{Index, Node, Pod, Pps, Resource, Snapshot, Workload};
 
 /// The most missing Pods that are listed of one workload.

@@ -7,14 +7,13 @@ use pps_scheduler::Verdict as NodeVerdict;
 
 use super::reasons;
 use crate::decide::command_line::CommandLine;
-use crate::decide::explain::{Cause, Explanation, LostNode, Next, Subject};
+use crate::decide::explain::{Cause, Explanation, LostNode, Next};
 use crate::decide::status::Drift;
+use crate::decide::subject::Subject;
 use crate::render::text::list;
 use crate::snapshot::{Pod, Workload, WorkloadKey};
 
-/// Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
-const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
-const NOT_AGAIN: &str = "nothing creates it again";
+const NOT_AGAIN: &str = "nothing creates the Pod again";
 
 /// The answer in a sentence or two.
 pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> String {
@@ -35,8 +34,9 @@ pub(super) fn answer(explanation: &Explanation, commands: &CommandLine) -> Strin
             format!("{pod} runs on {node} and is not recorded{why}.")
         }
         Cause::UnfinishedMove(lost) => on_node(subject, node, lost.as_ref()) + " Its move is unfinished.",
+        // Kubernetes' garbage collector waits 40 s after a node is gone, and looks every 20 s.
         Cause::NodeGone(next) => format!(
-            "{pod} is bound to {node}, which does not exist any more. {DELETES}; {}.",
+            "{pod} is bound to {node}, which does not exist any more. Kubernetes deletes the Pod after about a minute; {}.",
             becomes(subject, next.as_ref())
         ),
         Cause::Terminating(None) => {
@@ -96,8 +96,9 @@ fn on_node(subject: &Subject, node: &str, lost: Option<&LostNode>) -> String {
         Some(pod) if pod.phase() == "Running" => "is not Ready",
         _ => "does not run yet",
     };
+    let back = if subject.may_come_back() { ", where it goes when it is created again" } else { "" };
     let place = match (subject.home(), subject.recorded_node()) {
-        (Some(home), _) => format!(", away from its home {home}, where it goes when it is created again"),
+        (Some(home), _) => format!(", away from its home {home}{back}"),
         (None, Some(recorded)) if recorded == node => ", where it is recorded".to_owned(),
         (None, Some(recorded)) => format!(". It is recorded on {recorded}"),
         (None, None) => String::new(),
@@ -190,7 +191,8 @@ fn if_deleted(subject: &Subject, next: &Next) -> String {
     let landing = &next.landing;
     let would = if landing.is_nowhere() || next.excluded.is_empty() {
         let is_same = landing.favourites() == [node];
-        format!("it {}", landing.would(if is_same { "come back to" } else { "start on" }))
+        let who = if landing.is_nowhere() { "the new Pod" } else { "it" };
+        format!("{who} {}", landing.would(if is_same { "come back to" } else { "start on" }))
     } else {
         let why = reasons(&next.excluded, true).join(", and ");
         format!("it would not come back to {node} ({why}). It {}", landing.would("start on"))
@@ -203,10 +205,9 @@ fn if_deleted(subject: &Subject, next: &Next) -> String {
 
 /// Which PersistentPodState governs the workload.
 fn governance(subject: &Subject) -> String {
-    let Some(workload) = &subject.owner else {
+    let Some(workload @ WorkloadKey { kind, name, .. }) = &subject.owner else {
         return format!("No PersistentPodState concerns it: it has no controller, so {NOT_AGAIN}.");
     };
-    let WorkloadKey { kind, name, .. } = workload;
     match subject.pps {
         Read::Known(pps) => format!("PersistentPodState {} governs {kind} {name}.", pps.name()),
         Read::Unknown => format!("Whether a PersistentPodState governs {kind} {name} is not known."),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pps_core::Spec;
-use pps_core::alias::aliased;
+use pps_core::governing::aliased;
 
 use super::Index;
 use crate::decide::tracked_pps::{Source, TrackedPps};

@@ -31,8 +31,8 @@ impl Index {
 
     /// The write of this object was not sent, because the API server does not confirm that these entries can
     /// be dropped.
-    pub fn on_drops_unconfirmed(&mut self, key: &NamespacedName, uid: &str, pods: &BTreeSet<Arc<str>>) {
-        if self.written_object(key, uid).is_some_and(|(object, _)| object.hold_drops(pods)) {
+    pub fn on_loss_unconfirmed(&mut self, key: &NamespacedName, uid: &str, pods: &BTreeSet<Arc<str>>) {
+        if self.written_object(key, uid).is_some_and(|(object, _)| object.hold(pods)) {
             self.end_write(key, false);
         }
     }

@@ -23,11 +23,10 @@ const SURPLUS_ROUNDS: u8 = 2;
 const MAX_CHECKED: usize = 100;
 
 /// The entries that belong to the workload that exists now, while the status still names the one before it:
-/// it has one `targetUID` for all entries, which moves on only when no Pod of the former workload is left.
-/// Until then Pods of the new workload are recorded beside the former ones.
+/// entries that were recorded, or found to be right, from its Pods, and entries whose Pods it has adopted.
 ///
-/// Entries that were recorded, or found to be right, from a Pod of the living workload while the status named
-/// another, and entries whose Pods a workload has adopted.
+/// The status has one `targetUID` for all entries, which moves on only when no Pod of the former workload is
+/// left. Until then Pods of the new workload are recorded beside the former ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Renewals {
     /// Whether none is missing. A process that has just begun to lead does not know what was recorded before.
@@ -144,7 +143,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         _ => None,
     };
     let is_checked = drops || replaced.is_some();
-    let is_held = is_checked && (view.pps.held_drops.contains(&pod) || view.pps.refuted.contains(&pod));
+    let is_held = is_checked && (view.pps.held.contains(&pod) || view.pps.refuted.contains(&pod));
     let is_postponed =
         is_checked && !is_held && decisions.drops.len() + decisions.replaced.len() >= MAX_CHECKED;
     if is_postponed {

@@ -16,8 +16,8 @@ use crate::facts::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactForm {
-    /// The administrator has switched it off, or OpenKruise's manager runs, whose updates of a status erase
-    /// it: objects lose it.
+    /// Objects lose it: the administrator has switched it off, or OpenKruise's manager runs, whose updates of
+    /// a status would erase it.
     pub is_off: bool,
     /// Whether the definition of PersistentPodState keeps it. Until that is known, no object gets or loses
     /// it.

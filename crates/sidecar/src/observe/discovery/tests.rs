@@ -36,12 +36,12 @@ impl World {
     /// The pending actions in short.
     fn actions(&mut self) -> Vec<String> {
         let short = |action| match action {
-            WatchAction::Start(id, resource) => Some(format!("start {} {}", id.kind, resource.version)),
-            WatchAction::Stop(kind) => Some(format!("stop {kind}")),
-            WatchAction::Publish(notice) => Some(format!("publish {} {}", notice.subject, notice.reason)),
-            WatchAction::RelistObjects => Some("relist objects".into()),
+            WatchAction::Start(id, resource) => format!("start {} {}", id.kind, resource.version),
+            WatchAction::Stop(kind) => format!("stop {kind}"),
+            WatchAction::Publish(notice) => format!("publish {} {}", notice.subject, notice.reason),
+            WatchAction::RelistObjects => "relist objects".into(),
         };
-        self.0.take_actions().into_iter().filter_map(short).collect()
+        self.0.take_actions().into_iter().map(short).collect()
     }
 }
 

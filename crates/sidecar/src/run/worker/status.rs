@@ -147,7 +147,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn on_drops_unconfirmed(&mut self, write: &StatusWrite, unconfirmed: &Unconfirmed) {
+    pub(super) fn on_loss_unconfirmed(&mut self, write: &StatusWrite, unconfirmed: &Unconfirmed) {
         if let Some(error) = &unconfirmed.failure {
             count(&self.metrics.drop_checks, [("result", "unknown")]);
             self.writes.statuses.failed(&write.key, error.retry_after(), Instant::now());
@@ -157,7 +157,7 @@ impl Worker {
             self.writes.statuses.not_sent(&write.key, Instant::now());
             info!(object = %write.key, states = unconfirmed.held.len(), "keeping states: the API server has what a watch has not shown yet");
         }
-        self.index.on_drops_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
+        self.index.on_loss_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
     }
 
     fn report_dropped_states(&mut self, write: &StatusWrite) {

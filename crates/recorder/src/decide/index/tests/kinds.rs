@@ -185,6 +185,9 @@ fn keeps_states_of_a_forbidden_kind_and_reports_it() {
         (world.states("d"), world.reason("d")),
         (vec!["w-0".to_owned()], "WorkloadKindForbidden".into())
     );
+    world.index.watch_kind(database());
+    assert_eq!(world.patch("d"), None, "a new watch has not listed the kind yet");
+    world.index.set_watch_state(&database(), WatchState::Forbidden);
     world.index.set_watch_state(&database(), WatchState::Up);
     assert_eq!(world.patch("d"), None, "the kind is not listed yet");
 }

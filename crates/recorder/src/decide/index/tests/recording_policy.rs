@@ -112,7 +112,7 @@ fn the_first_record_of_a_home_is_checked() {
         check.refuted(None, &[("w-0".into(), ready_on(node))].into(), &nodes)
     };
     assert_eq!((refuted("node-1").len(), refuted("node-2").len()), (0, 1));
-    world.index.on_drops_unconfirmed(&key("p"), "uid-p", &refuted("node-2"));
+    world.index.on_loss_unconfirmed(&key("p"), "uid-p", &refuted("node-2"));
     world.settle("p");
     assert!(world.states("p").is_empty());
     world.pod("w-0", ready_on("node-2"));
@@ -163,9 +163,9 @@ fn homes_of_a_predecessor_go_however_many_writes_it_takes() {
     // A read fails.
     let mut world = re_created(2);
     world.patch("p").unwrap();
-    world.index.on_drops_unconfirmed(&key("p"), "uid-p", &["w-0".into()].into());
+    world.index.on_loss_unconfirmed(&key("p"), "uid-p", &["w-0".into()].into());
     world.settle("p");
-    world.index.retry_held_drops();
+    world.index.retry_held();
     world.settle("p");
     assert!(are_on(&world, "node-2"), "{}", world.status("p"));
 

@@ -39,7 +39,7 @@ fn nodes() -> BTreeMap<Arc<str>, NodeFact> {
 impl World {
     fn unconfirmed(&mut self, pods: &[&str]) {
         let pods = pods.iter().map(|pod| Arc::from(*pod)).collect();
-        self.index.on_drops_unconfirmed(&key("p"), "uid-p", &pods);
+        self.index.on_loss_unconfirmed(&key("p"), "uid-p", &pods);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
     world.unconfirmed(&["w-0"]);
     assert_eq!(world.patch("p"), None);
     assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-1");
-    world.index.retry_held_drops();
+    world.index.retry_held();
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
 }
 
@@ -313,7 +313,7 @@ fn an_unconfirmed_drop_does_not_hold_up_what_is_to_be_recorded() {
     assert_eq!((&states["w-0"]["nodeName"], states.get("w-2")), (&json!("node-2"), None));
     world.accept("p");
     assert_eq!(world.patch("p"), None, "nothing is heard of the Pod");
-    world.index.retry_held_drops();
+    world.index.retry_held();
     assert!(world.index.take_work().statuses.contains(&key("p")));
     assert_eq!(world.pod_states("p"), json!({"w-2": null}));
     world.unconfirmed(&["w-2"]);

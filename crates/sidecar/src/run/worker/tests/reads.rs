@@ -87,7 +87,7 @@ fn counting_api_server(
 async fn unconfirmed(worker: &mut Worker) -> (Vec<String>, String) {
     worker.take_turn();
     let result = worker.writes.next_result().await.unwrap().unwrap();
-    let WriteResult::DropsUnconfirmed(_, unconfirmed) = &result else { panic!("{result:?}") };
+    let WriteResult::LossUnconfirmed(_, unconfirmed) = &result else { panic!("{result:?}") };
     let held = unconfirmed.held.iter().map(ToString::to_string).collect();
     (held, unconfirmed.failure.as_ref().map(ToString::to_string).unwrap_or_default())
 }

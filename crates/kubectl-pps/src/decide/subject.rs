@@ -3,29 +3,28 @@
 use pps_check::read::Read;
 use pps_core::packed::Damaged;
 use pps_core::plan::{Plan, Requirement};
-use pps_core::succession::is_held_back;
+use pps_core::succession::{is_held_back, ordinal};
 use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
 use pps_scheduler::{HOSTNAME, Selection};
 use pps_simulation::pods_of;
 use serde_json::Value;
 
-use super::wanting;
+use crate::decide::injected::{Injected, injected, same_labels};
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::status::ProblemKind;
-use crate::decide::template::{Injected, injected, same_labels};
 use crate::snapshot::{Index, Pod, Pps, Resource, Snapshot, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
 pub(crate) struct Candidate {
     pub(crate) pod: Value,
     /// The Pod without the injected parts.
-    pub(super) before: Value,
+    pub(crate) before: Value,
     /// The node labels that the injected parts require.
-    pub(super) required: Vec<Requirement>,
+    pub(crate) required: Vec<Requirement>,
     /// Whether another Pod that is created now would require something else.
-    pub(super) is_outdated: bool,
+    pub(crate) is_outdated: bool,
     /// Whether another Pod that is created now would be made from another template.
-    pub(super) is_former: bool,
+    pub(crate) is_former: bool,
 }
 
 /// A Pod, or the name of one, with everything that concerns it.
@@ -48,7 +47,7 @@ pub struct Subject<'a> {
     pub state: Result<Option<PodState>, Option<Damaged>>,
     pub injected: Option<Injected>,
     /// All nodes, without the Pod.
-    pub(super) nodes: Option<Nodes<'a>>,
+    pub(crate) nodes: Option<Nodes<'a>>,
 }
 
 impl<'a> Subject<'a> {
@@ -105,7 +104,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Whether the Pod exists, is wanted, or has a state, as far as is known.
-    pub(super) fn is_anything(&self) -> bool {
+    pub(crate) fn is_anything(&self) -> bool {
         let is_wanted = self.workload.is_some_and(|workload| workload.wants(self.name));
         self.pod.is_some() || is_wanted || self.state != Ok(None)
     }
@@ -127,9 +126,8 @@ impl<'a> Subject<'a> {
     fn plan_of(&self, state: Option<&PodState>) -> Plan {
         let pps = self.pps.known().filter(|pps| pps.is_enabled());
         let parts = pps.zip(self.spec.as_ref()).zip(state);
-        parts.map_or_else(Plan::default, |((pps, spec), state)| {
-            plan(pps.name(), spec, state, &AnnotationRules::default())
-        })
+        let rules = AnnotationRules::default();
+        parts.map_or_else(Plan::default, |((pps, spec), state)| plan(pps.name(), spec, state, &rules))
     }
 
     /// The home of a Pod that runs elsewhere, to which it returns when it is created again.
@@ -145,8 +143,7 @@ impl<'a> Subject<'a> {
 
     /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
     pub fn gone_node(&self) -> Option<&str> {
-        let required =
-            || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
+        let required = || Some(&*self.required().iter().find(|one| one.key == HOSTNAME)?.value);
         let name = if self.has_changed() || !self.is_readable() { required() } else { self.recorded_node() };
         name.filter(|name| self.snapshot.lacks_node(name))
     }
@@ -221,13 +218,19 @@ impl<'a> Subject<'a> {
     }
 
     /// The same for a Pod without injected parts; none if the injected parts require nothing.
-    pub(super) fn select_freed(&self, candidate: &Candidate) -> Option<Selection> {
+    pub(crate) fn select_freed(&self, candidate: &Candidate) -> Option<Selection> {
         let nodes = self.nodes.as_ref().filter(|_| !candidate.required.is_empty())?;
         Some(self.select_on(nodes, &candidate.before, None))
     }
 
     /// The same on these nodes alone.
-    pub(super) fn select_on(&self, nodes: &Nodes, pod: &Value, before: Option<&Value>) -> Selection {
+    pub(crate) fn select_on(&self, nodes: &Nodes, pod: &Value, before: Option<&Value>) -> Selection {
         nodes.select(pod, before, self.workload.and_then(Workload::selector))
     }
+}
+
+/// The workload that wants a Pod of this name, or else one that could.
+pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
+    let of_this_name = |one: &&Workload| one.namespace() == namespace && ordinal(one.name(), pod).is_some();
+    snapshot.workloads.iter().filter(of_this_name).max_by_key(|workload| workload.wants(pod))
 }
