@@ -218,7 +218,7 @@ impl Index {
         self.change_all(TrackedPps::retry_exceeded);
     }
 
-    /// Tries again every drop that the API server has not confirmed.
+    /// Tries again every drop and change that the API server has not confirmed.
     pub fn retry_held(&mut self) {
         self.change_all(TrackedPps::release_held);
     }

@@ -31,8 +31,8 @@ pub(crate) struct TrackedPps {
     pub alias_advice: Option<String>,
     /// Pods that wait for a node that does not exist and are not evicted, each with its UID and what to do.
     pub not_evicted: BTreeMap<Arc<str>, (String, String)>,
-    /// Entries whose drop the API server has not confirmed. Each stays until something is heard of its Pod,
-    /// or until the next retry.
+    /// Entries that stay as they are because the API server has not confirmed their drop or change. Each is
+    /// held until something is heard of its Pod, or until the next retry.
     pub held: BTreeSet<Arc<str>>,
     /// Entries of the writes that were refuted since a write was last stored. They stay, whatever is heard of
     /// their Pods, until all other entries are written: values that keep changing must hold up no entry.

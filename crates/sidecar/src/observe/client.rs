@@ -79,18 +79,21 @@ fn limit_refusal<B>(response: Response<B>) -> Response<Either<Limited<B>, B>> {
 #[cfg(test)]
 mod tests {
     use axum::Router;
-    use axum::http::{HeaderMap, StatusCode, header};
+    use axum::http::{StatusCode, header};
     use k8s_openapi::api::core::v1::Pod;
     use kube::Api;
     use serde_json::json;
 
     use super::*;
 
-    async fn client_of(server: Router) -> Client {
+    /// The error of a client whose API server answers with this body and asks to try again in an hour.
+    async fn refusal(body: String) -> kube::Error {
+        let answer =
+            move || async move { (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "3600")], body) };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(async { axum::serve(listener, server).await });
-        let path = std::env::temp_dir().join(format!("pps-client-{}", address.port()));
+        tokio::spawn(async { axum::serve(listener, Router::new().fallback(answer)).await });
+        let path = std::env::temp_dir().join(format!("pps-overloaded-{}", address.port()));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -100,22 +103,7 @@ mod tests {
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
         let client = connect(Some(&path)).await.unwrap();
         std::fs::remove_file(&path).unwrap();
-        client
-    }
-
-    #[tokio::test]
-    async fn asks_for_compressed_answers() {
-        let echo = async |headers: HeaderMap| headers[header::ACCEPT_ENCODING].to_str().unwrap().to_owned();
-        let client = client_of(Router::new().fallback(echo)).await;
-        let request = http::Request::get("/").body(Vec::new()).unwrap();
-        assert_eq!(client.request_text(request).await.unwrap(), "gzip");
-    }
-
-    /// The error of a client whose API server answers with this body and asks to try again in an hour.
-    async fn refusal(body: String) -> kube::Error {
-        let answer =
-            move || async move { (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "3600")], body) };
-        let pods: Api<Pod> = Api::namespaced(client_of(Router::new().fallback(answer)).await, "n");
+        let pods: Api<Pod> = Api::namespaced(client, "n");
         let answer = tokio::time::timeout(Duration::from_secs(5), pods.get("w-0")).await;
         answer.expect("an answer at once").unwrap_err()
     }

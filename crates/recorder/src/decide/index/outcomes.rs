@@ -30,7 +30,7 @@ impl Index {
     }
 
     /// The write of this object was not sent, because the API server does not confirm that these entries can
-    /// be dropped.
+    /// be dropped or changed.
     pub fn on_loss_unconfirmed(&mut self, key: &NamespacedName, uid: &str, pods: &BTreeSet<Arc<str>>) {
         if self.written_object(key, uid).is_some_and(|(object, _)| object.hold(pods)) {
             self.end_write(key, false);

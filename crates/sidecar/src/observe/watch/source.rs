@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{BoxStream, once, try_unfold};
 use futures::{StreamExt, TryFutureExt};
-use http::{Request, header};
+use http::{HeaderValue, Request, header};
 use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
@@ -239,14 +239,16 @@ impl Source {
         opened.try_flatten_stream().boxed()
     }
 
-    async fn open_watch(&self, resource_version: &str) -> Result<Body, WatchError> {
+    async fn open_watch(&self, version: &str) -> Result<Body, WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             label_selector: self.label_selector.clone(),
             timeout: Some(WATCH_SECONDS),
             ..WatchParams::default()
         };
-        let request = self.requests.watch(&params, resource_version).map_err(kube::Error::BuildRequest)?;
+        let mut request = self.requests.watch(&params, version).map_err(kube::Error::BuildRequest)?;
+        // A proxy that compresses events holds them back.
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         self.send(request, "PartialObjectMetadata").await
     }
 
