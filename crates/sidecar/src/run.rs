@@ -6,10 +6,12 @@ mod worker;
 use std::env;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::pin::pin;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use clap::Parser;
 use kube::Client;
 use pps_check::args::CheckArgs;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
 use self::worker::Worker;
-use crate::args::{Args, Recorder};
+use crate::args::{Args, Command, Recorder};
 use crate::lead::{Election, Leadership};
 use crate::observe::watch::Watches;
 use crate::observe::{client, openkruise};
@@ -40,16 +42,33 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long to continue with pending writes after a signal.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the program until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster
-/// is configured, or the admin address is in use.
-pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
+/// The exit code of a check that could not be made.
+const NOT_CHECKED: u8 = 2;
+
+/// The program: parses the command line, runs the sidecar, and turns the result into an exit code.
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let (program, code, result) = match &args.command {
+        Some(Command::Check(args)) => ("pps-sidecar check", NOT_CHECKED, check(args)),
+        None => ("pps-sidecar", 1, run_to_completion(&args).map(|()| 0)),
+    };
+    let code = result.unwrap_or_else(|error| {
+        eprintln!("{program}: {error:#}");
+        code
+    });
+    code.into()
+}
+
+/// Runs until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster is configured,
+/// or the admin address is in use.
+fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     start_logging(args)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
 }
 
 /// Checks an installation, and prints what was found. Returns the exit code. Fails if no cluster is
 /// configured.
-pub fn check(args: &CheckArgs) -> anyhow::Result<u8> {
+fn check(args: &CheckArgs) -> anyhow::Result<u8> {
     let report = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let client = client::connect(args.kubeconfig.as_deref()).await?;
         let runs_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();

@@ -18,13 +18,13 @@ use crate::{
 
 const EXECUTABLE: &str = "pps-publish";
 
-/// A static sidecar: `PPS_STATIC_SIDECAR`, else what `hack/build-test-sidecar.sh` has built.
+/// A static sidecar: `PPS_STATIC_SIDECAR`, else what `hack/link-test-sidecar.sh` has linked.
 pub fn static_sidecar_path() -> Result<PathBuf> {
     if let Some(path) = env::var_os("PPS_STATIC_SIDECAR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
     beside_current_exe("static/pps-sidecar")
-        .context("there is no static sidecar: run hack/build-test-sidecar.sh")
+        .context("there is no static sidecar: run hack/link-test-sidecar.sh")
 }
 
 /// Pushes to one registry.

@@ -133,11 +133,11 @@ impl PodMove {
 
     /// Whether this Pod may stay: it is a new one, or need not be removed and is not terminating.
     pub fn is_successor(&self, pod: &Pod) -> bool {
-        let is_former = |former: &Pod| former.uid() == pod.uid();
+        let is_same = |present: &Pod| present.uid() == pod.uid();
         let is_kept = self.removal == Removal::Unneeded && self.from().is_none();
         !pod.is_finished()
             && !pod.is_terminating()
-            && (is_kept || !self.present.as_ref().is_some_and(is_former))
+            && (is_kept || !self.present.as_ref().is_some_and(is_same))
     }
 
     fn order(&self) -> (bool, &str, (&str, u64)) {
@@ -174,11 +174,12 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     }
     let next = subject.successor_with(after.as_ref());
     let forecast = next.as_ref().and_then(|next| subject.select(next));
-    let is_former = pod.zip(subject.workload).is_some_and(|(pod, workload)| workload.has_replaced(pod));
+    let has_old_template =
+        pod.zip(subject.workload).is_some_and(|(pod, workload)| workload.has_replaced(pod));
     let removal = match pod {
         None => Removal::Unneeded,
         Some(_) if is_there => Removal::Stay,
-        Some(pod) => removal(pod, next.as_ref().filter(|_| !is_former).map(|next| &next.pod), &spec),
+        Some(pod) => removal(pod, next.as_ref().filter(|_| !has_old_template).map(|next| &next.pod), &spec),
     };
     let obstacle = forecast.as_ref().filter(|_| removal != Removal::Stay).and_then(|forecast| {
         let way_out = || {

@@ -50,8 +50,6 @@ pub struct Work {
     /// a metric's label), and by whether they carry the policy's annotation.
     pub bound_pods: BTreeMap<(&'static str, bool), u64>,
     pub notices: Vec<Notice>,
-    /// Pods and Nodes have to be listed again, because a PPS names a key whose values were not kept.
-    pub relist: bool,
     /// The PPS objects have to be listed again, in a list of this revision: their definition has changed.
     pub relist_objects: Option<u64>,
 }

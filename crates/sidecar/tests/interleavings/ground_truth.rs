@@ -74,8 +74,8 @@ impl Cluster {
         let is_backed = living
             .is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name))
             && !living.is_some_and(|pod| is_away(object.options, Some(state), pod));
-        if object.options.forget && !self.nodes.contains_key(state.node_name.as_str()) {
-            return is_backed.then_some("a Pod backs it");
+        if object.options.forget && !is_backed && !self.nodes.contains_key(state.node_name.as_str()) {
+            return None;
         }
         if object.options.retention == RetentionPolicy::Retain {
             return Some("it is to be retained");

@@ -51,7 +51,7 @@ impl Simulation {
     /// Restarts a watch with a list of the present objects. Events that it has not delivered are lost.
     pub(crate) fn relist(&mut self, watch: usize) {
         match watch {
-            0 | 1 if !self.are_pods_and_nodes_watched => {}
+            0 | 1 if self.pods_and_nodes.is_none() => {}
             0 => {
                 self.pods.clear();
                 self.list_pods();
@@ -110,7 +110,7 @@ impl Simulation {
 
     /// Queues the present version of a Pod, or its deletion.
     pub(crate) fn queue_pod(&mut self, name: Name) {
-        if self.are_pods_and_nodes_watched {
+        if self.pods_and_nodes.is_some() {
             self.pods.push_back(match self.cluster.pods.get(name) {
                 Some(pod) => WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)),
                 None => WatchEvent::Delete(name),
@@ -119,7 +119,7 @@ impl Simulation {
     }
 
     pub(crate) fn queue_node(&mut self, name: Name) {
-        if self.are_pods_and_nodes_watched {
+        if self.pods_and_nodes.is_some() {
             self.nodes.push_back(match self.cluster.nodes.get(name) {
                 Some(node) => WatchEvent::Apply(name, node.clone(), node_fact(name, node, &self.interest)),
                 None => WatchEvent::Delete(name),
@@ -347,7 +347,7 @@ impl Simulation {
 
     /// Takes the work that the index has handed out.
     pub(super) fn take_work(&mut self) {
-        let Work { statuses, generated, absences, relist, notices, .. } = self.index.take_work();
+        let Work { statuses, generated, absences, notices, .. } = self.index.take_work();
         self.notices.extend(notices);
         for workload in generated {
             let number = (0..WORKLOADS.len()).find(|number| {
@@ -367,9 +367,10 @@ impl Simulation {
                 self.snapshot.absences.remove(name);
             }
         }
-        let begins = !self.are_pods_and_nodes_watched && self.index.is_interest_known();
-        self.are_pods_and_nodes_watched |= begins;
-        if begins || (self.are_pods_and_nodes_watched && relist) {
+        let revision = Some(self.interest.revision());
+        let are_watched = self.pods_and_nodes.is_some() || self.index.is_interest_known();
+        if are_watched && self.pods_and_nodes != revision {
+            self.pods_and_nodes = revision;
             self.list_pods();
             self.list_nodes();
         }

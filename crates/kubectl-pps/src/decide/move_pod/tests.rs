@@ -212,11 +212,7 @@ fn a_pending_pod_of_a_former_template_is_created_again() {
     assert_eq!((held_back("db-old"), held_back("db-new")), (Removal::Unneeded, Removal::Delete));
     assert_eq!(of_revision("db-new", 0), Removal::Unneeded);
     assert_eq!(of_revision("db-old", 0), Removal::Delete);
-    assert_eq!(
-        of_revision("db-old", 1),
-        Removal::Unneeded,
-        "it would be made from the former template again"
-    );
+    assert_eq!(of_revision("db-old", 1), Removal::Unneeded, "it would be made from the old template again");
 }
 
 #[test]

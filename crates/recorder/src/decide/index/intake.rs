@@ -388,7 +388,7 @@ impl Index {
         if spec.exceeds_limits().is_some() {
             return;
         }
-        self.work.relist |= self.interest.add_keys(spec);
+        self.interest.add_keys(spec);
         if self.interest.is_crowded() {
             let specs = self.objects.tracked.values().flat_map(TrackedPps::specs);
             self.interest.keep_only(specs.chain([spec]));

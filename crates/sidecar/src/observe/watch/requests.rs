@@ -204,7 +204,7 @@ pub(crate) type Relist = watch::Receiver<u64>;
 
 /// The revision of the fields that a watch keeps, and when it has to list again because there are more or
 /// other fields.
-pub(super) struct Scope {
+pub(super) struct KeptFields {
     requests: Relist,
     /// How long after a request the new fields are in force.
     delay: Duration,
@@ -214,7 +214,7 @@ pub(super) struct Scope {
     pub(super) revision: u64,
 }
 
-impl Scope {
+impl KeptFields {
     /// Each object is kept with all fields that are ever needed.
     pub(super) fn fixed() -> Self {
         Self::new(watch::Sender::new(0).subscribe(), Duration::ZERO)

@@ -16,10 +16,9 @@ fn an_object_beyond_the_limits_keeps_its_states_and_adds_no_keys() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
-    world.index.take_work();
-    let status = world.status("p");
+    let (status, revision) = (world.status("p"), world.index.interest.revision());
     world.object("p", &spec_with_keys(20_000), &status);
-    assert!(!world.index.take_work().relist, "nothing is listed again");
+    assert_eq!(world.index.interest.revision(), revision, "nothing is listed again");
     world.pod("w-0", ready_on("node-2"));
     world.workload("w", "uid-w", 0, &[]);
     world.settle("p");
