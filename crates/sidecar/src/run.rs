@@ -52,11 +52,10 @@ pub fn main() -> ExitCode {
         Some(Command::Check(args)) => ("pps-sidecar check", NOT_CHECKED, check(args)),
         None => ("pps-sidecar", 1, run_to_completion(&args).map(|()| 0)),
     };
-    let code = result.unwrap_or_else(|error| {
+    ExitCode::from(result.unwrap_or_else(|error| {
         eprintln!("{program}: {error:#}");
         code
-    });
-    code.into()
+    }))
 }
 
 /// Runs until a signal ends it. Fails if it cannot start: the log filter is invalid, no cluster is configured,

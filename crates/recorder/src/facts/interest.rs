@@ -48,9 +48,7 @@ impl Interest {
         self.change(|keys| {
             let (before, next) = (keys.revisions.len(), keys.revision + 1);
             for key in keys_of(spec) {
-                if !keys.revisions.contains_key(key) {
-                    keys.revisions.insert(key.into(), next);
-                }
+                keys.revisions.entry(key.into()).or_insert(next);
             }
             keys.revision += u64::from(keys.revisions.len() > before);
         });

@@ -108,10 +108,8 @@ impl Watches {
     }
 
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
-        let (source, fields) = (
-            self.namespaced::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE),
-            KeptFields::new(relist, DEFINITION_DELAY),
-        );
+        let source = self.namespaced::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE);
+        let fields = KeptFields::new(relist, DEFINITION_DELAY);
         let observation = Observation::PersistentPodStates;
         self.follow("persistentpodstates", None, source, fields, wire::read_pps, observation).await;
     }

@@ -89,11 +89,10 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                 return FormDecision::StayPlain(found_at);
             }
             let texts = states.texts();
-            // A move has to be worth its cost. It is, unless the states have few keys and values in common.
             if size_of_texts(&texts) + OBJECT_OVERHEAD > size_limit {
                 // As many states as fit in `podStates` are moved first.
                 FormDecision::Stay
-            } else if is_writable(&texts) && size_of_texts(&texts) <= plain_size / 4 * 3 {
+            } else if is_writable(&texts) && is_worth_a_move(&texts, plain_size) {
                 FormDecision::ToCompact(texts)
             } else {
                 FormDecision::StayPlain(plain_size)
@@ -105,7 +104,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             let should_move = rules.is_off
                 || rules.is_kept == Some(false)
                 || !rules.suits(recorded, true)
-                || compact > sizes.plain
+                || (compact > sizes.plain && !is_worth_a_move(&states.texts(), plain_size))
                 // The texts of a smaller object are short.
                 || (compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long));
             if !should_move {
@@ -141,6 +140,11 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
 
 fn is_writable(texts: &[(Bucket, String)]) -> bool {
     texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
+}
+
+/// Whether the compact form saves enough. It does, unless the states have few keys and values in common.
+fn is_worth_a_move(texts: &[(Bucket, String)], plain_size: usize) -> bool {
+    size_of_texts(texts) <= plain_size / 4 * 3
 }
 
 impl FormDecision {
