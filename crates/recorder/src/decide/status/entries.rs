@@ -67,8 +67,8 @@ enum EntryDecision {
     Keep,
     /// Kept until the workload has had exactly the Pods that it wants in enough rounds; says in how many.
     KeepAsSurplus(u8),
-    /// Kept until the node of the running Pod is known. Where it was before does not matter.
-    KeepUntilNodeIsKnown,
+    /// Kept until the running Pod can be recorded. Where it was before does not matter.
+    KeepUntilRecorded,
     Record(PodState),
     Drop(DropCause),
 }
@@ -150,10 +150,11 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         decisions.postponed.push(pod.clone());
     }
     if is_held || is_postponed {
-        decision = surplus.map_or(EntryDecision::Keep, EntryDecision::KeepAsSurplus);
+        let kept = surplus.map_or(EntryDecision::Keep, EntryDecision::KeepAsSurplus);
+        decision = if drops { kept } else { EntryDecision::KeepUntilRecorded };
     }
     // Once the status names the new workload, a home is that of its Pod.
-    let is_open = is_held || is_postponed || matches!(decision, EntryDecision::KeepUntilNodeIsKnown);
+    let is_open = is_held || is_postponed || matches!(decision, EntryDecision::KeepUntilRecorded);
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
         && before.is_some()
@@ -163,11 +164,9 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         decisions.keeps_target = true;
     }
     let after = match decision {
-        keep @ (EntryDecision::Keep
-        | EntryDecision::KeepAsSurplus(_)
-        | EntryDecision::KeepUntilNodeIsKnown) => {
+        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus(_) | EntryDecision::KeepUntilRecorded) => {
             let is_overdue =
-                absence == Some(Absence::Overdue) && !matches!(keep, EntryDecision::KeepUntilNodeIsKnown);
+                absence == Some(Absence::Overdue) && !matches!(keep, EntryDecision::KeepUntilRecorded);
             if let Some(before) = before.as_ref().filter(|_| is_overdue) {
                 decisions.unconfirmed_nodes.insert(before.node_name.clone());
             }
@@ -229,7 +228,7 @@ fn decide_one(
         && !keeps_home(node_name)
     {
         // Until the node is known, so are none of its labels.
-        let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::KeepUntilNodeIsKnown };
+        let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::KeepUntilRecorded };
         let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
         return EntryDecision::Record(record(spec, pod, place, before));
     }

@@ -139,7 +139,7 @@ fn re_created(pods: usize) -> World {
     let states: serde_json::Map<String, Value> =
         (0..pods).map(|pod| (format!("w-{pod}"), state("node-1", "a"))).collect();
     let status = json!({"targetUID": "uid-w", "podStates": states});
-    world.object("p", &home("WhenScaled", "Keep"), &status);
+    world.object("p", &home("WhenScaled", "Forget"), &status);
     world.workload("w", "uid-new", pods as u64, &[]);
     for pod in 0..pods {
         world.pod(&format!("w-{pod}"), PodFact { owner: Some("uid-new".into()), ..ready_on("node-2") });
@@ -164,7 +164,10 @@ fn homes_of_a_predecessor_go_however_many_writes_it_takes() {
     let mut world = re_created(2);
     world.patch("p").unwrap();
     world.index.on_loss_unconfirmed(&key("p"), "uid-p", &["w-0".into()].into());
+    world.index.apply_nodes(Update::Delete("node-1".into()));
+    world.index.on_node_overdue(&"node-1".into());
     world.settle("p");
+    assert!(world.index.take_unconfirmed_nodes().is_empty(), "w-0 runs elsewhere");
     world.index.retry_held();
     world.settle("p");
     assert!(are_on(&world, "node-2"), "{}", world.status("p"));
