@@ -9,7 +9,7 @@ CARGO := hack/cargo.sh
 # workspace, so that no dependency is compiled twice, and names what it needs of it.
 BUILD := hack/build-programs.sh --workspace
 TEST := $(CARGO) test --workspace --locked
-TEST_PROGRAMS := --lib --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
+TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
 E2E_TESTS := --test e2e --test sessions
 # Only those of the site need a browser.
 NOT_OF_THE_SITE = $(if $(findstring browser::,$(T)),$(error run make site-tests T=...))$(T) $(if $(filter --,$(T)),,--) --skip browser::
@@ -18,7 +18,7 @@ UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.
 # Programs and CRDs of others, where they are available.
 export KWCTL POLICY_SERVER KUBEWARDEN_CRDS CALICO_CNI
 
-# Where the tests find what cargo does not build for them.
+# Where the tests find what cargo does not build for them. The static sidecar is linked from what `--lib` built.
 WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" && PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" && \
 	PPS_STATIC_SIDECAR="$${PPS_STATIC_SIDECAR:-$$(hack/link-test-sidecar.sh)}" && \
 	export PPS_CONTROL_PLANE_DIR PPS_MANIFEST_TOOLS_DIR PPS_STATIC_SIDECAR &&
@@ -40,7 +40,7 @@ check: ## Check format, lints and unit tests: what needs no control plane and no
 
 .PHONY: test
 test: setup manifest-tools jq ## Run all tests but those of the site: units, properties, and scenarios on a real control plane
-	@$(BUILD) $(TEST_PROGRAMS) --tests
+	@$(BUILD) --lib $(TEST_PROGRAMS) --tests
 	$(WITH_TOOLS) $(TEST) $(NOT_OF_THE_SITE)
 
 .PHONY: unit-tests
@@ -49,7 +49,7 @@ unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to c
 
 .PHONY: e2e-tests
 e2e-tests: setup manifest-tools jq ## Run the tests that need a control plane or the policy's Wasm (T=name to choose)
-	@$(BUILD) $(TEST_PROGRAMS) $(E2E_TESTS)
+	@$(BUILD) --lib $(TEST_PROGRAMS) $(E2E_TESTS)
 	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(NOT_OF_THE_SITE)
 
 .PHONY: site-tests

@@ -19,7 +19,7 @@ pub fn name_order(pod: &str) -> (&str, u64) {
 /// Which of its two revisions a workload gives to a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// The former one, `status.currentRevision`.
+    /// The old one, `status.currentRevision`.
     Current,
     /// The newest one, `status.updateRevision`.
     Update,
@@ -91,12 +91,12 @@ pub fn has_newest_revision(pod: &Value, workload: &Value) -> Option<bool> {
 }
 
 /// Whether a Pod was made from another template than its successor will be.
-pub fn has_old_template(pod: &Value, workload: &Value) -> bool {
+pub fn has_other_template(pod: &Value, workload: &Value) -> bool {
     let next = pod["metadata"]["name"].as_str().and_then(|name| successor_revision(workload, name));
     next.zip(revision(pod)).is_some_and(|(next, own)| next != own)
 }
 
-/// Whether the next Pod of this name is made from a old template: the update strategy holds it back.
+/// Whether the next Pod of this name is made from the old template: the update strategy holds it back.
 pub fn is_held_back(workload: &Value, pod: &str) -> bool {
     let newest = workload["status"]["updateRevision"].as_str();
     if let Some((next, newest)) = successor_revision(workload, pod).zip(newest) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser as NonEmpty;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-pub use pps_check::Recorder;
+pub(crate) use pps_check::Recorder;
 use pps_check::args::CheckArgs;
 use pps_core::DEFAULT_NAMESPACE_SELECTOR;
 use pps_core::size::DEFAULT_LIMIT;
@@ -33,7 +33,7 @@ use pps_core::size::DEFAULT_LIMIT;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "pps-sidecar", version, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Args {
+pub(crate) struct Args {
     /// Without a command, the program records.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -122,12 +122,12 @@ pub struct Args {
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     Check(Box<CheckArgs>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompactStates {
+pub(crate) enum CompactStates {
     /// Where it pays, and the definition of PersistentPodState has it.
     Auto,
     /// No object gets it, and objects that have it lose it.
@@ -136,7 +136,7 @@ pub enum CompactStates {
 
 impl Args {
     /// Where the Lease of OpenKruise's manager is.
-    pub fn openkruise_namespace(&self) -> &str {
+    pub(crate) fn openkruise_namespace(&self) -> &str {
         self.openkruise_namespace.as_deref().unwrap_or(&self.config_namespace)
     }
 }

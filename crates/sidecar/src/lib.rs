@@ -17,7 +17,7 @@
 
 #![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
-pub mod args;
+mod args;
 mod lead;
 pub mod observe;
 pub mod run;

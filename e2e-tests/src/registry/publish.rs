@@ -23,8 +23,7 @@ pub fn static_sidecar_path() -> Result<PathBuf> {
     if let Some(path) = env::var_os("PPS_STATIC_SIDECAR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
-    beside_current_exe("static/pps-sidecar")
-        .context("there is no static sidecar: run hack/link-test-sidecar.sh")
+    beside_current_exe("static/pps-sidecar").context("there is no static sidecar: run make e2e-tests")
 }
 
 /// Pushes to one registry.

@@ -59,10 +59,7 @@ macro_rules! scenarios {
 /// nothing.
 pub(crate) fn require_jq() {
     let output = std::process::Command::new("jq").arg("--version").output();
-    assert!(
-        output.is_ok_and(|output| output.status.success()),
-        "jq is missing: `make test-tools` installs it"
-    );
+    assert!(output.is_ok_and(|output| output.status.success()), "jq is missing: `make jq` installs it");
 }
 
 /// How many scenarios of one cluster run at the same time. A small machine is busy with as many.

@@ -23,8 +23,8 @@ pub(super) struct World {
     pods: Vec<String>,
     nodes: Vec<String>,
     version: u64,
-    /// The interest's revision of the last list.
-    listed: u64,
+    /// The revision of the last lists.
+    listed_revision: u64,
 }
 
 /// The keys that the object of the world names.
@@ -80,7 +80,7 @@ impl World {
             pods: vec![pod("web-0").to_string(), pod("web-1").to_string()],
             nodes: vec![node("node-1").to_string(), node("node-2").to_string()],
             version: 1000,
-            listed: 0,
+            listed_revision: 0,
         };
         let index = &mut world.index;
         index.apply_objects(Update::Begin(0));
@@ -104,14 +104,14 @@ impl World {
 
     /// Lists Pods and nodes again, with all keys of interest.
     fn list(&mut self) {
-        self.listed = self.interest.revision();
-        self.index.apply_nodes(Update::Begin(self.listed));
+        self.listed_revision = self.interest.revision();
+        self.index.apply_nodes(Update::Begin(self.listed_revision));
         for text in &self.nodes {
             let item = wire::read_node(Encoded::Json(text), &self.interest).unwrap();
             self.index.apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
         }
         self.index.apply_nodes(Update::Done);
-        self.index.apply_pods(Update::Begin(self.listed));
+        self.index.apply_pods(Update::Begin(self.listed_revision));
         for text in &self.pods {
             if let Ok(item) = wire::read_pod(Encoded::Json(text), &self.interest)
                 && let Some(fact) = item.fact
@@ -153,7 +153,7 @@ impl World {
         let mut generated = BTreeSet::new();
         loop {
             let work = self.index.take_work();
-            if self.listed < self.interest.revision() {
+            if self.listed_revision < self.interest.revision() {
                 self.list();
             }
             let is_idle = work.statuses.is_empty() && work.generated.is_empty();

@@ -174,12 +174,11 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMo
     }
     let next = subject.successor_with(after.as_ref());
     let forecast = next.as_ref().and_then(|next| subject.select(next));
-    let has_old_template =
-        pod.zip(subject.workload).is_some_and(|(pod, workload)| workload.has_replaced(pod));
+    let other_template = pod.zip(subject.workload).is_some_and(|(pod, workload)| workload.has_replaced(pod));
     let removal = match pod {
         None => Removal::Unneeded,
         Some(_) if is_there => Removal::Stay,
-        Some(pod) => removal(pod, next.as_ref().filter(|_| !has_old_template).map(|next| &next.pod), &spec),
+        Some(pod) => removal(pod, next.as_ref().filter(|_| !other_template).map(|next| &next.pod), &spec),
     };
     let obstacle = forecast.as_ref().filter(|_| removal != Removal::Stay).and_then(|forecast| {
         let way_out = || {

@@ -24,7 +24,7 @@ pub(crate) struct Candidate {
     /// Whether another Pod that is created now would require something else.
     pub(crate) is_outdated: bool,
     /// Whether another Pod that is created now would be made from another template.
-    pub(crate) has_old_template: bool,
+    pub(crate) other_template: bool,
 }
 
 /// A Pod, or the name of one, with everything that concerns it.
@@ -172,7 +172,7 @@ impl<'a> Subject<'a> {
             before: self.before(pod),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
-            has_old_template: self.workload.is_some_and(|workload| workload.has_replaced(pod)),
+            other_template: self.workload.is_some_and(|workload| workload.has_replaced(pod)),
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> Subject<'a> {
         if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
             pod = before.clone();
         }
-        Some(Candidate { pod, before, required: plan.required, is_outdated: false, has_old_template: false })
+        Some(Candidate { pod, before, required: plan.required, is_outdated: false, other_template: false })
     }
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.

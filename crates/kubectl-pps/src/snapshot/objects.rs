@@ -11,7 +11,7 @@ use pps_core::edit::{self, EditError};
 use pps_core::governing::aliased;
 use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
-use pps_core::succession::{has_old_template, is_unobserved, name_order};
+use pps_core::succession::{has_other_template, is_unobserved, name_order};
 use pps_core::{
     INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec, TargetReference,
     forbids_recording, packed,
@@ -307,7 +307,7 @@ impl Workload {
     /// Whether a Pod is of a template that its successor will not have. Not known, and so false, until the
     /// controller has seen the latest template.
     pub fn has_replaced(&self, pod: &Pod) -> bool {
-        !is_unobserved(&self.value) && has_old_template(pod.object(), &self.value)
+        !is_unobserved(&self.value) && has_other_template(pod.object(), &self.value)
     }
 
     /// The selector of its Pods, by which the scheduler spreads them.

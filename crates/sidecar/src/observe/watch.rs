@@ -26,8 +26,8 @@ use pps_recorder::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc};
 
 pub use self::merge::Merge;
-use self::requests::KeptFields;
 pub(crate) use self::requests::Relist;
+use self::requests::Relisting;
 use self::source::PAGES_AT_ONCE;
 pub(crate) use self::source::{Source, WatchError, api_resource};
 use crate::observe::discovery::WatchId;
@@ -109,16 +109,16 @@ impl Watches {
 
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
         let source = self.namespaced::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE);
-        let fields = KeptFields::new(relist, DEFINITION_DELAY);
+        let relisting = Relisting::new(relist, DEFINITION_DELAY);
         let observation = Observation::PersistentPodStates;
-        self.follow("persistentpodstates", None, source, fields, wire::read_pps, observation).await;
+        self.follow("persistentpodstates", None, source, relisting, wire::read_pps, observation).await;
     }
 
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
         let source = self.namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE).prefer_protobuf();
-        self.follow("statefulsets", None, source, KeptFields::fixed(), wire::read_stateful_set, observation)
+        self.follow("statefulsets", None, source, Relisting::fixed(), wire::read_stateful_set, observation)
             .await;
     }
 
@@ -129,39 +129,39 @@ impl Watches {
         let source = Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE);
         let read = |object: wire::Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
-        self.follow(&name, Some(&id), source, KeptFields::fixed(), read, observation).await;
+        self.follow(&name, Some(&id), source, Relisting::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_definitions(self) {
         let source = self.cluster::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
         let (read, observation) = (wire::read_definition, Observation::Definitions);
-        self.follow("customresourcedefinitions", None, source, KeptFields::fixed(), read, observation).await;
+        self.follow("customresourcedefinitions", None, source, Relisting::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_config(self, namespace: String) {
         let source =
             Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
         let (read, observation) = (wire::read_config, Observation::Config);
-        self.follow("configmaps", None, source, KeptFields::fixed(), read, observation).await;
+        self.follow("configmaps", None, source, Relisting::fixed(), read, observation).await;
     }
 
     pub(crate) async fn watch_namespaces(self, selector: String) {
         let source = self.cluster::<Namespace>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
         let (source, read) = (source.selected(&selector), wire::read_namespace);
-        self.follow("namespaces", None, source, KeptFields::fixed(), read, Observation::Namespaces).await;
+        self.follow("namespaces", None, source, Relisting::fixed(), read, Observation::Namespaces).await;
     }
 
     pub(crate) async fn watch_pods(self, relist: Relist) {
         let source = self.namespaced::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
-        let fields = KeptFields::new(relist, Duration::ZERO);
-        self.follow("pods", None, source, fields, read, Observation::Pods).await;
+        let relisting = Relisting::new(relist, Duration::ZERO);
+        self.follow("pods", None, source, relisting, read, Observation::Pods).await;
     }
 
     pub(crate) async fn watch_nodes(self, relist: Relist) {
         let source = self.cluster::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);
-        let fields = KeptFields::new(relist, Duration::ZERO);
-        self.follow("nodes", None, source, fields, read, Observation::Nodes).await;
+        let relisting = Relisting::new(relist, Duration::ZERO);
+        self.follow("nodes", None, source, relisting, read, Observation::Nodes).await;
     }
 }

@@ -74,7 +74,8 @@ impl Cluster {
         let is_backed = living
             .is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name))
             && !living.is_some_and(|pod| is_away(object.options, Some(state), pod));
-        if object.options.forget && !is_backed && !self.nodes.contains_key(state.node_name.as_str()) {
+        let is_node_gone = !state.node_name.is_empty() && !self.nodes.contains_key(state.node_name.as_str());
+        if object.options.forget && !is_backed && is_node_gone {
             return None;
         }
         if object.options.retention == RetentionPolicy::Retain {

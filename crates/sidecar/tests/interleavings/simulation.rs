@@ -65,9 +65,9 @@ pub(crate) struct Simulation {
     namespaces: WatchQueue<(), ()>,
     objects: WatchQueue<Pps, Box<PpsFact>>,
     kinds: [WatchQueue<Workload, WorkloadFact>; 3],
-    /// The revision of the interest in the last lists of Pods and Nodes. None until they are watched: the index
-    /// must first know which labels and annotations to keep.
-    pods_and_nodes: Option<u64>,
+    /// The revision of the last lists of Pods and Nodes. None until these are watched: the index must first know
+    /// which labels and annotations to keep.
+    listed_revision: Option<u64>,
     /// The PPS whose status the index wants to decide.
     due: BTreeSet<Name>,
     /// The Nodes whose absence the index wants to have confirmed.
@@ -114,7 +114,7 @@ impl Simulation {
             namespaces: WatchQueue::new(),
             objects: WatchQueue::new(),
             kinds: Default::default(),
-            pods_and_nodes: None,
+            listed_revision: None,
             due: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             pending: Vec::new(),
@@ -152,7 +152,7 @@ impl Simulation {
         let before = std::mem::take(&mut self.snapshot);
         self.pods.clear();
         self.nodes.clear();
-        self.pods_and_nodes = None;
+        self.listed_revision = None;
         self.due.clear();
         self.due_generated.clear();
         self.generated.clear();

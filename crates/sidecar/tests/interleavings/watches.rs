@@ -51,7 +51,7 @@ impl Simulation {
     /// Restarts a watch with a list of the present objects. Events that it has not delivered are lost.
     pub(crate) fn relist(&mut self, watch: usize) {
         match watch {
-            0 | 1 if self.pods_and_nodes.is_none() => {}
+            0 | 1 if self.listed_revision.is_none() => {}
             0 => {
                 self.pods.clear();
                 self.list_pods();
@@ -110,7 +110,7 @@ impl Simulation {
 
     /// Queues the present version of a Pod, or its deletion.
     pub(crate) fn queue_pod(&mut self, name: Name) {
-        if self.pods_and_nodes.is_some() {
+        if self.listed_revision.is_some() {
             self.pods.push_back(match self.cluster.pods.get(name) {
                 Some(pod) => WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)),
                 None => WatchEvent::Delete(name),
@@ -119,7 +119,7 @@ impl Simulation {
     }
 
     pub(crate) fn queue_node(&mut self, name: Name) {
-        if self.pods_and_nodes.is_some() {
+        if self.listed_revision.is_some() {
             self.nodes.push_back(match self.cluster.nodes.get(name) {
                 Some(node) => WatchEvent::Apply(name, node.clone(), node_fact(name, node, &self.interest)),
                 None => WatchEvent::Delete(name),
@@ -368,9 +368,9 @@ impl Simulation {
             }
         }
         let revision = Some(self.interest.revision());
-        let are_watched = self.pods_and_nodes.is_some() || self.index.is_interest_known();
-        if are_watched && self.pods_and_nodes != revision {
-            self.pods_and_nodes = revision;
+        let are_watched = self.listed_revision.is_some() || self.index.is_interest_known();
+        if are_watched && self.listed_revision != revision {
+            self.listed_revision = revision;
             self.list_pods();
             self.list_nodes();
         }

@@ -84,8 +84,8 @@ impl Remedy {
 pub(super) fn remedies(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
     let mut all = of_nodes(subject, candidate, selection);
     all.extend(label_node(subject, candidate));
-    // A change of a node would let a Pod of an old template start; a new Pod is better.
-    let at = if candidate.has_old_template { 0 } else { all.len() };
+    // A change of a node would let a Pod of another template start; a new Pod is better.
+    let at = if candidate.other_template { 0 } else { all.len() };
     all.splice(at..at, create_again(subject, candidate));
     all.extend(move_away(subject, candidate));
     all
@@ -164,7 +164,7 @@ fn label_node(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
 
 /// A Pod that is created again has its present recorded state.
 fn create_again(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
-    if !candidate.is_outdated && !candidate.has_old_template {
+    if !candidate.is_outdated && !candidate.other_template {
         return None;
     }
     let landing = Landing::of(&subject.select(&subject.successor()?)?);
@@ -180,7 +180,7 @@ fn move_away(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
         return None;
     }
     // A move creates the Pod again too.
-    let next = if candidate.has_old_template { &successor } else { candidate };
+    let next = if candidate.other_template { &successor } else { candidate };
     let landing = Landing::of(&subject.select_freed(next)?);
     if landing.is_nowhere() {
         return None;

@@ -191,7 +191,7 @@ fn a_pod_that_was_created_with_the_new_state_is_not_deleted_again() {
 }
 
 #[test]
-fn a_pending_pod_of_a_former_template_is_created_again() {
+fn a_pending_pod_of_another_template_is_created_again() {
     let of_revisions = |own: &str, partition: u64, current: Option<&str>| {
         let mut waiting = pod("db-0", None, None);
         waiting["metadata"]["labels"] = json!({"controller-revision-hash": own});

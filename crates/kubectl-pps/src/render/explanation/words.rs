@@ -114,8 +114,7 @@ fn no_node(subject: &Subject, matching: Option<&[NodeVerdict]>) -> String {
         let why = if matching.is_some() { ": no node can take it" } else { "" };
         return format!("{pod} is Pending{why}.");
     }
-    let is_past = subject.has_changed() || !subject.is_readable();
-    let when = if is_past {
+    let when = if subject.has_changed() || !subject.is_readable() {
         "when it was created, its recorded state required"
     } else {
         "its recorded state requires"

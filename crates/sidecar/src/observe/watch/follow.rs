@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::merge::Merge;
-use super::requests::{KeptFields, Lister, Watcher};
+use super::requests::{Lister, Relisting, Watcher};
 use super::source::{RawPage, Source, WatchError, WatchEvent};
 use super::{Observation, Watches};
 use crate::observe::discovery::WatchId;
@@ -40,7 +40,7 @@ struct Follower<'a, K, F, R, O> {
     kind: Option<&'a WatchId>,
     read: R,
     observation: O,
-    fields: KeptFields,
+    relisting: Relisting,
     lister: Lister,
     watcher: Watcher,
     merge: Merge<K, F>,
@@ -65,7 +65,7 @@ impl Watches {
         name: &str,
         kind: Option<&WatchId>,
         source: Source,
-        fields: KeptFields,
+        relisting: Relisting,
         read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
         observation: impl Fn(Update<K, F>) -> Observation,
     ) where
@@ -79,7 +79,7 @@ impl Watches {
             kind,
             read,
             observation,
-            fields,
+            relisting,
             lister: Lister::new(source.clone(), self.pages.clone()),
             watcher: Watcher::new(source),
             merge: Merge::default(),
@@ -119,7 +119,7 @@ where
                     self.on_watch_failed(&error).await;
                 }
             }
-            () = self.fields.wait_for_relist(self.relist_from), if !self.is_listing => {
+            () = self.relisting.wait_for_relist(self.relist_from), if !self.is_listing => {
                 info!(resource = self.name, "listing again: there are new keys, or another definition");
                 self.begin_list();
             }
@@ -129,8 +129,8 @@ where
     /// Begins to list all objects; a list under way is given up.
     fn begin_list(&mut self) {
         self.lister.restart();
-        self.fields.begin_list();
-        self.merge.begin_list(self.fields.revision);
+        self.relisting.begin_list();
+        self.merge.begin_list(self.relisting.revision);
         (self.is_listing, self.list_began, self.list_version) = (true, Instant::now(), None);
     }
 

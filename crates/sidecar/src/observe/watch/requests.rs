@@ -202,9 +202,9 @@ impl Retry {
 /// Asks for new lists, each time with the revision that they must have.
 pub(crate) type Relist = watch::Receiver<u64>;
 
-/// The revision of the fields that a watch keeps, and when it has to list again because there are more or
-/// other fields.
-pub(super) struct KeptFields {
+/// When a watch has to list again because it must keep other fields, and the revision of the fields in its next
+/// list.
+pub(super) struct Relisting {
     requests: Relist,
     /// How long after a request the new fields are in force.
     delay: Duration,
@@ -214,7 +214,7 @@ pub(super) struct KeptFields {
     pub(super) revision: u64,
 }
 
-impl KeptFields {
+impl Relisting {
     /// Each object is kept with all fields that are ever needed.
     pub(super) fn fixed() -> Self {
         Self::new(watch::Sender::new(0).subscribe(), Duration::ZERO)
