@@ -121,7 +121,8 @@ struct VersionedCluster<'a> {
 impl VersionedCluster<'_> {
     /// Finds the object that governs a workload, and its name: first under the workload's own name, then
     /// under its second name, where a generated object is if the own name belongs to a workload of another
-    /// kind. An alias there names the object. Whatever is under a name counts only if it targets the workload.
+    /// kind. An alias there names the object. Whatever is under a name counts only if it targets the
+    /// workload.
     fn find(
         self,
         workload: &TargetReference,

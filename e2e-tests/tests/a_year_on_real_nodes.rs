@@ -92,8 +92,8 @@ impl Stage<'_> {
         // Only Calico's daemons, which do not run, free the address of a Pod whose node is lost.
         let movable = if ip_annotation() == IP_ANNOTATION { IP_ANNOTATION } else { "" };
         let mut cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, movable);
-        // A kubelet short of memory starts no Pod that requests none, and first evicts those that use more than
-        // they request. Until it has measured them, it takes those that request least.
+        // A kubelet short of memory starts no Pod that requests none, and first evicts those that use more
+        // than they request. Until it has measured them, it takes those that request least.
         for (set, memory) in [(&mut db, "16Mi"), (&mut cache, "32Mi")] {
             set.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": memory}});
         }

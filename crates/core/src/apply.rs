@@ -80,8 +80,8 @@ impl std::error::Error for ApplyError {}
 ///   stays empty. A Pod without required node affinity gets one term. A Pod whose lists have more
 ///   than [`MAX_POD_ITEMS`] items is refused: without the requirements it could start on the wrong node.
 /// - Preferred: each preference that the Pod does not have yet is appended.
-/// - Annotations: each key that the Pod does not have yet is added, unless the API server would then refuse the Pod for
-///   the size of its annotations.
+/// - Annotations: each key that the Pod does not have yet is added, unless the API server would then refuse
+///   the Pod for the size of its annotations.
 /// - [`INJECTED_ANNOTATION`] is added if and only if something else was, and the Pod has room for it.
 ///
 /// ```

@@ -113,8 +113,8 @@ pub struct PodFact {
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.
     pub ips: Vec<String>,
-    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if its required
-    /// affinity [exceeds its limits](pps_core::required_affinity): such a Pod is never evicted.
+    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if its
+    /// required affinity [exceeds its limits](pps_core::required_affinity): such a Pod is never evicted.
     pub pending: Option<Box<PendingPod>>,
 }
 

@@ -58,8 +58,8 @@ pub fn main() -> ExitCode {
     }))
 }
 
-/// Runs the sidecar until a signal arrives. Fails if the log filter is invalid, no cluster is configured, or the
-/// admin address is in use.
+/// Runs the sidecar until a signal arrives. Fails if the log filter is invalid, no cluster is configured, or
+/// the admin address is in use.
 fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     start_logging(args)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))

@@ -11,8 +11,8 @@ use crate::start;
 /// deletes, starts or records a Pod.
 const ROUNDS_PER_POD: usize = 4;
 
-/// Lets everything happen that follows from what is marked as changed. To try Pods again for which no node was
-/// found before (`also_waiting`) takes long.
+/// Lets everything happen that follows from what is marked as changed. To try Pods again for which no node
+/// was found before (`also_waiting`) takes long.
 pub(crate) fn settle(cluster: &mut Cluster, also_waiting: bool) {
     for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
         let mut has_changed = recorder::react(cluster);

@@ -104,8 +104,8 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
     stage.records_match().await;
 }
 
-/// The kubelet evicts the Pod that uses most of its node's memory. The next one, which requests some, may start there at
-/// once.
+/// The kubelet evicts the Pod that uses most of its node's memory. The next one, which requests some, may
+/// start there at once.
 pub(super) async fn an_eviction_under_memory_pressure(stage: &Stage<'_>) {
     let before = stage.places().await;
     let (pool, sidecars) = (stage.pool(), stage.sidecars().await.map(|(_, node)| Some(node)));

@@ -187,8 +187,8 @@ impl<'a> Subject<'a> {
         self.workload.map_or_else(|| !self.snapshot.has_all_like(owner), |known| known.wants(self.name))
     }
 
-    /// The Pod as its controller would create it now; none without a controller, or if what it would get is not
-    /// known.
+    /// The Pod as its controller would create it now; none without a controller, or if what it would get is
+    /// not known.
     pub(crate) fn successor(&self) -> Option<Candidate> {
         self.successor_with(self.recorded())
     }

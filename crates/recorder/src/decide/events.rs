@@ -1,5 +1,5 @@
-//! Which notices users get, and how many of them become Events. Whoever causes many, by mistake or on purpose,
-//! must not fill the API server with them.
+//! Which notices users get, and how many of them become Events. Whoever causes many, by mistake or on
+//! purpose, must not fill the API server with them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};

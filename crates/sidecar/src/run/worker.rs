@@ -37,8 +37,8 @@ use pps_recorder::facts::{NamespacedName, store::Update};
 
 /// After how many sweeps a write that was too large is tried again: etcd's limit may have been raised.
 const OVERSIZED_RETRY_SWEEPS: u32 = 120;
-/// After how many sweeps drops and changes that were not confirmed are tried again, if nothing is heard of the
-/// Pods before.
+/// After how many sweeps drops and changes that were not confirmed are tried again, if nothing is heard of
+/// the Pods before.
 const HELD_RETRY_SWEEPS: u32 = 6;
 
 pub(super) struct Worker {

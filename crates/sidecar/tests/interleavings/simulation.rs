@@ -65,8 +65,8 @@ pub(crate) struct Simulation {
     namespaces: WatchQueue<(), ()>,
     objects: WatchQueue<Pps, Box<PpsFact>>,
     kinds: [WatchQueue<Workload, WorkloadFact>; 3],
-    /// The revision of the last lists of Pods and Nodes. None until these are watched: the index must first know
-    /// which labels and annotations to keep.
+    /// The revision of the last lists of Pods and Nodes. None until these are watched: the index must first
+    /// know which labels and annotations to keep.
     listed_revision: Option<u64>,
     /// The PPS whose status the index wants to decide.
     due: BTreeSet<Name>,

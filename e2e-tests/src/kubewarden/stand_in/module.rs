@@ -117,8 +117,8 @@ impl PolicyModule {
         Ok(Self { id, metadata: Arc::new(metadata), timeout_ticks: TIMEOUT_TICKS, pre })
     }
 
-    /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of the permissions that
-    /// its metadata ask for, and with its time limit.
+    /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of the
+    /// permissions that its metadata ask for, and with its time limit.
     pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
         let resources = match policy.spec("contextAwareResources") {
             Value::Null => json!([]),

@@ -202,8 +202,8 @@ impl Retry {
 /// Asks for new lists, each time with the revision that they must have.
 pub(crate) type Relist = watch::Receiver<u64>;
 
-/// When a watch has to list again because it must keep other fields, and the revision of the fields in its next
-/// list.
+/// When a watch has to list again because it must keep other fields, and the revision of the fields in its
+/// next list.
 pub(super) struct Relisting {
     requests: Relist,
     /// How long after a request the new fields are in force.
