@@ -444,7 +444,7 @@ impl Simulation {
         self.are_reads_failing = !self.are_reads_failing;
     }
 
-    /// The pause after an unconfirmed drop is over.
+    /// The pause after an unconfirmed drop or change is over.
     pub(crate) fn retry_held(&mut self) {
         self.index.retry_held();
         self.take_work();

@@ -49,8 +49,8 @@ pub(crate) enum Step {
     ToggleReads,
     /// etcd is restored from a backup.
     RestoreBackup,
-    /// The pause after a drop that was not confirmed is over.
-    RetryHeldDrops,
+    /// The pause after a drop or change that was not confirmed is over.
+    RetryHeld,
     /// A round of the surplus entries ends.
     EndSurplusRound,
     Generate(u8),
@@ -273,7 +273,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::LookUpNode),
         2 => (0_u8..4).prop_map(Step::SettleNode),
         1 => Just(Step::ToggleReads),
-        1 => Just(Step::RetryHeldDrops),
+        1 => Just(Step::RetryHeld),
         2 => Just(Step::EndSurplusRound),
         1 => Just(Step::RestoreBackup),
         4 => (0_u8..3).prop_map(Step::Generate),
@@ -350,7 +350,7 @@ impl Simulation {
             Step::SettleNode(node) => self.settle_node(pick(&NODES, *node)),
             Step::ToggleReads => self.toggle_reads(),
             Step::RestoreBackup => self.restore_backup(),
-            Step::RetryHeldDrops => self.retry_held(),
+            Step::RetryHeld => self.retry_held(),
             Step::EndSurplusRound => self.end_surplus_round(),
             Step::Generate(number) => {
                 self.generate(usize::from(*number));

@@ -118,7 +118,7 @@ impl PolicyModule {
     }
 
     /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of the
-    /// permissions that its metadata ask for, and with its time limit.
+    /// permissions that its metadata asks for, and with its time limit.
     pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
         let resources = match policy.spec("contextAwareResources") {
             Value::Null => json!([]),
