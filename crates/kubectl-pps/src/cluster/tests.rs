@@ -100,14 +100,16 @@ const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-cont
     "users": [{"name": "a", "user": {"username": "u", "password": "p", "as": "file", "as-groups": ["g"]}},
               {"name": "b", "user": {"token": "of-b"}}]}"#;
 
-/// The connection of a command line with these flags and this kubeconfig.
-fn connection(flags: &str, kubeconfig: &str) -> Connection {
+/// Asks the connection of a command line with these flags and this kubeconfig.
+fn of<T>(flags: &str, kubeconfig: &str, ask: impl FnOnce(Connection) -> T) -> T {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let file = std::env::temp_dir().join(format!("kubectl-pps-{}-{number}", std::process::id()));
     std::fs::write(&file, kubeconfig).unwrap();
     let line = format!("pps status --kubeconfig {} {flags}", file.display());
-    Cli::try_parse_from(line.split_whitespace()).unwrap().connection
+    let answer = ask(Cli::try_parse_from(line.split_whitespace()).unwrap().connection);
+    std::fs::remove_file(&file).unwrap();
+    answer
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -115,9 +117,10 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn config(flags: &str) -> Result<Config, Failure> {
-    let connection = connection(flags, KUBECONFIG);
-    let (mut config, _) = run(find(&connection))?;
-    apply(&connection, &mut config).map(|()| config)
+    of(flags, KUBECONFIG, |connection| {
+        let (mut config, _) = run(find(&connection))?;
+        apply(&connection, &mut config).map(|()| config)
+    })
 }
 
 /// The headers of the first request, in order.
@@ -130,7 +133,8 @@ fn headers(flags: &str) -> Vec<String> {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").unwrap();
         head
     });
-    let connected = run(connect(&connection(&format!("{flags} --server {server}"), KUBECONFIG))).unwrap();
+    let flags = format!("{flags} --server {server}");
+    let connected = of(&flags, KUBECONFIG, |connection| run(connect(&connection))).unwrap();
     assert_eq!(connected.namespace, "shop");
     let is_about_user = |line: &String| line.starts_with("authorization") || line.starts_with("impersonate");
     let mut about: Vec<String> = serving.join().unwrap().into_iter().filter(is_about_user).collect();
@@ -173,21 +177,25 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
     assert!(refused("--cluster c").ends_with("failed to load the cluster of context: c"));
     assert_eq!(refused("--user b --as-group dev"), "--as-group and --as-uid need --as NAME");
     // An unset variable in a script.
-    let unset =
-        Connection { as_user: Some(String::new()), token: Some(String::new()), ..connection("", KUBECONFIG) };
-    let mut found = run(find(&unset)).unwrap().0;
-    apply(&unset, &mut found).unwrap();
+    let found = of("", KUBECONFIG, |connection| {
+        let unset = Connection { as_user: Some(String::new()), token: Some(String::new()), ..connection };
+        let mut found = run(find(&unset)).unwrap().0;
+        apply(&unset, &mut found).unwrap();
+        found
+    });
     assert_eq!(found.auth_info.impersonate.as_deref(), Some("file"));
     assert!(found.auth_info.password.is_some());
-    let mut damaged = connection("", KUBECONFIG);
-    damaged.token = Some("secret\r".into());
-    let refused = run(connect(&damaged)).err().unwrap().to_string();
+    let refused = of("", KUBECONFIG, |connection| {
+        let damaged = Connection { token: Some("secret\r".into()), ..connection };
+        run(connect(&damaged)).err().unwrap().to_string()
+    });
     assert!(refused.starts_with("--token has ") && !refused.contains("secret"), "{refused}");
     let empty = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}"#;
-    let found = run(find(&connection("--server https://c:3", empty))).unwrap();
+    let find = |flags, kubeconfig| of(flags, kubeconfig, |connection| run(find(&connection)));
+    let found = find("--server https://c:3", empty).unwrap();
     assert_eq!((found.0.cluster_url.host(), found.1.as_str()), (Some("c"), ""));
-    assert!(run(find(&connection("", empty))).is_err());
+    assert!(find("", empty).is_err());
     let without_context = KUBECONFIG.replace(r#""current-context": "main","#, "");
-    let found = run(find(&connection("--server https://c:3 --user b", &without_context))).unwrap();
+    let found = find("--server https://c:3 --user b", &without_context).unwrap();
     assert!(found.0.auth_info.token.is_some(), "the user is not ignored");
 }
