@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The end of a wait is noticed late by at most this part of it, so that long waits ask seldom.
-const LATE_PART: u32 = 8;
+const LATE_PART: u32 = 5;
 
 /// The result of one probe.
 #[derive(Debug)]
@@ -47,6 +48,6 @@ where
         }
         // Half of the wait is idle: probes may cost much, and others may need the processor.
         let pause = (started.elapsed() / LATE_PART).max(asked.elapsed());
-        tokio::time::sleep(pause.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
+        tokio::time::sleep(pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)).await;
     }
 }

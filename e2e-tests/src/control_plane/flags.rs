@@ -38,8 +38,9 @@ const GROUPS: [&str; 18] = [
     "storage.k8s.io/v1",
 ];
 /// The controllers for which no test has a use, and those that need another API group or a cloud.
-const UNUSED_CONTROLLERS: &str =
-    "-attachdetach,-csrapproving,-csrcleaner,-csrsigning,-horizontalpodautoscaling";
+const UNUSED_CONTROLLERS: &str = "-attachdetach,-cronjob,-csrapproving,-csrcleaner,-csrsigning,\
+    -endpointslicemirroring,-horizontalpodautoscaling,-nodeipam,-persistentvolume-expander,\
+    -resourcequota,-ttl,-ttl-after-finished";
 /// And those for which nobody has a use unless kubelets run.
 const KUBELET_CONTROLLERS: &str =
     ",-nodelifecycle,-root-ca-cert-publisher,-serviceaccount,-serviceaccount-token";

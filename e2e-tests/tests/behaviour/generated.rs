@@ -119,7 +119,7 @@ pub(crate) async fn reports_a_refused_object_once(cluster: &Cluster) {
     let quotas: Api<ResourceQuota> = Api::namespaced(cluster.client(), "quota");
     let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {count: "0"}}});
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
-    // In place of the controller, which this control plane need not run.
+    // In place of the controller, which this control plane does not run.
     let status = json!({"status": {"hard": {count: "0"}, "used": {count: "0"}}});
     quotas.patch_status("none", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
