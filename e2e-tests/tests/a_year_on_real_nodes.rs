@@ -45,6 +45,7 @@ async fn pods_return_whatever_happens_to_nodes() {
     stage.first_start().await;
     run_in_turn(faults(stage)).await.unwrap();
     tokio::join!(
+        replacement::a_rolling_update(stage),
         replacement::a_local_volume(stage),
         deployment::keeps_states_during_a_rollout(&cluster, &installation)
     );
@@ -57,12 +58,10 @@ async fn pods_return_whatever_happens_to_nodes() {
 /// What can happen again and again.
 fn faults<'a>(stage: &'a Stage<'_>) -> Vec<Scenario<'a>> {
     scenarios![stage;
-        replacement::a_rolling_update,
         replacement::a_drain_with_a_disruption_budget,
         replacement::an_eviction_under_memory_pressure,
         outages::a_reboot_while_the_registry_is_gone,
-        outages::a_cut_network,
-        outages::a_loss_of_power_with_pods_that_terminate,
+        outages::a_cut_network_and_a_loss_of_power,
         outages::the_loss_of_the_leaders_and_a_policy_servers_node,
         outages::a_deleted_node_that_comes_back,
     ]

@@ -79,30 +79,27 @@ fn remove_sidecars_image(stage: &Stage<'_>, node: &str) {
     install::images(stage.cluster, node, &["rm", image]);
 }
 
-/// Kubernetes does not see the Pods of a node without network, and deletes none of them at once. If a user
-/// deletes one, it ends when the network is back, and the next one returns.
-pub(super) async fn a_cut_network(stage: &Stage<'_>) {
+/// Kubernetes does not see the Pods of nodes without network or power, and deletes none of them at once. If a
+/// user deletes one, it terminates until its node is back, and the next one returns.
+pub(super) async fn a_cut_network_and_a_loss_of_power(stage: &Stage<'_>) {
     let before = stage.places().await;
-    let (pod, node) = stage.node_without_the_leader().await;
-    stage.nodes().disconnect(&node).unwrap();
-    stage.nodes().wait_ready(&node, false).await.unwrap();
+    let leaders_node = stage.leaders_node().await;
+    let others: Vec<_> = before.iter().filter(|(_, (node, _))| *node != leaders_node).collect();
+    let [(first, (cut, _)), (second, (dark, _))] = others[..] else { panic!("{before:?}") };
+    stage.nodes().disconnect(cut).unwrap();
+    stage.nodes().power_off(dark).await.unwrap();
+    for node in [cut, dark] {
+        stage.nodes().wait_ready(node, false).await.unwrap();
+    }
     assert!(stage.pods().await.values().all(|pod| !pod.terminating));
-    let old = stage.cluster.delete_pods("shop", "db", &[&pod]).await.unwrap().remove(&pod).unwrap();
-    stage.nodes().connect(&node).unwrap();
-    stage.replaced(&old).await;
-    stage.are_back(&before).await;
-}
-
-/// The Pods of a node without power terminate until it comes back.
-pub(super) async fn a_loss_of_power_with_pods_that_terminate(stage: &Stage<'_>) {
-    let before = stage.places().await;
-    let (pod, node) = stage.node_without_the_leader().await;
-    stage.nodes().power_off(&node).await.unwrap();
-    stage.nodes().wait_ready(&node, false).await.unwrap();
-    let old = stage.cluster.delete_pods("shop", "db", &[&pod]).await.unwrap().remove(&pod).unwrap();
-    assert!(stage.pods().await[&pod].terminating);
-    stage.nodes().power_on(&node).unwrap();
-    stage.replaced(&old).await;
+    let old = stage.cluster.delete_pods("shop", "db", &[first, second]).await.unwrap();
+    let pods = stage.pods().await;
+    assert!([first, second].iter().all(|pod| pods[*pod].terminating), "{pods:?}");
+    stage.nodes().connect(cut).unwrap();
+    stage.nodes().power_on(dark).unwrap();
+    for pod in [first, second] {
+        stage.replaced(&old[pod]).await;
+    }
     stage.are_back(&before).await;
 }
 
