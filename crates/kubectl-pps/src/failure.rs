@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::snapshot::{Scope, Unread};
+use crate::snapshot::{Namespaces, Unread};
 
 /// How a command ends that gave its answer, the worst last: a problem counts more than an unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ pub enum Failure {
     NoNode(String),
     NoZone { zone: String, known: Vec<String> },
     NoNamespace { name: String, similar: Vec<String> },
-    NoWorkload { text: String, scope: Scope, similar: Vec<String> },
+    NoWorkload { text: String, namespaces: Namespaces, similar: Vec<String> },
     NoSelectedWorkload { selector: String },
     PodAsWorkload { pod: String, explain: String },
     NoPod { namespace: String, pod: String, workload: Option<(String, u64)>, similar: Vec<String> },
@@ -96,8 +96,8 @@ impl fmt::Display for Failure {
             Self::NoNamespace { name, similar } => {
                 write!(f, "there is no namespace {name}{}", hint(similar))
             }
-            Self::NoWorkload { text, scope, similar } => {
-                let within = scope.namespace().map(|own| format!("namespace {own}"));
+            Self::NoWorkload { text, namespaces, similar } => {
+                let within = namespaces.one().map(|own| format!("namespace {own}"));
                 let within = within.unwrap_or_else(|| "any namespace".into());
                 write!(f, "there is no StatefulSet {text} in {within}, and no PersistentPodState names ")?;
                 write!(f, "such a workload{}", hint(similar))
@@ -131,7 +131,8 @@ mod tests {
         let similar = vec!["shop".to_owned(), "shops".to_owned()];
         let failure = Failure::NoNamespace { name: "shp".into(), similar };
         assert_eq!(failure.to_string(), "there is no namespace shp; similar names: shop, shops");
-        let failure = Failure::NoWorkload { text: "sts/db".into(), scope: Scope::All, similar: Vec::new() };
+        let failure =
+            Failure::NoWorkload { text: "sts/db".into(), namespaces: Namespaces::All, similar: Vec::new() };
         assert_eq!(
             failure.to_string(),
             "there is no StatefulSet sts/db in any namespace, and no PersistentPodState names such a workload"

@@ -16,7 +16,7 @@ use crate::cluster::Client;
 use crate::cluster::read::{Wanted, get, read};
 use crate::decide::command_line::CommandLine;
 use crate::render::Terminal;
-use crate::snapshot::{Node, Scope, Snapshot};
+use crate::snapshot::{Namespaces, Node, Snapshot};
 use crate::{Failure, Outcome};
 
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
@@ -42,8 +42,8 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     }
 }
 
-fn scope(is_all: bool, namespace: &str) -> Scope {
-    if is_all { Scope::All } else { Scope::Namespace(namespace.to_owned()) }
+fn namespaces(is_all: bool, namespace: &str) -> Namespaces {
+    if is_all { Namespaces::All } else { Namespaces::One(namespace.to_owned()) }
 }
 
 fn commands(connection: &Connection, namespace: &str) -> CommandLine {
@@ -53,15 +53,15 @@ fn commands(connection: &Connection, namespace: &str) -> CommandLine {
 
 /// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may be newer
 /// than the list. A node that is still not in the snapshot is gone.
-async fn read_confirmed(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
-    let mut snapshot = Box::pin(read(client, scope, wanted)).await?;
+async fn read_confirmed(client: &Client, of: &Namespaces, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
+    let mut snapshot = Box::pin(read(client, of, wanted)).await?;
     confirm_nodes(client, &mut snapshot).await?;
     Ok(snapshot)
 }
 
 async fn confirm_nodes(client: &Client, snapshot: &mut Snapshot) -> Result<(), Failure> {
-    let Snapshot { pods, nodes: Some(nodes), scope, .. } = snapshot else { return Ok(()) };
-    let concerned = pods.iter().filter(|pod| scope.contains(pod.namespace()));
+    let Snapshot { pods, nodes: Some(nodes), namespaces, .. } = snapshot else { return Ok(()) };
+    let concerned = pods.iter().filter(|pod| namespaces.contains(pod.namespace()));
     let bound: BTreeSet<&str> = concerned.filter_map(|pod| pod.node()).collect();
     let missing: Vec<&str> = bound.into_iter().filter(|node| !nodes.contains_key(*node)).collect();
     for name in missing {
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pod_is_stranded_only_if_its_node_is_gone_for_certain() {
-        let mut snapshot = Snapshot::empty(Scope::All);
+        let mut snapshot = Snapshot::empty(Namespaces::All);
         let pod = json!({"metadata": {"name": "db-0", "namespace": "prod"}, "spec": {"nodeName": "node-9"}});
         snapshot.pods = Pod::read(pod).into_iter().collect();
         let mut of = async |status: u16, list: serde_json::Value| {

@@ -91,21 +91,21 @@ pub(crate) fn unreadable(right: &pps_check::read::Right, why: Option<&str>) -> S
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum Namespaces {
     #[default]
     All,
-    Namespace(String),
+    One(String),
 }
 
-impl Scope {
+impl Namespaces {
     pub fn contains(&self, namespace: &str) -> bool {
-        self.namespace().is_none_or(|own| own == namespace)
+        self.one().is_none_or(|own| own == namespace)
     }
 
-    pub fn namespace(&self) -> Option<&str> {
+    pub fn one(&self) -> Option<&str> {
         match self {
             Self::All => None,
-            Self::Namespace(own) => Some(own),
+            Self::One(own) => Some(own),
         }
     }
 }
@@ -114,7 +114,7 @@ impl Scope {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Which namespaces were asked for. Pods may be of others too: they take room.
-    pub scope: Scope,
+    pub namespaces: Namespaces,
     /// By namespace and name; ordinals in the order of numbers.
     pub pods: Vec<Pod>,
     /// By name; none if nodes may not be read.
@@ -135,8 +135,8 @@ pub struct Snapshot {
 const MOMENT_SECONDS: i64 = 30;
 
 impl Snapshot {
-    pub fn empty(scope: Scope) -> Self {
-        Self { scope, ..Self::default() }
+    pub fn empty(namespaces: Namespaces) -> Self {
+        Self { namespaces, ..Self::default() }
     }
 
     pub fn sort(&mut self) {
@@ -186,19 +186,19 @@ impl Snapshot {
     /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API group.
     pub fn names_workload_of(&self, group: &str) -> bool {
         let targets = self.pps.iter().filter(|pps| !pps.is_alias()).map(Pps::target);
-        let pods = self.pods.iter().filter(|pod| self.scope.contains(pod.namespace()));
+        let pods = self.pods.iter().filter(|pod| self.namespaces.contains(pod.namespace()));
         let owners = pods.filter_map(Pod::owner);
         targets.chain(owners).any(|one| one.group() == group)
     }
 
-    /// Why not all objects of a kind could be read within the scope; none if they were, or were not asked
+    /// Why not all objects of a kind could be read in these namespaces; none if they were, or were not asked
     /// for.
     pub fn unread(&self, resource: Resource) -> Option<&Unread> {
-        let namespace = self.scope.namespace().filter(|_| !resource.is_cluster_wide());
+        let namespace = self.namespaces.one().filter(|_| !resource.is_cluster_wide());
         self.unread.iter().find(|one| one.resource == resource && one.namespace.as_deref() == namespace)
     }
 
-    /// Fails if not all objects of a kind could be read within the scope.
+    /// Fails if not all objects of a kind could be read in these namespaces.
     pub fn require(&self, resource: Resource) -> Result<(), &Unread> {
         self.unread(resource).map_or(Ok(()), Err)
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::Failure;
 use crate::cluster::Client;
 use crate::decide::names::similar;
-use crate::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload, unreadable};
+use crate::snapshot::{Namespaces, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, unreadable};
 
 /// The limits of all commands: an installation of 20,000 Pods is read.
 const LIMITS: Limits =
@@ -44,20 +44,20 @@ impl Wanted<'_> {
 /// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`]
 /// has the list. Without PersistentPodStates for another reason, or without the namespace, there is no
 /// answer.
-pub async fn read(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
+pub async fn read(client: &Client, namespaces: &Namespaces, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
     let lists = Lists { client, selector: wanted.selector, unread: RefCell::default() };
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
-        lists.list(Resource::PersistentPodStates, scope, Pps::read),
-        read_if(wanted.pods || wanted.scheduling, lists.pods(scope, wanted.scheduling)),
-        read_if(wanted.pods, lists.list(Resource::Nodes, &Scope::All, Node::read)),
+        lists.list(Resource::PersistentPodStates, namespaces, Pps::read),
+        read_if(wanted.pods || wanted.scheduling, lists.pods(namespaces, wanted.scheduling)),
+        read_if(wanted.pods, lists.list(Resource::Nodes, &Namespaces::All, Node::read)),
         read_if(
             wanted.workloads,
-            lists.list(Resource::StatefulSets, scope, |object| Workload::read(object, "apps/v1"))
+            lists.list(Resource::StatefulSets, namespaces, |object| Workload::read(object, "apps/v1"))
         ),
-        read_if(wanted.workloads, lists.kruise_workloads(scope)),
-        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumeClaims, scope, Some)),
-        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumes, &Scope::All, Some)),
-        read_if(wanted.budgets, lists.list(Resource::PodDisruptionBudgets, scope, Some)),
+        read_if(wanted.workloads, lists.kruise_workloads(namespaces)),
+        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumeClaims, namespaces, Some)),
+        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumes, &Namespaces::All, Some)),
+        read_if(wanted.budgets, lists.list(Resource::PodDisruptionBudgets, namespaces, Some)),
     );
     let mut unread = lists.unread.into_inner();
     unread.sort();
@@ -85,14 +85,14 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted<'_>) -> Result<
         budgets: budgets.into_known().unwrap_or_default(),
         unread,
         read_at: Some(Timestamp::now().as_second()),
-        ..Snapshot::empty(scope.clone())
+        ..Snapshot::empty(namespaces.clone())
     };
     snapshot.sort();
     // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that
     // nothing else needs, so it is tried only then.
-    let has_pods = || snapshot.pods.iter().any(|pod| scope.contains(pod.namespace()));
+    let has_pods = || snapshot.pods.iter().any(|pod| namespaces.contains(pod.namespace()));
     let is_empty = snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
-    if let Some(namespace) = scope.namespace().filter(|_| is_empty && !has_pods()) {
+    if let Some(namespace) = namespaces.one().filter(|_| is_empty && !has_pods()) {
         require_namespace(client, namespace).await?;
     }
     Ok(snapshot)
@@ -155,32 +155,32 @@ struct Lists<'a> {
 impl Lists<'_> {
     /// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list
     /// them would get 403 in both cases, so the served kinds are read first.
-    async fn kruise_workloads(&self, scope: &Scope) -> Read<Vec<Workload>> {
+    async fn kruise_workloads(&self, namespaces: &Namespaces) -> Read<Vec<Workload>> {
         if serves(self.client, &format!("{GROUP}/v1beta1"), "statefulsets").await == Ok(false) {
             return Read::Absent;
         }
         let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
-        self.list(Resource::KruiseStatefulSets, scope, take).await
+        self.list(Resource::KruiseStatefulSets, namespaces, take).await
     }
 
-    /// The Pods of the scope, and of all namespaces if they are wanted and may be read.
-    async fn pods(&self, scope: &Scope, other_pods: bool) -> Read<Vec<Pod>> {
+    /// The Pods of these namespaces, and of all namespaces if they are wanted and may be read.
+    async fn pods(&self, namespaces: &Namespaces, other_pods: bool) -> Read<Vec<Pod>> {
         if other_pods
-            && *scope != Scope::All
-            && let Read::Known(pods) = self.list(Resource::Pods, &Scope::All, Pod::read).await
-            // The Pods of the scope must be complete: an unread Pod looks like a missing one.
+            && *namespaces != Namespaces::All
+            && let Read::Known(pods) = self.list(Resource::Pods, &Namespaces::All, Pod::read).await
+            // The Pods of these namespaces must be complete: an unread Pod looks like a missing one.
             && pods.len() < LIMITS.objects
         {
             return Read::Known(pods);
         }
-        self.list(Resource::Pods, scope, Pod::read).await
+        self.list(Resource::Pods, namespaces, Pod::read).await
     }
 
     /// All objects of a kind, in the first version that the API server serves.
     async fn list<T>(
         &self,
         resource: Resource,
-        scope: &Scope,
+        namespaces: &Namespaces,
         take: impl Fn(Value) -> Option<T>,
     ) -> Read<Vec<T>> {
         // OpenKruise may serve only the newer version; an old control plane serves only v1beta1 of budgets.
@@ -192,9 +192,8 @@ impl Lists<'_> {
         };
         let (group, plural) = resource.name();
         let base = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
-        let namespace = scope.namespace().map(str::to_owned);
-        let within =
-            scope.namespace().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
+        let namespace = namespaces.one().map(str::to_owned);
+        let within = namespaces.one().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
         let right = Right { namespace: namespace.clone(), ..Right::new("list", group, plural) };
         let is_workload = matches!(resource, Resource::StatefulSets | Resource::KruiseStatefulSets);
         let selector = if is_workload { self.selector } else { "" };

@@ -210,7 +210,7 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
 
 /// The namespaces in which something may happen. A Pod without a node may wait for one of these nodes.
 fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<&'a str> {
-    if let Some(own) = snapshot.scope.namespace() {
+    if let Some(own) = snapshot.namespaces.one() {
         return [own].into();
     }
     let with_workloads: BTreeSet<&str> = snapshot.workloads.iter().map(Workload::namespace).collect();
@@ -384,7 +384,7 @@ impl Forecast {
             match controller.as_ref().map(|key| key.kind.as_str()) {
                 // These Pods stay with their node.
                 Some("DaemonSet" | "Node") => {}
-                Some("StatefulSet") if !snapshot.scope.contains(pod.namespace()) => {
+                Some("StatefulSet") if !snapshot.namespaces.contains(pod.namespace()) => {
                     self.other_namespaces.insert(pod.namespace().to_owned());
                 }
                 _ if controller.as_ref().is_some_and(|key| index.workload(key).is_some()) => {}

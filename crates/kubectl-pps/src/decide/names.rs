@@ -35,7 +35,7 @@ pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<Workl
     // All workloads that were read or that a PersistentPodState names.
     let read = snapshot.workloads.iter().map(|one| WorkloadKey::of(one.namespace(), &one.target()));
     let known = read.chain(index.targeted().map(|(key, _)| key.clone()));
-    let known: BTreeSet<_> = known.filter(|key| snapshot.scope.contains(&key.namespace)).collect();
+    let known: BTreeSet<_> = known.filter(|key| snapshot.namespaces.contains(&key.namespace)).collect();
     let is_meant = |key: &&WorkloadKey| key.name == name && kind.is_none_or(|kind| is_kind(key, kind));
     let found: Vec<WorkloadKey> = known.iter().filter(is_meant).cloned().collect();
     if !found.is_empty() {
@@ -48,7 +48,7 @@ pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<Workl
         return Err(Failure::UnreadWorkload { text, unread });
     }
     let similar = similar(name, known.iter().map(|key| key.name.as_str()));
-    Err(Failure::NoWorkload { text, scope: snapshot.scope.clone(), similar })
+    Err(Failure::NoWorkload { text, namespaces: snapshot.namespaces.clone(), similar })
 }
 
 /// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.

@@ -105,7 +105,7 @@ pub fn status(
     let mut status = Status { unread, ..Status::default() };
     for (key, all) in index.targeted() {
         let is_chosen = chosen.is_none_or(|chosen| chosen.contains(key));
-        if !is_chosen || !snapshot.scope.contains(&key.namespace) {
+        if !is_chosen || !snapshot.namespaces.contains(&key.namespace) {
             continue;
         }
         let problem = |pps: &Pps, kind| Problem {
@@ -155,7 +155,7 @@ fn find(
 ) -> Result<Vec<WorkloadKey>, Failure> {
     named(snapshot, index, text).map_err(|failure| {
         let name = pod_name(text);
-        let is_meant = |pod: &&Pod| pod.name() == name && snapshot.scope.contains(pod.namespace());
+        let is_meant = |pod: &&Pod| pod.name() == name && snapshot.namespaces.contains(pod.namespace());
         snapshot.pods.iter().find(is_meant).map_or(failure, |pod| {
             let explain = commands.pps(&format!("explain {name}"), pod.namespace());
             Failure::PodAsWorkload { pod: name.to_owned(), explain }

@@ -17,7 +17,7 @@ use crate::decide::forget::Drops;
 use crate::decide::move_pod::{Obstacle, PodMove, PodName, Refusal, Removal, Selected};
 use crate::decide::placement::Landing;
 use crate::decide::way_out::WayOut;
-use crate::snapshot::{Pod, Scope, Unread};
+use crate::snapshot::{Namespaces, Pod, Unread};
 
 const MAX_NODES: usize = 20;
 
@@ -196,26 +196,26 @@ pub fn not_removed(one: &PodMove, error: WriteError) -> Failure {
     }
 }
 
-pub fn not_selected(selected: &Selected, scope: &Scope) -> Vec<String> {
+pub fn not_selected(selected: &Selected, namespaces: &Namespaces) -> Vec<String> {
     let not_governed =
-        named("not moved, because no PersistentPodState governs them", &selected.not_governed, scope);
-    let returning = named("not moved, because they come back by themselves", &selected.returning, scope);
+        named("not moved, because no PersistentPodState governs them", &selected.not_governed, namespaces);
+    let returning = named("not moved, because they come back by themselves", &selected.returning, namespaces);
     not_governed.into_iter().chain(returning).collect()
 }
 
 /// A text and all Pods for which nothing is done: nothing else names them. None without Pods.
-fn named(text: &str, pods: &[PodName], scope: &Scope) -> Option<String> {
-    let name = |(namespace, pod): &PodName| match scope {
-        Scope::All => format!("{namespace}/{pod}"),
-        Scope::Namespace(_) => pod.clone(),
+fn named(text: &str, pods: &[PodName], namespaces: &Namespaces) -> Option<String> {
+    let name = |(namespace, pod): &PodName| match namespaces {
+        Namespaces::All => format!("{namespace}/{pod}"),
+        Namespaces::One(_) => pod.clone(),
     };
     let names = pods.iter().map(name).collect::<Vec<_>>().join(", ");
     (!pods.is_empty()).then(|| format!("{text}: {names}"))
 }
 
 /// The Pods after the Pod whose move failed.
-pub fn rest(moves: &[PodMove], scope: &Scope) -> Option<String> {
-    named("not moved", &moves.iter().map(PodMove::name).collect::<Vec<_>>(), scope)
+pub fn rest(moves: &[PodMove], namespaces: &Namespaces) -> Option<String> {
+    named("not moved", &moves.iter().map(PodMove::name).collect::<Vec<_>>(), namespaces)
 }
 
 pub fn waiting(one: &PodMove) -> String {
@@ -281,12 +281,12 @@ pub fn drops(drops: &Drops, style: Style) -> String {
     table.render()
 }
 
-pub fn drop_notes(drops: &Drops, scope: &Scope) -> Vec<String> {
+pub fn drop_notes(drops: &Drops, namespaces: &Namespaces) -> Vec<String> {
     let ready =
         "not dropped, because the Pods are Ready and would be recorded again within seconds; move them";
     let pending =
         "Pending, and created with the state that is dropped; delete the Pods to have them created again";
-    let pods = [named(ready, &drops.ready, scope), named(pending, &drops.pending, scope)];
+    let pods = [named(ready, &drops.ready, namespaces), named(pending, &drops.pending, namespaces)];
     let unrecorded = drops.unrecorded.iter().map(|pod| format!("there is no recorded state of Pod {pod}"));
     let unreadable = drops.unreadable.iter().map(|(pps, error)| format!("PersistentPodState {pps}: {error}"));
     pods.into_iter().flatten().chain(unrecorded).chain(unreadable).collect()

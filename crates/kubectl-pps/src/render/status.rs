@@ -13,7 +13,7 @@ use super::{Role, Style, Table, with_consequence};
 use crate::decide::command_line::CommandLine;
 use crate::decide::status as decide;
 use crate::decide::status::{Concern, Drift, Phase, ProblemKind, Row, Status};
-use crate::snapshot::{Scope, WorkloadKey};
+use crate::snapshot::{Namespaces, WorkloadKey};
 
 const SHOWN: usize = 3;
 
@@ -56,7 +56,7 @@ pub struct Line {
 }
 
 impl<'a> Document<'a> {
-    pub fn of(status: &'a Status, scope: &Scope, commands: &CommandLine) -> Self {
+    pub fn of(status: &'a Status, namespaces: &Namespaces, commands: &CommandLine) -> Self {
         let problem = |one: &'a decide::Problem| {
             let (reason, message) = one.kind.words();
             Problem { namespace: &one.namespace, persistent_pod_state: &one.pps, reason, message }
@@ -64,7 +64,7 @@ impl<'a> Document<'a> {
         Self {
             pods: &status.pods,
             problems: status.problems.iter().map(problem).collect(),
-            advice: advice(status, scope, commands),
+            advice: advice(status, namespaces, commands),
             governed: status.governed,
             is_cut: status.is_cut,
             unread: status.unread.iter().map(with_consequence).collect(),
@@ -129,7 +129,7 @@ impl ProblemKind {
 }
 
 /// Problems and the next commands. A silent sidecar comes first: all else may be out of date.
-fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
+fn advice(status: &Status, namespaces: &Namespaces, commands: &CommandLine) -> Vec<Line> {
     let line = |text: &str, command: String| Line { text: text.to_owned(), command };
     let silence = status.silence.iter().map(|one| format!("{}: {}. To see why", one.subject, one.seen));
     let mut advice: Vec<Line> = silence.map(|text| line(&text, commands.check())).collect();
@@ -157,7 +157,7 @@ fn advice(status: &Status, scope: &Scope, commands: &CommandLine) -> Vec<Line> {
         line(&text, annotate(commands, &format!("{resource} {name}"), namespace))
     }));
     if status.is_empty() && status.unread.is_empty() {
-        let command = annotate(commands, "statefulset NAME", scope.namespace().unwrap_or("NAMESPACE"));
+        let command = annotate(commands, "statefulset NAME", namespaces.one().unwrap_or("NAMESPACE"));
         advice.push(line("No workload here has a PersistentPodState. To give one to a workload", command));
     }
     advice

@@ -8,7 +8,7 @@ use pps_check::report::{KIND, WIDTH};
 use pps_check::{NAMESPACE, Settings, silent_recorder};
 use serde_json::Value;
 
-use super::{commands, read_confirmed, scope};
+use super::{commands, namespaces, read_confirmed};
 use crate::args::{Check, Connection, Explain, Output, Simulate, Status};
 use crate::cluster::read::{Wanted, get, read};
 use crate::cluster::{Client, connect};
@@ -17,7 +17,7 @@ use crate::decide::subject::wanting;
 use crate::decide::{explain, forecast, status};
 use crate::render::status::Columns;
 use crate::render::{self, Style, Terminal, explanation};
-use crate::snapshot::Scope;
+use crate::snapshot::Namespaces;
 use crate::{CommandResult, Outcome};
 
 pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Terminal) -> CommandResult {
@@ -51,8 +51,8 @@ pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Term
 pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let namespace = connected.namespace.as_str();
-    let scope = Scope::Namespace(namespace.to_owned());
-    let snapshot = read_confirmed(&connected.client, &scope, Wanted::SCHEDULING).await?;
+    let namespaces = Namespaces::One(namespace.to_owned());
+    let snapshot = read_confirmed(&connected.client, &namespaces, Wanted::SCHEDULING).await?;
     let pod = args.pod.as_str();
     let events = match wanting(&snapshot, namespace, pod) {
         Some(workload) if snapshot.pod(namespace, pod).is_none() => {
@@ -78,7 +78,7 @@ async fn events(client: &Client, namespace: &str, name: &str) -> Value {
 
 pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
-    let scope = scope(args.all.all_namespaces, &connected.namespace);
+    let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
     let question = match &args.zone_down {
         Some(zone) => forecast::Question::ZoneDown(zone.clone()),
         None if args.drain.is_empty() => {
@@ -87,10 +87,10 @@ pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal:
         None => forecast::Question::Drain(args.drain.iter().cloned().collect()),
     };
     let wanted = Wanted { budgets: !args.drain.is_empty(), ..Wanted::SCHEDULING };
-    let snapshot = Box::pin(read(&connected.client, &scope, wanted)).await?;
+    let snapshot = Box::pin(read(&connected.client, &namespaces, wanted)).await?;
     let answer = forecast::forecast(&snapshot, &question)?;
     let commands = commands(connection, &connected.namespace);
-    let (style, has_namespaces) = (terminal.style(), scope == Scope::All);
+    let (style, has_namespaces) = (terminal.style(), namespaces == Namespaces::All);
     let text = render::for_programs(args.output.output, "Forecast", &answer);
     terminal.print(&text.unwrap_or_else(|| {
         render::forecast::forecast(&question, &answer, style, has_namespaces, &commands)
@@ -100,32 +100,33 @@ pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal:
 
 pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
-    let (client, scope) = (&connected.client, scope(args.all.all_namespaces, &connected.namespace));
+    let (client, namespaces) = (&connected.client, namespaces(args.all.all_namespaces, &connected.namespace));
     let selector = args.selector.as_deref().filter(|selector| !selector.is_empty());
     let mut wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
     wanted.selector = selector.unwrap_or_default();
-    let snapshot = read_confirmed(client, &scope, wanted).await?;
+    let snapshot = read_confirmed(client, &namespaces, wanted).await?;
     let commands = commands(connection, &connected.namespace);
     let mut answer = status::status(&snapshot, args.workload.as_deref(), selector, &commands)?;
     if answer.governed > 0 {
         let limits = client.limits(Limits::CHECK);
-        answer.silence = silent_recorder(&client.kube, scope.namespace(), limits).await;
+        answer.silence = silent_recorder(&client.kube, namespaces.one(), limits).await;
     }
     if args.problems {
         answer.retain_problems();
     }
-    let document = render::status::Document::of(&answer, &scope, &commands);
+    let document = render::status::Document::of(&answer, &namespaces, &commands);
     if let Some(text) = render::for_programs(args.output, "Status", &document) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }
+    let (style, is_all) = (terminal.style(), namespaces == Namespaces::All);
     let columns = match args.output {
         Output::Wide => Columns::Wide,
-        _ if scope == Scope::All && args.workload.is_none() && !args.problems => Columns::Workloads,
+        _ if is_all && args.workload.is_none() && !args.problems => Columns::Workloads,
         _ => Columns::Pods,
     };
-    let width = terminal.style().width.filter(|_| columns != Columns::Wide);
-    terminal.print(&document.text(Style { width, ..terminal.style() }, columns, scope == Scope::All))?;
+    let width = style.width.filter(|_| columns != Columns::Wide);
+    terminal.print(&document.text(Style { width, ..style }, columns, is_all))?;
     for unread in &document.unread {
         terminal.note(unread);
     }

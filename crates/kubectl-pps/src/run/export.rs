@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt, future};
 use pps_manifest::{to_yaml, yaml};
 use serde_json::{Value, json};
 
-use super::scope;
+use super::namespaces;
 use super::states::Address;
 use crate::args::{Connection, Export};
 use crate::cluster::connect;
@@ -23,14 +23,14 @@ const READERS: usize = 8;
 
 pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
-    let scope = scope(args.all.all_namespaces, &connected.namespace);
-    let snapshot = Box::pin(read(&connected.client, &scope, Wanted::default())).await?;
+    let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
+    let snapshot = Box::pin(read(&connected.client, &namespaces, Wanted::default())).await?;
     if let Some(unread) = snapshot.unread.first() {
         // A file that silently lacks objects is no backup.
         return Err(unread.into());
     }
     let chosen = chosen(&snapshot.pps, &args.names).map_err(|missing| {
-        let within = scope.namespace().map(|one| format!(" in namespace {one}")).unwrap_or_default();
+        let within = namespaces.one().map(|one| format!(" in namespace {one}")).unwrap_or_default();
         let names = missing.into_iter().collect::<Vec<_>>().join(", ");
         Failure::Refused(format!("there is no PersistentPodState {names}{within}; nothing was written"))
     })?;

@@ -6,7 +6,7 @@ use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
 use super::states::{Address, TRIES, publish};
-use super::{read_confirmed, scope};
+use super::{namespaces, read_confirmed};
 use crate::args::{Connection, Forget};
 use crate::cluster::read::Wanted;
 use crate::cluster::write::{self, Note, WriteError};
@@ -15,7 +15,7 @@ use crate::decide::forget::{Drops, decide};
 use crate::render::Terminal;
 use crate::render::move_pod as text;
 use crate::render::text::count;
-use crate::snapshot::{Scope, Snapshot};
+use crate::snapshot::{Namespaces, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
 const STATE: &str = "recorded state";
@@ -23,13 +23,13 @@ const STATE: &str = "recorded state";
 pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let client = &connected.client;
-    let scope = scope(args.all.all_namespaces, &connected.namespace);
-    let (snapshot, mut drops) = read_and_decide(args, client, &scope).await?;
+    let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
+    let (snapshot, mut drops) = read_and_decide(args, client, &namespaces).await?;
     let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
     if !drops.objects.is_empty() {
         terminal.print(&text::drops(&drops, terminal.style()))?;
     }
-    for note in text::drop_notes(&drops, &scope) {
+    for note in text::drop_notes(&drops, &namespaces) {
         terminal.note(&note);
     }
     if drops.objects.is_empty() {
@@ -47,7 +47,7 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
     }
     if !args.consent.yes {
         // The answer may have come long after the cluster was read.
-        drops.retain(&read_and_decide(args, client, &scope).await?.1);
+        drops.retain(&read_and_decide(args, client, &namespaces).await?.1);
     }
     let mut dropped = 0;
     for ((namespace, name), states) in &drops.objects {
@@ -70,10 +70,10 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
 async fn read_and_decide(
     args: &Forget,
     client: &Client,
-    scope: &Scope,
+    namespaces: &Namespaces,
 ) -> Result<(Snapshot, Drops), Failure> {
     let wanted = Wanted { pods: true, ..Wanted::default() };
-    let snapshot = read_confirmed(client, scope, wanted).await?;
+    let snapshot = read_confirmed(client, namespaces, wanted).await?;
     let drops = decide(&snapshot, &args.pods, args.node.as_deref())?;
     Ok((snapshot, drops))
 }

@@ -22,7 +22,7 @@ use crate::cluster::{Client, connect};
 use crate::decide::import::{Action, Options, Plan, absent_values, next_write, plan, read};
 use crate::render::Terminal;
 use crate::render::import as show;
-use crate::snapshot::{Resource, Scope};
+use crate::snapshot::{Namespaces, Resource};
 use crate::{CommandResult, Failure, Outcome};
 
 const MAX_FILE: usize = 64 << 20;
@@ -40,13 +40,13 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
     let name = file_name(&args.file);
     let entries = read(&objects, &options).map_err(|flaws| show::flaws(&name, &flaws))?;
     let namespaces: BTreeSet<&str> = entries.iter().map(|entry| entry.pps.namespace()).collect();
-    let scope = match namespaces.iter().collect::<Vec<_>>().as_slice() {
+    let namespaces = match namespaces.iter().collect::<Vec<_>>().as_slice() {
         [] => return Err(Failure::Refused(format!("{name}: there is nothing to import"))),
-        [namespace] => Scope::Namespace((**namespace).to_owned()),
-        _ => Scope::All,
+        [namespace] => Namespaces::One((**namespace).to_owned()),
+        _ => Namespaces::All,
     };
     let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
-    let snapshot = read_confirmed(client, &scope, wanted).await?;
+    let snapshot = read_confirmed(client, &namespaces, wanted).await?;
     snapshot.require(Resource::PersistentPodStates)?;
     // Without the Pods, the state of a Ready Pod could be overwritten.
     snapshot.require(Resource::Pods)?;

@@ -8,7 +8,7 @@ mod steps;
 use std::time::Duration;
 
 use self::steps::{Budget, Steps};
-use super::{commands, read_confirmed, scope};
+use super::{commands, namespaces, read_confirmed};
 use crate::args::{Connection, Move};
 use crate::cluster::read::Wanted;
 use crate::cluster::{Client, connect};
@@ -16,7 +16,7 @@ use crate::decide::command_line::CommandLine;
 use crate::decide::move_pod::{PodMove, PodName, Request, decide, order, require_keys, select};
 use crate::render::move_pod as text;
 use crate::render::{Terminal, printable};
-use crate::snapshot::{Node, Resource, Scope, Snapshot};
+use crate::snapshot::{Namespaces, Node, Resource, Snapshot};
 use crate::{CommandResult, Failure, Outcome};
 
 /// How long a disruption budget may take to allow an eviction after the Pod before has become Ready.
@@ -27,21 +27,22 @@ struct Job<'a> {
     client: &'a Client,
     terminal: &'a Terminal,
     commands: CommandLine,
-    scope: Scope,
+    namespaces: Namespaces,
 }
 
 pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Terminal) -> CommandResult {
     let connected = connect(connection).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
-    let (commands, scope) = (commands(connection, namespace), scope(args.all_namespaces, namespace));
-    let job = Job { args, client, terminal, commands, scope };
+    let (commands, namespaces) =
+        (commands(connection, namespace), namespaces(args.all_namespaces, namespace));
+    let job = Job { args, client, terminal, commands, namespaces };
     let snapshot = job.read().await?;
     job.destination(&snapshot)?;
     let refused = |why| text::refusal(why, &job.commands);
     require_keys(&snapshot, &args.any).map_err(refused)?;
     let pods = if let Some(node) = &args.node {
         let selected = select(&snapshot, node).map_err(refused)?;
-        job.notes(&text::not_selected(&selected, &job.scope));
+        job.notes(&text::not_selected(&selected, &job.namespaces));
         if selected.pods.is_empty() && selected.returning.is_empty() && snapshot.lacks_node(node) {
             return Err(Failure::NoNode(node.clone()));
         }
@@ -54,7 +55,7 @@ pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Termina
 
 impl Job<'_> {
     async fn read(&self) -> Result<Snapshot, Failure> {
-        read_confirmed(self.client, &self.scope, Wanted::SCHEDULING).await
+        read_confirmed(self.client, &self.namespaces, Wanted::SCHEDULING).await
     }
 
     fn notes(&self, texts: &[String]) {
@@ -171,7 +172,7 @@ impl Job<'_> {
                 Err(failure) => Err(failure.with(&text::left_alone(shown))),
             };
             if ended != Ok(Outcome::Well) {
-                self.notes(text::rest(&moves[number + 1..], &self.scope).as_slice());
+                self.notes(text::rest(&moves[number + 1..], &self.namespaces).as_slice());
                 return ended;
             }
         }

@@ -1,7 +1,7 @@
 //! Objects that no API server would store, and names that a terminal would obey.
 
 use kubectl_pps::render::Style;
-use kubectl_pps::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload};
+use kubectl_pps::snapshot::{Namespaces, Node, Pod, Pps, Snapshot, Workload};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ proptest! {
         for (kind, path, value) in changes {
             put(&mut objects[kind], PATHS[path], value);
         }
-        let mut snapshot = Snapshot::empty(Scope::All);
+        let mut snapshot = Snapshot::empty(Namespaces::All);
         snapshot.pods.extend(Pod::read(objects[0].clone()));
         snapshot.nodes = Node::read(objects[1].clone()).map(|node| [(node.name().to_owned(), node)].into());
         snapshot.workloads.extend(Workload::read(objects[2].clone(), "apps/v1"));

@@ -7,7 +7,7 @@ use kubectl_pps::decide::explain::{Cause, Question, explain};
 use kubectl_pps::decide::status::{Status, status};
 use kubectl_pps::render::status::{Columns, Line};
 use kubectl_pps::render::{self, Style};
-use kubectl_pps::snapshot::{Node, Pod, Pps, Resource, Scope, Snapshot, Unread, Workload};
+use kubectl_pps::snapshot::{Namespaces, Node, Pod, Pps, Resource, Snapshot, Unread, Workload};
 use kubectl_pps::{Failure, Outcome};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) fn commands() -> CommandLine {
 impl World {
     /// `node-0` and `node-2` in zone `a`, `node-1` and `node-3` in zone `b`.
     pub(crate) fn new() -> Self {
-        let mut snapshot = Snapshot::empty(Scope::Namespace("shop".into()));
+        let mut snapshot = Snapshot::empty(Namespaces::One("shop".into()));
         snapshot.nodes = Some(std::collections::BTreeMap::new());
         let mut world = Self { snapshot };
         for (name, zone) in [("node-0", "a"), ("node-1", "b"), ("node-2", "a"), ("node-3", "b")] {
@@ -220,7 +220,7 @@ impl Deref for Answered {
 
 impl Answered {
     pub(crate) fn of(world: &World, status: Status) -> Self {
-        let document = render::status::Document::of(&status, &world.snapshot.scope, &commands());
+        let document = render::status::Document::of(&status, &world.snapshot.namespaces, &commands());
         let (advice, unread) = (document.advice.clone(), document.unread.clone());
         let json = render::for_programs(kubectl_pps::args::Output::Json, "Status", &document).unwrap();
         Self { status, advice, unread, json }
@@ -240,7 +240,7 @@ impl Answered {
     }
 
     fn document(&self, world: &World) -> render::status::Document<'_> {
-        render::status::Document::of(&self.status, &world.snapshot.scope, &commands())
+        render::status::Document::of(&self.status, &world.snapshot.namespaces, &commands())
     }
 
     /// What `--problems` leaves.

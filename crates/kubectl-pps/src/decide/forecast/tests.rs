@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Advice, Fate, Forecast, PodForecast, Question, Why, forecast};
 use crate::decide::command_line::CommandLine;
-use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Workload, forbidden};
+use crate::snapshot::{Namespaces, Node, Pod, Pps, Snapshot, Workload, forbidden};
 use crate::{Failure, Outcome};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -62,7 +62,7 @@ fn pps(namespace: &str, key: &str, forgets: bool, states: &[(&str, &str, &str)])
 
 /// Nodes n1 and n2 in zone a, n3 in zone b. db-0 runs on n1, db-1 on n3.
 fn cluster(key: &str, forgets: bool) -> Snapshot {
-    let mut snapshot = Snapshot::empty(Scope::Namespace("shop".into()));
+    let mut snapshot = Snapshot::empty(Namespaces::One("shop".into()));
     let nodes = [node("n1", "a"), node("n2", "a"), node("n3", "b")];
     snapshot.nodes = Some(nodes.map(|node| (node.name().to_owned(), node)).into());
     snapshot.workloads = vec![database("shop", 2)];
@@ -210,7 +210,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
 #[test]
 fn pods_of_other_namespaces_take_room_and_the_namespaces_are_simulated_one_after_the_other() {
     let mut snapshot = cluster(ZONE, false);
-    snapshot.scope = Scope::All;
+    snapshot.namespaces = Namespaces::All;
     snapshot.workloads.push(database("other", 1));
     snapshot.pods.push(pod("other", "db-0", "n1"));
     let mut stray = pod("third", "job-x", "n1").object().clone();
@@ -261,7 +261,7 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
     assert_eq!((answer.problems.len(), answer.advice.len()), (0, 0));
     // "Nothing would be touched" must not sound like an all-clear.
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    snapshot.scope = Scope::All;
+    snapshot.namespaces = Namespaces::All;
     assert_eq!(ask(&snapshot, drain("n2")).pods.len(), 1, "it may wait for this node");
 }
 
@@ -312,7 +312,7 @@ fn what_is_too_large_to_be_simulated_is_said() {
 #[test]
 fn an_answer_without_pods_is_no_all_clear_while_other_namespaces_lose_theirs() {
     let mut snapshot = cluster(ZONE, false);
-    snapshot.scope = Scope::Namespace("empty".into());
+    snapshot.namespaces = Namespaces::One("empty".into());
     let answer = ask(&snapshot, drain("n1"));
     assert!(answer.pods.is_empty());
     assert_eq!(answer.outcome(), Outcome::Incomplete);
@@ -460,7 +460,7 @@ fn what_counts_is_recorded_in_the_governing_persistentpodstate() {
 
 /// Node n1 with a Pod of each of two namespaces, and node n2 with room for so many.
 fn two_namespaces(room: &str) -> Snapshot {
-    let mut snapshot = Snapshot::empty(Scope::All);
+    let mut snapshot = Snapshot::empty(Namespaces::All);
     let small = json!({"metadata": {"name": "n2", "labels": {ZONE: "a", HOSTNAME: "n2"}},
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": room}}});
     let nodes = [node("n1", "a"), Node::read(small).unwrap()];
@@ -493,7 +493,7 @@ fn a_pod_that_would_have_no_node_takes_no_room() {
 #[test]
 fn pods_of_a_namespace_that_was_not_asked_for_are_said_once() {
     let mut snapshot = two_namespaces("2");
-    snapshot.scope = Scope::Namespace("one".into());
+    snapshot.namespaces = Namespaces::One("one".into());
     snapshot.workloads.truncate(1);
     let mut stray = pod("two", "job-x", "n1").object().clone();
     stray["metadata"]["ownerReferences"] = json!([]);

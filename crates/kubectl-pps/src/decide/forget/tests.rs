@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::snapshot::{Pps, Scope, forbidden};
+use crate::snapshot::{Namespaces, Pps, forbidden};
 
 fn pps(name: &str, states: &Value) -> Pps {
     Pps::read(json!({
@@ -28,7 +28,7 @@ fn pod(name: &str, is_ready: bool, annotations: &Value) -> Pod {
 }
 
 fn snapshot() -> Snapshot {
-    let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
+    let mut snapshot = Snapshot::empty(Namespaces::One("prod".into()));
     let on = |node: &str| json!({"nodeName": node});
     snapshot.pps = vec![
         pps("db", &json!({"db-0": on("node-1"), "db-1": on("node-1"), "db-2": on("node-2"), "db-3": {}})),

@@ -2,7 +2,7 @@ use pps_core::edit::compact_status;
 use serde_json::json;
 
 use super::*;
-use crate::snapshot::{Node, Pod, Scope, Workload};
+use crate::snapshot::{Namespaces, Node, Pod, Workload};
 
 fn options() -> Options {
     Options { default_namespace: "default".into(), ..Options::default() }
@@ -40,7 +40,7 @@ fn entries(objects: &[Value]) -> Vec<Entry> {
 
 fn known(pps: &[Value], pods: &[Pod], workloads: &[Workload]) -> Snapshot {
     let pps = pps.iter().map(|object| Pps::read(object.clone()).unwrap()).collect();
-    Snapshot { pps, pods: pods.to_vec(), workloads: workloads.to_vec(), ..Snapshot::empty(Scope::All) }
+    Snapshot { pps, pods: pods.to_vec(), workloads: workloads.to_vec(), ..Snapshot::empty(Namespaces::All) }
 }
 
 fn plan_with(file: &Value, cluster: &[Value], pods: &[Pod], overwrite: bool) -> Plan {

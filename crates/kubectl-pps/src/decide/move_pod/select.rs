@@ -22,9 +22,9 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     snapshot.require(Resource::PersistentPodStates)?;
     let index = Index::of(snapshot);
     let mut selected = Selected::default();
-    let in_scope = |pod: &&Pod| snapshot.scope.contains(pod.namespace()) && !pod.is_finished();
+    let is_meant = |pod: &&Pod| snapshot.namespaces.contains(pod.namespace()) && !pod.is_finished();
     let is_elsewhere = |pod: &&Pod| pod.node().is_some_and(|own| own != node);
-    for pod in snapshot.pods.iter().filter(in_scope).filter(|pod| !is_elsewhere(pod)) {
+    for pod in snapshot.pods.iter().filter(is_meant).filter(|pod| !is_elsewhere(pod)) {
         let Some(subject) = Subject::of(snapshot, &index, pod.namespace(), pod.name()) else { continue };
         let (has_node, is_governed) = (pod.node().is_some(), subject.pps.known().is_some());
         let list = match pod {
@@ -39,7 +39,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
         };
         list.push((pod.namespace().to_owned(), pod.name().to_owned()));
     }
-    for (key, all) in index.targeted().filter(|(key, _)| snapshot.scope.contains(&key.namespace)) {
+    for (key, all) in index.targeted().filter(|(key, _)| snapshot.namespaces.contains(&key.namespace)) {
         let states = all.first().and_then(|pps| pps.states().ok()).unwrap_or_default();
         let may_come = |name: &str| {
             let is_wanted = || index.workload(key).map(|workload| workload.wants(name));

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::command_line::CommandLine;
-use crate::snapshot::{Node, Pps, Scope, Workload, forbidden};
+use crate::snapshot::{Namespaces, Node, Pps, Workload, forbidden};
 
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -55,7 +55,7 @@ fn pps(states: &Value) -> Value {
 }
 
 fn snapshot(pods: &[Value], pps: &[Value]) -> Snapshot {
-    let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
+    let mut snapshot = Snapshot::empty(Namespaces::One("prod".into()));
     snapshot.pods = pods.iter().cloned().filter_map(Pod::read).collect();
     snapshot.pps = pps.iter().cloned().filter_map(Pps::read).collect();
     let nodes = [node("node-1", "a"), node("node-2", "a"), node("node-3", "b")];

@@ -35,7 +35,7 @@ fn object(states: &Value) -> Value {
 
 /// A Pod on this node. The cluster has two nodes, and no node-9.
 fn snapshot(node: &str) -> Snapshot {
-    let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
+    let mut snapshot = Snapshot::empty(Namespaces::One("prod".into()));
     snapshot.pods = Pod::read(pod(node)).into_iter().collect();
     snapshot.pps = Pps::read(object(&json!({}))).into_iter().collect();
     let set = json!({"metadata": {"name": "db", "namespace": "prod", "uid": "s"},
@@ -73,8 +73,9 @@ async fn with_move<T>(
     act: impl AsyncFnOnce(&Job<'_>, &PodMove) -> T,
 ) -> T {
     let terminal = Terminal::of_process();
-    let scope = Scope::Namespace("prod".into());
-    let job = Job { args, client: &client, terminal: &terminal, commands: CommandLine::default(), scope };
+    let namespaces = Namespaces::One("prod".into());
+    let job =
+        Job { args, client: &client, terminal: &terminal, commands: CommandLine::default(), namespaces };
     let one = job.decide(snapshot, &("prod".to_owned(), "db-0".to_owned())).unwrap();
     act(&job, &one.expect("a move")).await
 }
