@@ -10,6 +10,7 @@ mod support;
 // Tests start in the order of their names: those that take longest are first.
 mod a_year_on_real_nodes;
 mod alerts;
+mod another_policy_server;
 mod behaviour;
 mod break_glass;
 mod browser;
@@ -30,7 +31,6 @@ mod install;
 mod kubectl_pps;
 mod manifests;
 mod newer_versions;
-mod policy_server;
 mod proxies;
 mod registry;
 mod rehearsal;
