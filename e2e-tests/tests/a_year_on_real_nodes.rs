@@ -144,11 +144,6 @@ impl Stage<'_> {
         }
     }
 
-    /// A Pod of `db` and its node, on which the leader does not run.
-    async fn node_without_the_leader(&self) -> (String, String) {
-        self.node_without(&self.leaders_node().await).await
-    }
-
     /// A Pod of `db` and its node, which is not that one.
     async fn node_without(&self, node: &str) -> (String, String) {
         let pod = self.pods().await.into_values().find(|pod| pod.node.as_deref() != Some(node)).unwrap();

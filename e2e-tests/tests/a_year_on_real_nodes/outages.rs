@@ -180,7 +180,7 @@ async fn relay(listener: TcpListener, server: String) {
 /// name comes. The Pod that prefers it moves, and stays where it then is.
 pub(super) async fn a_deleted_node_that_comes_back(stage: &Stage<'_>) {
     let before = stage.places().await;
-    let (pod, node) = stage.node_without_the_leader().await;
+    let (pod, node) = stage.node_without(&stage.leaders_node().await).await;
     stage.nodes().power_off(&node).await.unwrap();
     stage.nodes().wait_ready(&node, false).await.unwrap();
     stage.cluster.nodes.delete(&node).await.unwrap();

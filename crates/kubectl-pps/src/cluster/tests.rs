@@ -101,7 +101,7 @@ const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-cont
               {"name": "b", "user": {"token": "of-b"}}]}"#;
 
 /// Asks the connection of a command line with these flags and this kubeconfig.
-fn of<T>(flags: &str, kubeconfig: &str, ask: impl FnOnce(Connection) -> T) -> T {
+fn with_connection<T>(flags: &str, kubeconfig: &str, ask: impl FnOnce(Connection) -> T) -> T {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let file = std::env::temp_dir().join(format!("kubectl-pps-{}-{number}", std::process::id()));
@@ -117,7 +117,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn config(flags: &str) -> Result<Config, Failure> {
-    of(flags, KUBECONFIG, |connection| {
+    with_connection(flags, KUBECONFIG, |connection| {
         let (mut config, _) = run(find(&connection))?;
         apply(&connection, &mut config).map(|()| config)
     })
@@ -134,7 +134,7 @@ fn headers(flags: &str) -> Vec<String> {
         head
     });
     let flags = format!("{flags} --server {server}");
-    let connected = of(&flags, KUBECONFIG, |connection| run(connect(&connection))).unwrap();
+    let connected = with_connection(&flags, KUBECONFIG, |connection| run(connect(&connection))).unwrap();
     assert_eq!(connected.namespace, "shop");
     let is_about_user = |line: &String| line.starts_with("authorization") || line.starts_with("impersonate");
     let mut about: Vec<String> = serving.join().unwrap().into_iter().filter(is_about_user).collect();
@@ -177,7 +177,7 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
     assert!(refused("--cluster c").ends_with("failed to load the cluster of context: c"));
     assert_eq!(refused("--user b --as-group dev"), "--as-group and --as-uid need --as NAME");
     // An unset variable in a script.
-    let found = of("", KUBECONFIG, |connection| {
+    let found = with_connection("", KUBECONFIG, |connection| {
         let unset = Connection { as_user: Some(String::new()), token: Some(String::new()), ..connection };
         let mut found = run(find(&unset)).unwrap().0;
         apply(&unset, &mut found).unwrap();
@@ -185,13 +185,13 @@ fn what_the_kubeconfig_lacks_is_named_and_an_address_needs_no_context() {
     });
     assert_eq!(found.auth_info.impersonate.as_deref(), Some("file"));
     assert!(found.auth_info.password.is_some());
-    let refused = of("", KUBECONFIG, |connection| {
+    let refused = with_connection("", KUBECONFIG, |connection| {
         let damaged = Connection { token: Some("secret\r".into()), ..connection };
         run(connect(&damaged)).err().unwrap().to_string()
     });
     assert!(refused.starts_with("--token has ") && !refused.contains("secret"), "{refused}");
     let empty = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}"#;
-    let find = |flags, kubeconfig| of(flags, kubeconfig, |connection| run(find(&connection)));
+    let find = |flags, kubeconfig| with_connection(flags, kubeconfig, |connection| run(find(&connection)));
     let found = find("--server https://c:3", empty).unwrap();
     assert_eq!((found.0.cluster_url.host(), found.1.as_str()), (Some("c"), ""));
     assert!(find("", empty).is_err());
