@@ -12,6 +12,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SOURCE}");
     let mut metadata: Value = yaml_serde::from_str(&fs::read_to_string(SOURCE)?)?;
     metadata["protocolVersion"] = json!("v1");
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("metadata.json"), metadata.to_string())?;
+    fs::write(
+        Path::new(&env::var("OUT_DIR")?).join("metadata.json"),
+        metadata.to_string(),
+    )?;
     Ok(())
 }

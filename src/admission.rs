@@ -43,7 +43,11 @@ impl Admission<'_> {
         lookup: &FailedLookup,
         error: &LookupError,
     ) -> AdmissionResult {
-        let FailedLookup { failure, alternative, consequence } = lookup;
+        let FailedLookup {
+            failure,
+            alternative,
+            consequence,
+        } = lookup;
         let (remedy, details) = (error.remedy(), error.details());
         match settings.on_lookup_failure {
             OnLookupFailure::Reject => {

@@ -28,16 +28,26 @@ pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
         old_object: request.old_object.map(RawValue::get),
         settings: request.settings,
     };
-    let result = match (request.group.as_str(), request.kind.as_str(), request.operation.as_str()) {
+    let result = match (
+        request.group.as_str(),
+        request.kind.as_str(),
+        request.operation.as_str(),
+    ) {
         _ if !request.sub_resource.is_empty() => Ok(ValidationResponse::accept(Vec::new())),
         ("", "Pod", "CREATE") => pods::admit(&admission),
-        (GROUP, KIND, "CREATE") => objects::admit(&Admission { old_object: None, ..admission }),
+        (GROUP, KIND, "CREATE") => objects::admit(&Admission {
+            old_object: None,
+            ..admission
+        }),
         (GROUP, KIND, "UPDATE") => objects::admit(&admission),
         (GROUP, KIND, "DELETE") => protection::admit(&admission, request.user_info),
         _ => Ok(ValidationResponse::accept(Vec::new())),
     };
     let response = result.unwrap_or_else(Rejection::into);
-    ValidationResponse { warnings: response.warnings.map(shorten_list), ..response }
+    ValidationResponse {
+        warnings: response.warnings.map(shorten_list),
+        ..response
+    }
 }
 
 #[cfg(test)]
@@ -66,16 +76,30 @@ mod tests {
                     {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true},
                 ]}},
             }});
-            assert!(admit(payload.to_string().as_bytes(), &UnreachableHost).accepted, "{field}");
+            assert!(
+                admit(payload.to_string().as_bytes(), &UnreachableHost).accepted,
+                "{field}"
+            );
         }
     }
 
     #[test]
     fn rejects_a_payload_that_is_no_admission_request() {
         let invalid_utf8 = b"{\"request\": {\"object\": \"\xff\"}}";
-        for payload in [&b""[..], b"[]", b"{}", br#"{"request": {"kind": 7}}"#, invalid_utf8] {
+        for payload in [
+            &b""[..],
+            b"[]",
+            b"{}",
+            br#"{"request": {"kind": 7}}"#,
+            invalid_utf8,
+        ] {
             let response = admit(payload, &UnreachableHost);
-            assert_eq!(response.code, Some(400), "{}", String::from_utf8_lossy(payload));
+            assert_eq!(
+                response.code,
+                Some(400),
+                "{}",
+                String::from_utf8_lossy(payload)
+            );
         }
     }
 }

@@ -67,28 +67,49 @@ impl<'a> Cluster<'a> {
     }
 
     /// Finds the object that governs a workload, with its state of `pod`.
-    pub fn find(self, workload: &TargetReference, pod: &str) -> Result<Option<GoverningPps>, LookupError> {
+    pub fn find(
+        self,
+        workload: &TargetReference,
+        pod: &str,
+    ) -> Result<Option<GoverningPps>, LookupError> {
         // A mask cannot name a field that has a dot in it.
-        let plain =
-            if pod.contains('.') { "status.podStates".into() } else { format!("status.podStates.{pod}") };
+        let plain = if pod.contains('.') {
+            "status.podStates".into()
+        } else {
+            format!("status.podStates.{pod}")
+        };
         let bucket = format!("status.packed.buckets.{}", Bucket::of(pod));
-        let field_masks = ["spec", &plain, "status.packed.version", &bucket, "status.targetUID"];
+        let field_masks = [
+            "spec",
+            &plain,
+            "status.packed.version",
+            &bucket,
+            "status.targetUID",
+        ];
         self.in_served_version(|versioned| {
             let found = versioned.find(workload, &field_masks)?;
-            found.map(|(name, object)| versioned.read_governing(&name, &object, pod)).transpose()
+            found
+                .map(|(name, object)| versioned.read_governing(&name, &object, pod))
+                .transpose()
         })
     }
 
     /// Finds the name of the object that governs a workload.
     pub fn find_name(self, workload: &TargetReference) -> Result<Option<String>, LookupError> {
         self.in_served_version(|versioned| {
-            Ok(versioned.find(workload, &["spec.targetRef"])?.map(|(name, _)| name))
+            Ok(versioned
+                .find(workload, &["spec.targetRef"])?
+                .map(|(name, _)| name))
         })
     }
 
     /// Writes a warning into the host's log.
     pub fn log_warning(self, message: &str) {
-        let entry = [("level", "warning"), ("message", message), ("namespace", self.namespace)];
+        let entry = [
+            ("level", "warning"),
+            ("message", message),
+            ("namespace", self.namespace),
+        ];
         let entry = object(entry.map(|(field, value)| (field, value.into())).into()).into();
         // There is no other place to report a log that fails.
         let _ = self.host.call("tracing", "log", &to_text(&entry));
@@ -101,7 +122,11 @@ impl<'a> Cluster<'a> {
     ) -> Result<T, LookupError> {
         let Self { host, namespace } = self;
         for api_version in API_VERSIONS {
-            match look_up(VersionedCluster { host, namespace, api_version }) {
+            match look_up(VersionedCluster {
+                host,
+                namespace,
+                api_version,
+            }) {
                 Err(LookupError::KindNotServed) => {}
                 answer => return answer,
             }
@@ -133,7 +158,9 @@ impl VersionedCluster<'_> {
             return Ok(None);
         }
         let mut name = workload.name.clone();
-        let mut object = self.get(&name, field_masks)?.filter(|object| governs(object, workload));
+        let mut object = self
+            .get(&name, field_masks)?
+            .filter(|object| governs(object, workload));
         if object.is_none() {
             name = second_name(workload);
             object = self.get(&name, field_masks)?;
@@ -143,11 +170,18 @@ impl VersionedCluster<'_> {
                 object = self.get(&name, field_masks)?;
             }
         }
-        Ok(object.filter(|object| governs(object, workload)).map(|object| (name, object)))
+        Ok(object
+            .filter(|object| governs(object, workload))
+            .map(|object| (name, object)))
     }
 
     /// Reads what a Pod needs of the object that governs its workload.
-    fn read_governing(self, name: &str, object: &Value, pod: &str) -> Result<GoverningPps, LookupError> {
+    fn read_governing(
+        self,
+        name: &str,
+        object: &Value,
+        pod: &str,
+    ) -> Result<GoverningPps, LookupError> {
         let malformed = |error: &dyn fmt::Display| self.get_call(name).malformed(error);
         let status = &object["status"];
         Ok(GoverningPps {
@@ -159,7 +193,10 @@ impl VersionedCluster<'_> {
     }
 
     fn get_call(self, name: &str) -> HostCall<'_> {
-        HostCall { api_version: self.api_version, name }
+        HostCall {
+            api_version: self.api_version,
+            name,
+        }
     }
 
     /// Reads one object, uncached; `None` if it does not exist.
@@ -181,7 +218,8 @@ impl VersionedCluster<'_> {
         let request = request.into();
         match self.host.call("kubernetes", GET, &to_text(&request)) {
             Ok(answer) => {
-                let object: Value = serde_json::from_str(&answer).map_err(|error| call.malformed(&error))?;
+                let object: Value =
+                    serde_json::from_str(&answer).map_err(|error| call.malformed(&error))?;
                 // Anything else, such as a list, must not pass for an object without a target.
                 if object["metadata"]["name"] != name {
                     return Err(call.malformed(&"it is not the object of this name"));

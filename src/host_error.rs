@@ -52,22 +52,32 @@ fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     }
     let discovery = format!("error finding resource {api_version} / {KIND}: ");
     let text = text.strip_prefix(&discovery).unwrap_or(text);
-    text.strip_prefix("ApiError: 404 page not found").is_some_and(|rest| {
-        let rest = rest.strip_prefix('\n').unwrap_or(rest);
-        rest.starts_with(": Failed to parse error data (") && rest.contains(" code: 404, ")
-    })
+    text.strip_prefix("ApiError: 404 page not found")
+        .is_some_and(|rest| {
+            let rest = rest.strip_prefix('\n').unwrap_or(rest);
+            rest.starts_with(": Failed to parse error data (") && rest.contains(" code: 404, ")
+        })
 }
 
 /// The text without what waPC puts before it, and without the backtrace after it.
 fn strip_wrapping(text: &str) -> &str {
-    let text = text.split_once("Callback evaluation failure: ").map_or(text, |(_, words)| words);
+    let text = text
+        .split_once("Callback evaluation failure: ")
+        .map_or(text, |(_, words)| words);
     text.split("Stack backtrace:").next().unwrap_or_default()
 }
 
 /// The text on one line, of bounded length.
 fn shorten(text: &str) -> String {
-    let line = strip_wrapping(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    shorten_to(MAX_REASON, line.trim_start_matches("Host error: ").trim_end_matches('.'))
+    let line = strip_wrapping(text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    shorten_to(
+        MAX_REASON,
+        line.trim_start_matches("Host error: ")
+            .trim_end_matches('.'),
+    )
 }
 
 #[cfg(test)]
@@ -108,14 +118,17 @@ mod tests {
                 format!("{error}\n\nCaused by:\n    {causes}: Failed to parse error data"),
             ]
         });
-        texts.map(|text| format!("Callback evaluation failure: {text}")).collect()
+        texts
+            .map(|text| format!("Callback evaluation failure: {text}"))
+            .collect()
     }
 
     /// The texts of Kubewarden's policy-evaluator with kube 3.0, 4.2 and 5.0, as their sources have them.
     #[test]
     fn knows_the_texts_of_the_hosts_clients() {
         const FAILURE: &str = "Callback evaluation failure: ";
-        const DISCOVERY: &str = "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ";
+        const DISCOVERY: &str =
+            "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ";
         let status = |code: u16, message: &str, reason: &str| {
             format!(
                 "ApiError: {message}: {reason} (Status {{ status: Some(Failure), code: {code}, message: {message:?}, \
@@ -123,7 +136,8 @@ mod tests {
                  self_link: None }}), reason: {reason:?}, details: None }})"
             )
         };
-        let page = "Failed to parse error data (Status { status: Some(Failure), code: 404, message: ";
+        let page =
+            "Failed to parse error data (Status { status: Some(Failure), code: 404, message: ";
         let rest = ", metadata: None, reason: \"Failed to parse error data\", details: None })";
         let forbidden = status(
             403,
@@ -160,8 +174,10 @@ mod tests {
 
     #[test]
     fn only_the_api_servers_own_answer_means_that_the_kind_is_not_served() {
-        let [served, others] =
-            [api_error(404, "404 page not found\n"), api_error(502, "404 page not found\n")];
+        let [served, others] = [
+            api_error(404, "404 page not found\n"),
+            api_error(502, "404 page not found\n"),
+        ];
         for text in &served {
             assert_eq!(parse(text), HostError::KindNotServed, "{text}");
         }
@@ -169,13 +185,22 @@ mod tests {
             assert!(matches!(parse(text), HostError::Other(_)), "{text}");
         }
         let others = [
-            (404, "<html><head><title>404 Not Found</title></head></html>"),
+            (
+                404,
+                "<html><head><title>404 Not Found</title></head></html>",
+            ),
             (404, "default backend - 404"),
             (404, "no route: 404 page not found\n"),
-            (503, "error trying to reach service: 404 Not Found, code: 404, 404 page not found\n"),
+            (
+                503,
+                "error trying to reach service: 404 Not Found, code: 404, 404 page not found\n",
+            ),
             (404, "404 page not found\nx"),
         ];
-        for other in others.iter().flat_map(|(code, body)| api_error(*code, body)) {
+        for other in others
+            .iter()
+            .flat_map(|(code, body)| api_error(*code, body))
+        {
             assert!(matches!(parse(&other), HostError::Other(_)), "{other}");
         }
         for other in [
@@ -192,15 +217,23 @@ mod tests {
     #[test]
     fn distinguishes_missing_grants_from_missing_permissions() {
         let not_granted = "Policy has not been granted access to Kubernetes resource";
-        assert_eq!(parse(not_granted), HostError::NotGranted(not_granted.into()));
+        assert_eq!(
+            parse(not_granted),
+            HostError::NotGranted(not_granted.into())
+        );
         let forbidden = "ApiError: persistentpodstates \"web\" is forbidden";
         assert_eq!(parse(forbidden), HostError::Forbidden(forbidden.into()));
     }
 
     #[test]
     fn keeps_one_short_line_of_the_text() {
-        assert_eq!(parse("Host error: a\n\n  b.\n"), HostError::Other("a b".into()));
-        let HostError::Other(reason) = parse(&"é".repeat(1000)) else { panic!() };
+        assert_eq!(
+            parse("Host error: a\n\n  b.\n"),
+            HostError::Other("a b".into())
+        );
+        let HostError::Other(reason) = parse(&"é".repeat(1000)) else {
+            panic!()
+        };
         assert_eq!(reason.chars().count(), MAX_REASON + 1);
     }
 }

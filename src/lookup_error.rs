@@ -44,7 +44,9 @@ impl LookupError {
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::KindNotServed => {
-                format!("install the {KIND} CRD ({GROUP}, v1alpha1 or v1beta1), or remove this policy")
+                format!(
+                    "install the {KIND} CRD ({GROUP}, v1alpha1 or v1beta1), or remove this policy"
+                )
             }
             Self::NotGranted(FailedCall { api_version, .. }) => format!(
                 "name {api_version} {KIND} in the policy's spec.contextAwareResources, and kubernetes/{GET} in its host capabilities"
@@ -88,7 +90,9 @@ pub(crate) struct HostCall<'a> {
 impl HostCall<'_> {
     /// The error of an answer that cannot be used.
     pub(crate) fn malformed(&self, error: &dyn fmt::Display) -> LookupError {
-        LookupError::Malformed(self.with_reason(format!("the answer is not a valid {KIND}: {error}")))
+        LookupError::Malformed(
+            self.with_reason(format!("the answer is not a valid {KIND}: {error}")),
+        )
     }
 
     /// The error of a call to which the host answers with this error text.
@@ -102,6 +106,10 @@ impl HostCall<'_> {
     }
 
     fn with_reason(&self, reason: String) -> FailedCall {
-        FailedCall { api_version: self.api_version, name: self.name.into(), reason }
+        FailedCall {
+            api_version: self.api_version,
+            name: self.name.into(),
+            reason,
+        }
     }
 }

@@ -11,7 +11,10 @@ const PROTOCOL_VERSION: &str = "\"v1\"";
 
 // Without `#[used]`: the section is written all the same, and the module has no second copy among its data.
 #[cfg(target_arch = "wasm32")]
-#[expect(unsafe_code, reason = "a link section becomes a custom section of the module")]
+#[expect(
+    unsafe_code,
+    reason = "a link section becomes a custom section of the module"
+)]
 #[expect(dead_code, reason = "the host reads the section")]
 #[unsafe(link_section = "io.kubewarden.metadata")]
 static METADATA_SECTION: [u8; crate::METADATA.len()] =
@@ -54,7 +57,10 @@ mod tests {
 
     #[test]
     fn answers_as_the_sdk_does() {
-        assert_eq!(protocol_version(b"").unwrap(), protocol_version_guest(b"").unwrap());
+        assert_eq!(
+            protocol_version(b"").unwrap(),
+            protocol_version_guest(b"").unwrap()
+        );
         for settings in ["{}", "{\"unknown\": 1}"] {
             let answer = validate_settings(settings.as_bytes()).unwrap();
             let answer: SettingsValidationResponse = serde_json::from_slice(&answer).unwrap();

@@ -35,20 +35,29 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     };
     // Violations of the object itself take precedence over a lookup that failed.
     if !review.violations.is_empty() {
-        let message = format!("{KIND} {} is refused: {}", shorten(&name), join(&review.violations));
+        let message = format!(
+            "{KIND} {} is refused: {}",
+            shorten(&name),
+            join(&review.violations)
+        );
         return Err(Rejection { code: 422, message });
     }
     let mut response = result?;
     if !review.warnings.is_empty() {
-        response.warnings.get_or_insert_default().extend(review.warnings);
+        response
+            .warnings
+            .get_or_insert_default()
+            .extend(review.warnings);
     }
     Ok(response)
 }
 
 /// Reads an object.
 pub(crate) fn parse(object: &str) -> Result<Value, Rejection> {
-    serde_json::from_str(object)
-        .map_err(|error| Rejection { code: 400, message: format!("this {KIND} cannot be read: {error}") })
+    serde_json::from_str(object).map_err(|error| Rejection {
+        code: 400,
+        message: format!("this {KIND} cannot be read: {error}"),
+    })
 }
 
 /// Adds to the review whether the object is the only one of its workload.
@@ -64,7 +73,9 @@ fn check_workload(
         Ok(other) => {
             // The API server itself refuses a second object of the same name.
             let others: Vec<String> = other.into_iter().filter(|other| other != name).collect();
-            review.violations.extend(check_sole_target(workload, &others));
+            review
+                .violations
+                .extend(check_sole_target(workload, &others));
             Ok(ValidationResponse::accept(Vec::new()))
         }
         // The CRD is so new that the PolicyServer does not know it yet, so there are no other objects.

@@ -16,7 +16,9 @@ use crate::settings::Settings;
 pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     let pod = admission.object;
     let identity = PodIdentity::parse(pod).map_err(|error| unreadable(&error))?;
-    let Some(owner) = identity.stateful_owner() else { return Ok(ValidationResponse::accept(Vec::new())) };
+    let Some(owner) = identity.stateful_owner() else {
+        return Ok(ValidationResponse::accept(Vec::new()));
+    };
     let settings = admission.settings()?;
     let cluster = admission.cluster;
     match cluster.find(&owner.target(), &identity.name) {
@@ -48,8 +50,12 @@ fn inject(
     pod: &str,
     settings: &Settings,
 ) -> AdmissionResult {
-    let GoverningPps { name, spec, state, .. } = governing;
-    let Some(state) = state else { return Ok(ValidationResponse::accept(Vec::new())) };
+    let GoverningPps {
+        name, spec, state, ..
+    } = governing;
+    let Some(state) = state else {
+        return Ok(ValidationResponse::accept(Vec::new()));
+    };
     let plan = plan(name, spec, state, &settings.annotations);
     let mut warnings = plan.warnings.clone();
     if plan.is_empty() {
@@ -57,17 +63,25 @@ fn inject(
     }
     let mut excerpt = Excerpt::read(pod).map_err(|error| unreadable(&error))?;
     warnings.extend(conflicts(&plan, &excerpt.pod));
-    let applied = apply(&plan, &mut excerpt.pod)
-        .map_err(|error| Rejection { code: 400, message: format!("this Pod cannot be changed: {error}") })?;
+    let applied = apply(&plan, &mut excerpt.pod).map_err(|error| Rejection {
+        code: 400,
+        message: format!("this Pod cannot be changed: {error}"),
+    })?;
     warnings.extend(applied.warnings.iter().cloned());
     if !applied.is_changed() {
         return Ok(ValidationResponse::accept(warnings));
     }
     warnings.extend(warn_of_earlier_workload(governing, owner));
     let pod = excerpt.into_text();
-    let response = ValidationResponse { mutated_object: Some(pod), ..ValidationResponse::accept(warnings) };
+    let response = ValidationResponse {
+        mutated_object: Some(pod),
+        ..ValidationResponse::accept(warnings)
+    };
     let injected = shorten_to(MAX_AUDIT_LENGTH, &applied.to_string());
-    Ok(response.with_audit_annotations(vec![("pps", name.clone().into()), ("injected", injected.into())]))
+    Ok(response.with_audit_annotations(vec![
+        ("pps", name.clone().into()),
+        ("injected", injected.into()),
+    ]))
 }
 
 /// Warns if the states were recorded for a workload that was deleted and created again. They are injected
@@ -85,7 +99,10 @@ fn warn_of_earlier_workload(governing: &GoverningPps, owner: &OwnerReference) ->
 }
 
 fn unreadable(error: &serde_json::Error) -> Rejection {
-    Rejection { code: 400, message: format!("this Pod cannot be read: {error}") }
+    Rejection {
+        code: 400,
+        message: format!("this Pod cannot be read: {error}"),
+    }
 }
 
 /// The owner in a message. Nothing limits its kind; its name is that of an object, or there was no lookup.

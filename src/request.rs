@@ -33,9 +33,23 @@ impl<'a> Payload<'a> {
             "request.oldObject",
             "request.userInfo",
         ];
-        let [group, kind, operation, namespace, object, settings, alternatives @ ..] =
-            pick(payload, paths).map_err(|error| error.to_string())?;
-        let [sub_resource, old_object, user_info, sub_resource_2, old_object_2, user_info_2] = alternatives;
+        let [
+            group,
+            kind,
+            operation,
+            namespace,
+            object,
+            settings,
+            alternatives @ ..,
+        ] = pick(payload, paths).map_err(|error| error.to_string())?;
+        let [
+            sub_resource,
+            old_object,
+            user_info,
+            sub_resource_2,
+            old_object_2,
+            user_info_2,
+        ] = alternatives;
         if operation.is_none() {
             return Err("request.operation is missing".into());
         }

@@ -25,7 +25,11 @@ pub struct ValidationResponse {
 impl ValidationResponse {
     /// The response in JSON, as the host expects it.
     pub fn into_json(self) -> String {
-        let accepted = if self.accepted { "{\"accepted\":true" } else { "{\"accepted\":false" };
+        let accepted = if self.accepted {
+            "{\"accepted\":true"
+        } else {
+            "{\"accepted\":false"
+        };
         let mut json = accepted.to_owned();
         let mut push = |name: &str, text: &str| {
             for part in [",\"", name, "\":", text] {
@@ -35,7 +39,10 @@ impl ValidationResponse {
         for (name, value) in [
             ("message", self.message.map(Value::from)),
             ("code", self.code.map(Value::from)),
-            ("audit_annotations", self.audit_annotations.map(Value::Object)),
+            (
+                "audit_annotations",
+                self.audit_annotations.map(Value::Object),
+            ),
             ("warnings", self.warnings.map(Value::from)),
         ] {
             if let Some(value) = value {
@@ -51,16 +58,25 @@ impl ValidationResponse {
 
     /// The whole object, parsed, if it was changed.
     pub fn mutated(&self) -> Option<Value> {
-        self.mutated_object.as_ref().and_then(|object| serde_json::from_str(object).ok())
+        self.mutated_object
+            .as_ref()
+            .and_then(|object| serde_json::from_str(object).ok())
     }
 
     pub(crate) fn accept(warnings: Vec<String>) -> Self {
         let warnings = (!warnings.is_empty()).then_some(warnings);
-        Self { accepted: true, warnings, ..Self::default() }
+        Self {
+            accepted: true,
+            warnings,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn with_audit_annotations(self, annotations: Vec<(&str, Value)>) -> Self {
-        Self { audit_annotations: Some(object(annotations)), ..self }
+        Self {
+            audit_annotations: Some(object(annotations)),
+            ..self
+        }
     }
 }
 
@@ -73,7 +89,11 @@ pub(crate) struct Rejection {
 
 impl From<Rejection> for ValidationResponse {
     fn from(Rejection { code, message }: Rejection) -> Self {
-        Self { message: Some(message), code: Some(code), ..Self::default() }
+        Self {
+            message: Some(message),
+            code: Some(code),
+            ..Self::default()
+        }
     }
 }
 
@@ -103,7 +123,9 @@ mod tests {
             assert_eq!((read.accepted, &read.mutated_object), (accepted, &after));
             // The SDK writes what there is not as null.
             let mut read = serde_json::to_value(&read).unwrap();
-            read.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            read.as_object_mut()
+                .unwrap()
+                .retain(|_, value| !value.is_null());
             assert_eq!(read, serde_json::from_str::<Value>(&json).unwrap());
         }
     }

@@ -33,25 +33,43 @@ pub enum OnLookupFailure {
 impl Settings {
     /// Reads settings from JSON. `null` and `{}` mean the defaults.
     pub fn parse(json: &str) -> Result<Self, SettingsError> {
-        let fields: Option<BTreeMap<String, Value>> =
-            serde_json::from_str(json).map_err(|error| SettingsError::NotAnObject(error.to_string()))?;
+        let fields: Option<BTreeMap<String, Value>> = serde_json::from_str(json)
+            .map_err(|error| SettingsError::NotAnObject(error.to_string()))?;
         let mut settings = Self::default();
         let mut errors = Vec::new();
-        for (field, value) in fields.iter().flatten().filter(|(_, value)| !value.is_null()) {
+        for (field, value) in fields
+            .iter()
+            .flatten()
+            .filter(|(_, value)| !value.is_null())
+        {
             match (field.as_str(), value.as_str()) {
-                ("onLookupFailure", Some("reject")) => settings.on_lookup_failure = OnLookupFailure::Reject,
-                ("onLookupFailure", Some("accept")) => settings.on_lookup_failure = OnLookupFailure::Accept,
-                ("onLookupFailure", _) => {
-                    errors.push(wrong(field, value, Cause::NotOneOf("\"reject\" or \"accept\"")));
+                ("onLookupFailure", Some("reject")) => {
+                    settings.on_lookup_failure = OnLookupFailure::Reject
                 }
-                ("annotations", _) => settings.annotations = read_annotation_rules(value, &mut errors),
+                ("onLookupFailure", Some("accept")) => {
+                    settings.on_lookup_failure = OnLookupFailure::Accept
+                }
+                ("onLookupFailure", _) => {
+                    errors.push(wrong(
+                        field,
+                        value,
+                        Cause::NotOneOf("\"reject\" or \"accept\""),
+                    ));
+                }
+                ("annotations", _) => {
+                    settings.annotations = read_annotation_rules(value, &mut errors)
+                }
                 _ => {
                     let known = ["onLookupFailure", "annotations"];
                     errors.push(wrong(field, value, Cause::Unknown(known)));
                 }
             }
         }
-        if errors.is_empty() { Ok(settings) } else { Err(SettingsError::Fields(errors)) }
+        if errors.is_empty() {
+            Ok(settings)
+        } else {
+            Err(SettingsError::Fields(errors))
+        }
     }
 }
 
@@ -59,7 +77,11 @@ impl Settings {
 fn read_annotation_rules(value: &Value, errors: &mut Vec<FieldError>) -> AnnotationRules {
     let mut rules = AnnotationRules::default();
     let Some(lists) = value.as_object() else {
-        errors.push(wrong("annotations", value, Cause::NotOneOf("an object with the lists allow and deny")));
+        errors.push(wrong(
+            "annotations",
+            value,
+            Cause::NotOneOf("an object with the lists allow and deny"),
+        ));
         return rules;
     };
     for (list, value) in lists.iter().filter(|(_, value)| !value.is_null()) {
@@ -74,7 +96,11 @@ fn read_annotation_rules(value: &Value, errors: &mut Vec<FieldError>) -> Annotat
             }
         };
         let Some(items) = value.as_array() else {
-            errors.push(wrong(&path, value, Cause::NotOneOf("a list of annotation keys")));
+            errors.push(wrong(
+                &path,
+                value,
+                Cause::NotOneOf("a list of annotation keys"),
+            ));
             continue;
         };
         for (index, item) in items.iter().enumerate() {
@@ -94,7 +120,11 @@ fn read_annotation_rules(value: &Value, errors: &mut Vec<FieldError>) -> Annotat
 }
 
 fn wrong(path: &str, value: &Value, cause: Cause) -> FieldError {
-    FieldError { path: path.to_owned(), value: to_text(value), cause }
+    FieldError {
+        path: path.to_owned(),
+        value: to_text(value),
+        cause,
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +133,12 @@ mod tests {
 
     #[test]
     fn null_and_empty_settings_are_the_defaults() {
-        for json in ["null", "{}", r#"{"annotations": null}"#, r#"{"onLookupFailure": "reject"}"#] {
+        for json in [
+            "null",
+            "{}",
+            r#"{"annotations": null}"#,
+            r#"{"onLookupFailure": "reject"}"#,
+        ] {
             assert_eq!(Settings::parse(json), Ok(Settings::default()), "{json}");
         }
     }
@@ -111,22 +146,38 @@ mod tests {
     #[test]
     fn reads_on_lookup_failure() {
         let settings = Settings::parse(r#"{"onLookupFailure": "accept"}"#);
-        let expected = Settings { on_lookup_failure: OnLookupFailure::Accept, ..Settings::default() };
+        let expected = Settings {
+            on_lookup_failure: OnLookupFailure::Accept,
+            ..Settings::default()
+        };
         assert_eq!(settings, Ok(expected));
     }
 
     #[test]
     fn reads_the_lists_of_annotations() {
-        let rules =
-            |json: &str| Settings::parse(&format!(r#"{{"annotations": {json}}}"#)).unwrap().annotations;
+        let rules = |json: &str| {
+            Settings::parse(&format!(r#"{{"annotations": {json}}}"#))
+                .unwrap()
+                .annotations
+        };
         let pattern = |text: &str| Pattern::parse(text).unwrap();
-        for nothing in ["null", "{}", r#"{"allow": null, "deny": null}"#, r#"{"deny": []}"#] {
+        for nothing in [
+            "null",
+            "{}",
+            r#"{"allow": null, "deny": null}"#,
+            r#"{"deny": []}"#,
+        ] {
             assert_eq!(rules(nothing), AnnotationRules::default(), "{nothing}");
         }
-        let allow_none = AnnotationRules { allow: Some(Vec::new()), deny: Vec::new() };
+        let allow_none = AnnotationRules {
+            allow: Some(Vec::new()),
+            deny: Vec::new(),
+        };
         assert_eq!(rules(r#"{"allow": []}"#), allow_none);
         assert_eq!(
-            rules(r#"{"allow": ["a", "example.io/*"], "deny": ["*", "ovn.kubernetes.io/allocated"]}"#),
+            rules(
+                r#"{"allow": ["a", "example.io/*"], "deny": ["*", "ovn.kubernetes.io/allocated"]}"#
+            ),
             AnnotationRules {
                 allow: Some(vec![pattern("a"), pattern("example.io/*")]),
                 deny: vec![pattern("*"), pattern("ovn.kubernetes.io/allocated")],
@@ -143,7 +194,8 @@ mod tests {
             }}"#,
         )
         .unwrap_err();
-        let remedy = "use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*";
+        let remedy =
+            "use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*";
         let expected = [
             format!(r#"settings.annotations.allow[0] is "": {remedy}"#),
             format!(r#"settings.annotations.allow[1] is "a*b": {remedy}"#),
@@ -154,7 +206,9 @@ mod tests {
         ];
         assert_eq!(error.to_string(), expected.join("; "));
         assert_eq!(
-            Settings::parse(r#"{"annotations": ["a"]}"#).unwrap_err().to_string(),
+            Settings::parse(r#"{"annotations": ["a"]}"#)
+                .unwrap_err()
+                .to_string(),
             r#"settings.annotations is ["a"]: set it to an object with the lists allow and deny, or remove it"#
         );
     }
@@ -162,13 +216,18 @@ mod tests {
     #[test]
     fn reports_all_errors_at_once() {
         assert_eq!(
-            Settings::parse(r#"{"lookup": "full", "onLookupFailure": true}"#).unwrap_err().to_string(),
+            Settings::parse(r#"{"lookup": "full", "onLookupFailure": true}"#)
+                .unwrap_err()
+                .to_string(),
             "settings.lookup is unknown: use settings.onLookupFailure or settings.annotations, or remove it; \
              settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or remove it"
         );
         for json in ["[]", "3", "", "{"] {
             let error = Settings::parse(json).unwrap_err().to_string();
-            assert!(error.starts_with("the settings must be an object"), "{json}: {error}");
+            assert!(
+                error.starts_with("the settings must be an object"),
+                "{json}: {error}"
+            );
         }
     }
 }

@@ -29,7 +29,11 @@ fn root() -> &'static Path {
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let is_tests = |rest: &&str| rest.lines().next().is_some_and(|line| line.ends_with('{'));
-    let tests = text.split("#[cfg(test)]\nmod ").skip(1).find(is_tests).map_or(0, str::len);
+    let tests = text
+        .split("#[cfg(test)]\nmod ")
+        .skip(1)
+        .find(is_tests)
+        .map_or(0, str::len);
     text[..text.len() - tests]
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
@@ -41,7 +45,11 @@ fn code(path: &Path) -> String {
 fn files(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for path in rust_files(&root().join(folder)) {
-        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let name = path
+            .strip_prefix(root())
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         if !name.contains("/tests/") && !name.ends_with("/tests.rs") {
             found.insert(name, code(&path));
         }
@@ -55,7 +63,11 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with('.') && !name.starts_with("target") && name != "testdata" {
+        if path.is_dir()
+            && !name.starts_with('.')
+            && !name.starts_with("target")
+            && name != "testdata"
+        {
             found.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
@@ -67,29 +79,56 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 /// The files below a folder whose code contains one of these.
 fn files_with(folder: &str, words: &[&str]) -> Vec<String> {
     let has = |code: &String| words.iter().any(|word| code.contains(word));
-    files(folder).into_iter().filter(|(_, code)| has(code)).map(|(file, _)| file).collect()
+    files(folder)
+        .into_iter()
+        .filter(|(_, code)| has(code))
+        .map(|(file, _)| file)
+        .collect()
 }
 
 #[test]
 fn decisions_have_no_clock_no_io_and_no_cluster() {
-    let pure = ["core", "recorder", "scheduler", "simulation", "manifest", "playground"];
+    let pure = [
+        "core",
+        "recorder",
+        "scheduler",
+        "simulation",
+        "manifest",
+        "playground",
+    ];
     let timed = ["std::time"].as_slice();
     for name in pure {
         let folder = format!("crates/{name}/src");
         // The recorder computes with times that it is given.
-        let words: Vec<&str> =
-            IMPURE.into_iter().filter(|word| name != "recorder" || !timed.contains(word)).collect();
+        let words: Vec<&str> = IMPURE
+            .into_iter()
+            .filter(|word| name != "recorder" || !timed.contains(word))
+            .collect();
         assert_eq!(files_with(&folder, &words), Vec::<String>::new());
-        assert_eq!(files_with(&folder, &["Instant::now", "SystemTime"]), Vec::<String>::new());
-        let manifest = fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+        assert_eq!(
+            files_with(&folder, &["Instant::now", "SystemTime"]),
+            Vec::<String>::new()
+        );
+        let manifest =
+            fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
         for client in ["\nkube ", "\nkube=", "\ntokio", "\nhttp"] {
-            assert!(!manifest.contains(client), "crates/{name} depends on {}", client.trim());
+            assert!(
+                !manifest.contains(client),
+                "crates/{name} depends on {}",
+                client.trim()
+            );
         }
     }
-    for folder in
-        ["crates/kubectl-pps/src/decide", "crates/kubectl-pps/src/snapshot", "crates/check/src/rules"]
-    {
-        let words = [&IMPURE[..], &["kube::api", "kube::client", "kube::Client", "tokio::"]].concat();
+    for folder in [
+        "crates/kubectl-pps/src/decide",
+        "crates/kubectl-pps/src/snapshot",
+        "crates/check/src/rules",
+    ] {
+        let words = [
+            &IMPURE[..],
+            &["kube::api", "kube::client", "kube::Client", "tokio::"],
+        ]
+        .concat();
         assert_eq!(files_with(folder, &words), Vec::<String>::new());
     }
 }
@@ -104,31 +143,56 @@ fn exactly_the_crates_with_examples_test_them() {
             Some("```" | "```rust" | "```no_run")
         )
     };
-    for library in rust_files(root()).into_iter().filter(|file| file.ends_with("src/lib.rs")) {
+    for library in rust_files(root())
+        .into_iter()
+        .filter(|file| file.ends_with("src/lib.rs"))
+    {
         let sources = library.parent().unwrap();
         // A fence ends each example, and each text that is none.
         let has_examples = rust_files(sources).iter().any(|file| {
             let text = fs::read_to_string(file).unwrap();
-            let fences = text.lines().filter(|line| line.contains("// ```") || line.contains("//! ```"));
+            let fences = text
+                .lines()
+                .filter(|line| line.contains("// ```") || line.contains("//! ```"));
             fences.step_by(2).any(is_example)
         });
         let manifest = fs::read_to_string(sources.with_file_name("Cargo.toml")).unwrap();
-        assert_eq!(manifest.contains("doctest = false"), !has_examples, "{}", sources.display());
+        assert_eq!(
+            manifest.contains("doctest = false"),
+            !has_examples,
+            "{}",
+            sources.display()
+        );
     }
 }
 
 #[test]
 fn one_file_makes_host_calls() {
-    assert_eq!(files_with("src", &["host_call", "host_capabilities"]), ["src/cluster.rs"]);
+    assert_eq!(
+        files_with("src", &["host_call", "host_capabilities"]),
+        ["src/cluster.rs"]
+    );
 }
 
 #[test]
 fn one_file_of_each_program_writes_to_the_api_server() {
-    let writes = ["PatchParams", "PostParams", "DeleteParams", "Request::builder()", "Request::patch"];
+    let writes = [
+        "PatchParams",
+        "PostParams",
+        "DeleteParams",
+        "Request::builder()",
+        "Request::patch",
+    ];
     let sidecar = ["crates/sidecar/src/lead.rs", "crates/sidecar/src/write.rs"];
     assert_eq!(files_with("crates/sidecar/src", &writes), sidecar);
-    assert_eq!(files_with("crates/kubectl-pps/src", &writes), ["crates/kubectl-pps/src/cluster/write.rs"]);
-    assert_eq!(files_with("crates/check/src", &writes), Vec::<String>::new());
+    assert_eq!(
+        files_with("crates/kubectl-pps/src", &writes),
+        ["crates/kubectl-pps/src/cluster/write.rs"]
+    );
+    assert_eq!(
+        files_with("crates/check/src", &writes),
+        Vec::<String>::new()
+    );
 }
 
 /// An administrator may set the wall clock. The sidecar reads it only for people: when the Lease was renewed,
@@ -137,7 +201,13 @@ fn one_file_of_each_program_writes_to_the_api_server() {
 fn the_wall_clock_is_only_read_for_timestamps() {
     let places = ["lead.rs", "run/worker/status.rs", "write/events.rs"]
         .map(|file| format!("crates/sidecar/src/{file}"));
-    assert_eq!(files_with("crates/sidecar/src", &["SystemTime", "Timestamp::now", "Zoned::now"]), places);
+    assert_eq!(
+        files_with(
+            "crates/sidecar/src",
+            &["SystemTime", "Timestamp::now", "Zoned::now"]
+        ),
+        places
+    );
 }
 
 /// The files of a crate form layers: none imports itself through others. A module and its parent are one
@@ -146,17 +216,27 @@ fn the_wall_clock_is_only_read_for_timestamps() {
 fn the_files_of_a_crate_have_no_import_circles() {
     for folder in fs::read_dir(root().join("crates")).unwrap() {
         let folder = folder.unwrap().path().join("src");
-        let name = folder.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let name = folder
+            .strip_prefix(root())
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         let files = files(&name);
-        let module = |file: &str| file[name.len() + 1..].trim_end_matches(".rs").replace('/', "::");
+        let module = |file: &str| {
+            file[name.len() + 1..]
+                .trim_end_matches(".rs")
+                .replace('/', "::")
+        };
         let modules: BTreeSet<String> = files.keys().map(|file| module(file)).collect();
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (file, code) in &files {
             let own = module(file);
             let is_below = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}::"));
             let is_apart = |other: &String| !is_below(other, &own) && !is_below(&own, other);
-            let named =
-                paths(&own, code).iter().filter_map(|path| innermost(&modules, path)).collect::<Vec<_>>();
+            let named = paths(&own, code)
+                .iter()
+                .filter_map(|path| innermost(&modules, path))
+                .collect::<Vec<_>>();
             imports.insert(own.clone(), named.into_iter().filter(is_apart).collect());
         }
         // Take away modules that import no remaining one, until none is left.
@@ -167,7 +247,10 @@ fn the_files_of_a_crate_have_no_import_circles() {
         {
             imports.remove(&module);
         }
-        assert!(imports.is_empty(), "{name}: import circles among {imports:?}");
+        assert!(
+            imports.is_empty(),
+            "{name}: import circles among {imports:?}"
+        );
     }
 }
 
@@ -177,9 +260,15 @@ fn paths(own: &str, code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (word, base) in [("crate::", ""), ("super::", parent)] {
         for path in code.split(word).skip(1) {
-            let group = path.strip_prefix('{').and_then(|group| group.split('}').next());
+            let group = path
+                .strip_prefix('{')
+                .and_then(|group| group.split('}').next());
             let members = group.map_or_else(|| vec![path], |group| group.split(',').collect());
-            found.extend(members.iter().map(|member| format!("{base}::{}", member.trim())));
+            found.extend(
+                members
+                    .iter()
+                    .map(|member| format!("{base}::{}", member.trim())),
+            );
         }
     }
     found
@@ -188,7 +277,9 @@ fn paths(own: &str, code: &str) -> Vec<String> {
 /// The module that a path such as `a::b::Type` leads to.
 fn innermost(modules: &BTreeSet<String>, path: &str) -> Option<String> {
     let path = path.trim_start_matches("::");
-    let end = path.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':').unwrap_or(path.len());
+    let end = path
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':')
+        .unwrap_or(path.len());
     let mut path = &path[..end];
     loop {
         if let Some(module) = modules.get(path) {
@@ -203,8 +294,17 @@ fn innermost(modules: &BTreeSet<String>, path: &str) -> Option<String> {
 #[test]
 fn there_is_one_version_of_what_must_be_one() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
-    for name in ["wasm-bindgen-shared", "wasm-bindgen-cli-support", "kube", "k8s-openapi"] {
-        assert_eq!(lock.matches(&format!("\nname = \"{name}\"\n")).count(), 1, "{name}");
+    for name in [
+        "wasm-bindgen-shared",
+        "wasm-bindgen-cli-support",
+        "kube",
+        "k8s-openapi",
+    ] {
+        assert_eq!(
+            lock.matches(&format!("\nname = \"{name}\"\n")).count(),
+            1,
+            "{name}"
+        );
     }
 }
 
@@ -213,31 +313,49 @@ fn there_is_one_version_of_what_must_be_one() {
 #[test]
 fn the_playground_has_no_way_to_send_anything() {
     let bindings = fs::read_to_string(root().join("crates/playground/src/bindings.rs")).unwrap();
-    let imported: Vec<&str> =
-        bindings.split("extern \"C\" {").skip(1).filter_map(|block| block.split("fn ").nth(1)).collect();
-    assert!(matches!(&imported[..], [call] if call.starts_with("call(")), "{imported:?}");
-    assert_eq!(files_with("crates/playground/src", &["web_sys", "js_sys"]), Vec::<String>::new());
+    let imported: Vec<&str> = bindings
+        .split("extern \"C\" {")
+        .skip(1)
+        .filter_map(|block| block.split("fn ").nth(1))
+        .collect();
+    assert!(
+        matches!(&imported[..], [call] if call.starts_with("call(")),
+        "{imported:?}"
+    );
+    assert_eq!(
+        files_with("crates/playground/src", &["web_sys", "js_sys"]),
+        Vec::<String>::new()
+    );
 }
 
 /// Every test, path and folder that ARCHITECTURE.md names in backticks exists.
 #[test]
 fn architecture_md_names_only_what_exists() {
     let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let sources: Vec<String> =
-        rust_files(root()).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let sources: Vec<String> = rust_files(root())
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
     let mut tests = 0;
     for name in document.split('`').skip(1).step_by(2) {
-        let is_path =
-            name.contains('/') && name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+        let is_path = name.contains('/')
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
         if is_path && !name.starts_with('/') {
             assert!(root().join(name).exists(), "{name} does not exist");
         }
-        let is_test =
-            name.matches('_').count() >= 2 && name.chars().all(|c| c.is_ascii_lowercase() || "_".contains(c));
+        let is_test = name.matches('_').count() >= 2
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || "_".contains(c));
         if is_test {
             tests += 1;
             let definition = format!("fn {name}(");
-            assert!(sources.iter().any(|source| source.contains(&definition)), "no test is called {name}");
+            assert!(
+                sources.iter().any(|source| source.contains(&definition)),
+                "no test is called {name}"
+            );
         }
     }
     assert!(tests >= 10, "only {tests} tests were found in the document");

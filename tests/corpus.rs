@@ -19,19 +19,29 @@ impl Host for RecordingHost {
         let request: Value = serde_json::from_str(payload).unwrap();
         if (namespace, operation) == ("tracing", "log") {
             assert_eq!(request["level"], "warning");
-            self.log.borrow_mut().push(request["message"].as_str().unwrap().to_owned());
+            self.log
+                .borrow_mut()
+                .push(request["message"].as_str().unwrap().to_owned());
             return Ok(String::new());
         }
         assert_eq!(namespace, "kubernetes");
-        self.calls.borrow_mut().push((operation.to_owned(), request));
-        self.host.call(operation, payload).map_err(|error| format!("Host error: {error}"))
+        self.calls
+            .borrow_mut()
+            .push((operation.to_owned(), request));
+        self.host
+            .call(operation, payload)
+            .map_err(|error| format!("Host error: {error}"))
     }
 }
 
 #[test]
 fn the_library_passes_the_corpus() {
     let runner = |case: &Case| {
-        let host = RecordingHost { host: case.host(), calls: RefCell::default(), log: RefCell::default() };
+        let host = RecordingHost {
+            host: case.host(),
+            calls: RefCell::default(),
+            log: RefCell::default(),
+        };
         let response = admit(case.payload().to_string().as_bytes(), &host);
         let patch = match &response.mutated() {
             Some(after) => diff(&case.request["object"], after)?,
@@ -73,11 +83,24 @@ fn lookup_makes_at_most_three_gets_and_no_other_call() {
         let host = EndlessAliases(RefCell::default());
         admit(case.payload().to_string().as_bytes(), &host);
         let calls = host.0.into_inner();
-        assert!(calls.iter().all(|call| call == "kubernetes/get_resource"), "{}: {calls:?}", case.name);
+        assert!(
+            calls.iter().all(|call| call == "kubernetes/get_resource"),
+            "{}: {calls:?}",
+            case.name
+        );
         most = most.max(calls.len());
         // Once more in v1beta1, where the first get shows that v1alpha1 is not served.
-        let expected: Vec<&String> = case.expected.host_calls.iter().flat_map(|call| call.keys()).collect();
-        assert!(expected.len() <= 4 && expected.iter().all(|call| *call == "get_resource"), "{}", case.name);
+        let expected: Vec<&String> = case
+            .expected
+            .host_calls
+            .iter()
+            .flat_map(|call| call.keys())
+            .collect();
+        assert!(
+            expected.len() <= 4 && expected.iter().all(|call| *call == "get_resource"),
+            "{}",
+            case.name
+        );
     }
     assert_eq!(most, 3);
 }
@@ -85,14 +108,23 @@ fn lookup_makes_at_most_three_gets_and_no_other_call() {
 /// Admits a Pod with these annotations, for which the state holds those.
 fn admit_with_annotations(own: &Value, recorded: &[(String, String)]) -> ValidationResponse {
     let cases = pps_corpus::cases().unwrap();
-    let mut case = cases.into_iter().find(|case| case.name == "rule-07-injected").unwrap();
+    let mut case = cases
+        .into_iter()
+        .find(|case| case.name == "rule-07-injected")
+        .unwrap();
     case.request["object"]["metadata"]["annotations"] = own.clone();
     let keys: Vec<&String> = recorded.iter().map(|(key, _)| key).collect();
     case.objects[0]["spec"]["persistentPodAnnotations"] = json!(keys);
-    let values: serde_json::Map<String, Value> =
-        recorded.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+    let values: serde_json::Map<String, Value> = recorded
+        .iter()
+        .map(|(key, value)| (key.clone(), value.as_str().into()))
+        .collect();
     case.objects[0]["status"]["podStates"]["web-0"]["annotations"] = values.into();
-    let host = RecordingHost { host: case.host(), calls: RefCell::default(), log: RefCell::default() };
+    let host = RecordingHost {
+        host: case.host(),
+        calls: RefCell::default(),
+        log: RefCell::default(),
+    };
     admit(case.payload().to_string().as_bytes(), &host)
 }
 
@@ -100,26 +132,43 @@ fn admit_with_annotations(own: &Value, recorded: &[(String, String)]) -> Validat
 #[test]
 fn annotations_for_which_a_pod_has_no_room_are_left_out_with_a_warning() {
     let large = "x".repeat(200 * 1024);
-    let recorded = [("large".to_owned(), large), ("small".to_owned(), "1".to_owned())];
+    let recorded = [
+        ("large".to_owned(), large),
+        ("small".to_owned(), "1".to_owned()),
+    ];
     let response = admit_with_annotations(&json!({"own": "x".repeat(100 * 1024)}), &recorded);
     let pod = response.mutated().unwrap();
     let annotations = pod["metadata"]["annotations"].as_object().unwrap();
     let keys: Vec<&str> = annotations.keys().map(String::as_str).collect();
-    assert_eq!(keys, ["kruise.io/injected-persistent-pod-state", "own", "small"]);
+    assert_eq!(
+        keys,
+        ["kruise.io/injected-persistent-pod-state", "own", "small"]
+    );
     let warnings = response.warnings.unwrap();
     assert!(
         warnings.len() == 1
-            && warnings[0].starts_with("annotation large of PersistentPodState web is not injected")
+            && warnings[0]
+                .starts_with("annotation large of PersistentPodState web is not injected")
     );
 }
 
 #[test]
 fn the_audit_annotation_has_a_limit() {
     let recorded: Vec<(String, String)> = (0..128)
-        .map(|at| (format!("{}/k{at}", ["a".repeat(60).as_str(); 4].join(".")), "1".into()))
+        .map(|at| {
+            (
+                format!("{}/k{at}", ["a".repeat(60).as_str(); 4].join(".")),
+                "1".into(),
+            )
+        })
         .collect();
-    let audit = admit_with_annotations(&json!({}), &recorded).audit_annotations.unwrap();
+    let audit = admit_with_annotations(&json!({}), &recorded)
+        .audit_annotations
+        .unwrap();
     let injected = audit["injected"].as_str().unwrap();
-    assert!(injected.starts_with("annotations: aaa") && injected.ends_with('…'), "{injected}");
+    assert!(
+        injected.starts_with("annotations: aaa") && injected.ends_with('…'),
+        "{injected}"
+    );
     assert_eq!(injected.chars().count(), 1025);
 }

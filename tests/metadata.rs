@@ -73,12 +73,18 @@ fn metadata() -> Value {
 }
 
 fn package(metadata: &Value, questions: &str, created_at: String) -> String {
-    let of = |key: &str| metadata["annotations"][key].as_str().unwrap_or_else(|| panic!("{key} is missing"));
+    let of = |key: &str| {
+        metadata["annotations"][key]
+            .as_str()
+            .unwrap_or_else(|| panic!("{key} is missing"))
+    };
     let image = format!("{}:v{VERSION}", of("io.kubewarden.policy.ociUrl"));
     let source = of("io.kubewarden.policy.source");
     let (logo_url, screenshots) = chart::pictures();
-    let (maintainer, email) =
-        of("io.kubewarden.policy.author").trim_end_matches('>').split_once(" <").unwrap();
+    let (maintainer, email) = of("io.kubewarden.policy.author")
+        .trim_end_matches('>')
+        .split_once(" <")
+        .unwrap();
     let package = Package {
         version: VERSION,
         name: of("io.kubewarden.policy.title"),
@@ -89,7 +95,10 @@ fn package(metadata: &Value, questions: &str, created_at: String) -> String {
         license: of("io.kubewarden.policy.license"),
         home_url: of("io.kubewarden.policy.url"),
         containers_images: json!([{"name": "policy", "image": image}]),
-        keywords: of("io.artifacthub.keywords").split(',').map(str::trim).collect(),
+        keywords: of("io.artifacthub.keywords")
+            .split(',')
+            .map(str::trim)
+            .collect(),
         links: json!([
             {"name": "policy", "url": format!("{source}/releases/download/v{VERSION}/policy.wasm")},
             {"name": "source", "url": source},
@@ -107,10 +116,16 @@ fn package(metadata: &Value, questions: &str, created_at: String) -> String {
         screenshots,
         annotations: BTreeMap::from([
             ("kubewarden/mutation", metadata["mutating"].to_string()),
-            ("kubewarden/contextAwareResources", yaml_of(&metadata["contextAwareResources"])),
+            (
+                "kubewarden/contextAwareResources",
+                yaml_of(&metadata["contextAwareResources"]),
+            ),
             ("kubewarden/rules", yaml_of(&metadata["rules"])),
             ("kubewarden/questions-ui", questions.to_owned()),
-            ("kubewarden/resources", of("io.artifacthub.resources").to_owned()),
+            (
+                "kubewarden/resources",
+                of("io.artifacthub.resources").to_owned(),
+            ),
         ]),
     };
     format!("{HEADER}{}", yaml_of(&package))
@@ -127,8 +142,14 @@ fn check_package() {
     let update = is_update();
     let mut created_at = before["createdAt"].as_str().unwrap_or_default().to_owned();
     if update && before["version"] != VERSION {
-        let now = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().unwrap();
-        String::from_utf8(now.stdout).unwrap().trim().clone_into(&mut created_at);
+        let now = Command::new("date")
+            .args(["-u", "+%Y-%m-%dT%H:%M:%SZ"])
+            .output()
+            .unwrap();
+        String::from_utf8(now.stdout)
+            .unwrap()
+            .trim()
+            .clone_into(&mut created_at);
     }
     let generated = package(&metadata(), &read("questions-ui.yml"), created_at);
     if update {
@@ -154,7 +175,11 @@ const BEFORE_VERSION: [&str; 7] = [
     "ref:\n    tag: ",
 ];
 /// The same for a `Chart.yaml`.
-const BEFORE_CHART_VERSION: [&str; 3] = ["/persistent-pod-state-sidecar:v", "\nversion: ", "\nappVersion: "];
+const BEFORE_CHART_VERSION: [&str; 3] = [
+    "/persistent-pod-state-sidecar:v",
+    "\nversion: ",
+    "\nappVersion: ",
+];
 
 /// Replaces each version in the text by that of Cargo.toml; returns the text and the number of versions.
 fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
@@ -193,9 +218,15 @@ fn check_versions() {
         files.extend(files_below(&path(folder)));
     }
     for file in files {
-        let Ok(text) = fs::read_to_string(path(&file)) else { continue };
+        let Ok(text) = fs::read_to_string(path(&file)) else {
+            continue;
+        };
         let is_chart = file.ends_with("/Chart.yaml");
-        let before = if is_chart { &BEFORE_CHART_VERSION[..] } else { &BEFORE_VERSION[..] };
+        let before = if is_chart {
+            &BEFORE_CHART_VERSION[..]
+        } else {
+            &BEFORE_VERSION[..]
+        };
         let (expected, count) = replace_versions(&text, before);
         if count > 0 {
             named.insert(file.clone());
@@ -229,10 +260,25 @@ fn check_versions() {
 }
 
 fn files_below(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let name =
-        |path: PathBuf| path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap().to_owned();
-    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![name(path)] }).collect()
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let name = |path: PathBuf| {
+        path.strip_prefix(env!("CARGO_MANIFEST_DIR"))
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files_below(&path)
+            } else {
+                vec![name(path)]
+            }
+        })
+        .collect()
 }
 
 /// A chart can only include files in its own folder, so it has copies of the manifests.
@@ -246,7 +292,10 @@ fn check_chart_files() {
         "deploy/components/monitoring/dashboard.json",
         "deploy/components/monitoring/prometheus-rule.yaml",
     ] {
-        let copy = format!("charts/persistent-pod-state/files/{}", source.rsplit('/').next().unwrap());
+        let copy = format!(
+            "charts/persistent-pod-state/files/{}",
+            source.rsplit('/').next().unwrap()
+        );
         if is_update() {
             fs::copy(path(source), path(&copy)).unwrap();
         }
@@ -257,7 +306,9 @@ fn check_chart_files() {
         expected.insert(copy);
     }
     assert_eq!(
-        files_below(&path("charts/persistent-pod-state/files")).into_iter().collect::<BTreeSet<_>>(),
+        files_below(&path("charts/persistent-pod-state/files"))
+            .into_iter()
+            .collect::<BTreeSet<_>>(),
         expected
     );
 }
@@ -279,7 +330,11 @@ fn kwctl_generates_the_same_package() {
         .output()
         .unwrap();
     fs::remove_file(file).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let normalize = |text: &str| {
         let mut package = yaml(text);
         package["createdAt"] = Value::Null;
@@ -303,15 +358,35 @@ fn kwctl_generates_the_same_package() {
 /// Kubewarden's Make targets, reusable workflows and programs look for these names.
 #[test]
 fn kubewardens_tools_find_what_they_look_for() {
-    for file in ["metadata.yml", "questions-ui.yml", "artifacthub-repo.yml", "e2e.bats", "README.md"] {
+    for file in [
+        "metadata.yml",
+        "questions-ui.yml",
+        "artifacthub-repo.yml",
+        "e2e.bats",
+        "README.md",
+    ] {
         assert!(path(file).is_file(), "there is no {file}");
     }
     let makefile = read("Makefile");
-    for target in ["policy.wasm", "annotated-policy.wasm", "fmt", "lint", "test", "e2e-tests", "clean"] {
-        assert!(makefile.contains(&format!("\n{target}:")), "the Makefile has no {target}");
+    for target in [
+        "policy.wasm",
+        "annotated-policy.wasm",
+        "fmt",
+        "lint",
+        "test",
+        "e2e-tests",
+        "clean",
+    ] {
+        assert!(
+            makefile.contains(&format!("\n{target}:")),
+            "the Makefile has no {target}"
+        );
     }
     let cargo = read("Cargo.toml");
-    let versions: Vec<&str> = cargo.lines().filter(|line| line.starts_with("version = \"")).collect();
+    let versions: Vec<&str> = cargo
+        .lines()
+        .filter(|line| line.starts_with("version = \""))
+        .collect();
     assert_eq!(versions, [format!("version = \"{VERSION}\"")]);
 }
 
@@ -326,42 +401,70 @@ fn questions_cover_every_setting_with_its_default() {
             continue;
         }
         let parse = |value: &Value| {
-            let nested = variable.rsplit('.').fold(value.clone(), |value, field| json!({field: value}));
+            let nested = variable
+                .rsplit('.')
+                .fold(value.clone(), |value, field| json!({field: value}));
             Settings::parse(&nested.to_string())
         };
-        assert_eq!(parse(&question["default"]), Ok(Settings::default()), "{variable}");
+        assert_eq!(
+            parse(&question["default"]),
+            Ok(Settings::default()),
+            "{variable}"
+        );
         let options = match question["type"].as_str().unwrap() {
             "enum" => question["options"].as_array().unwrap().clone(),
             // Rancher's spelling of a list.
-            "array[" => vec![json!(["example.io/*"]), json!(["example.io/ip", "example.io/mac"])],
+            "array[" => vec![
+                json!(["example.io/*"]),
+                json!(["example.io/ip", "example.io/mac"]),
+            ],
             other => panic!("{variable}: {other}"),
         };
-        let distinct: Vec<Settings> = options.iter().map(|option| parse(option).unwrap()).collect();
-        assert!(options.len() > 1 && distinct[0] != distinct[1], "{variable}");
+        let distinct: Vec<Settings> = options
+            .iter()
+            .map(|option| parse(option).unwrap())
+            .collect();
+        assert!(
+            options.len() > 1 && distinct[0] != distinct[1],
+            "{variable}"
+        );
         asked.insert(variable.to_owned());
     }
-    let is_asked =
-        |name: &str| asked.iter().any(|asked| asked.split('.').zip(name.split('.')).all(|(a, b)| a == b));
+    let is_asked = |name: &str| {
+        asked
+            .iter()
+            .any(|asked| asked.split('.').zip(name.split('.')).all(|(a, b)| a == b))
+    };
     for wrong in [r#"{"?": 1}"#, r#"{"annotations": {"?": 1}}"#] {
         let unknown = Settings::parse(wrong).unwrap_err().to_string();
         let (_, known) = unknown.split_once(" is unknown: use ").unwrap();
         for name in known.split("settings.").skip(1) {
-            let name: String = name.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
-            assert!(is_asked(&name), "questions-ui.yml does not ask for settings.{name}");
+            let name: String = name
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '.')
+                .collect();
+            assert!(
+                is_asked(&name),
+                "questions-ui.yml does not ask for settings.{name}"
+            );
         }
     }
 }
 
 #[test]
 fn context_aware_resources_name_every_version() {
-    let expected: Vec<Value> =
-        API_VERSIONS.iter().map(|version| json!({"apiVersion": version, "kind": KIND})).collect();
+    let expected: Vec<Value> = API_VERSIONS
+        .iter()
+        .map(|version| json!({"apiVersion": version, "kind": KIND}))
+        .collect();
     assert_eq!(metadata()["contextAwareResources"], json!(expected));
 }
 
 /// The policies that every installation has.
-const POLICIES: [&str; 2] =
-    ["deploy/base/cluster-admission-policy.yaml", "deploy/base/cluster-admission-policy-validation.yaml"];
+const POLICIES: [&str; 2] = [
+    "deploy/base/cluster-admission-policy.yaml",
+    "deploy/base/cluster-admission-policy-validation.yaml",
+];
 const CUSTOM_WORKLOADS: &str =
     "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
 
@@ -373,7 +476,11 @@ fn the_policies_may_take_less_time_than_the_api_server_waits() {
     for file in POLICIES.into_iter().chain([CUSTOM_WORKLOADS]) {
         let deployed = yaml(&read(file));
         let seconds = |field: &str| deployed["spec"][field].as_u64().unwrap();
-        assert_eq!(seconds("timeoutEvalSeconds") + 1, seconds("timeoutSeconds"), "{file}");
+        assert_eq!(
+            seconds("timeoutEvalSeconds") + 1,
+            seconds("timeoutSeconds"),
+            "{file}"
+        );
         assert!(seconds("timeoutSeconds") <= 4, "{file}");
     }
 }
@@ -386,7 +493,10 @@ fn the_policies_divide_what_the_metadata_ask_for() {
     for spec in &deployed {
         rules.extend(spec["rules"].as_array().unwrap().iter().cloned());
         // Both look up PersistentPodStates.
-        assert_eq!(spec["contextAwareResources"], metadata["contextAwareResources"]);
+        assert_eq!(
+            spec["contextAwareResources"],
+            metadata["contextAwareResources"]
+        );
         assert_eq!(spec["module"], deployed[0]["module"]);
         assert_eq!(spec["policyServer"], deployed[0]["policyServer"]);
         assert_eq!(spec["settings"], deployed[0]["settings"]);
@@ -394,7 +504,12 @@ fn the_policies_divide_what_the_metadata_ask_for() {
     assert_eq!(metadata["rules"], json!(rules));
     // Pods are changed and not audited, objects the other way round.
     let fields = ["mutating", "backgroundAudit"];
-    let [pods, objects] = deployed.each_ref().map(|spec| fields.map(|field| spec[field].as_bool().unwrap()));
+    let [pods, objects] = deployed
+        .each_ref()
+        .map(|spec| fields.map(|field| spec[field].as_bool().unwrap()));
     assert_eq!((pods, objects), ([true, false], [false, true]));
-    assert_eq!(fields.map(|field| metadata[field].as_bool().unwrap()), [true, true]);
+    assert_eq!(
+        fields.map(|field| metadata[field].as_bool().unwrap()),
+        [true, true]
+    );
 }

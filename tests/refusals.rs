@@ -51,14 +51,20 @@ fn file(path: &str) -> String {
 /// The string literals of a source file, without its tests and comments.
 fn literals(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]").next().unwrap();
-    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let lines = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
     let code = lines.collect::<Vec<_>>().join("\n");
     let mut literals = Vec::new();
     let mut letters = code.chars();
     while letters.by_ref().any(|letter| letter == '"') {
         let mut literal = String::new();
         while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
-            if letter == '\\' { literal.extend(letters.next()) } else { literal.push(letter) }
+            if letter == '\\' {
+                literal.extend(letters.next())
+            } else {
+                literal.push(letter)
+            }
         }
         literals.push(literal);
     }
@@ -67,7 +73,9 @@ fn literals(code: &str) -> Vec<String> {
 
 /// The part of a format string that identifies the message: the longest one between its arguments.
 fn fixed_part(format: &str) -> &str {
-    let parts = format.split('{').map(|part| part.rsplit('}').next().unwrap());
+    let parts = format
+        .split('{')
+        .map(|part| part.rsplit('}').next().unwrap());
     let part = parts.max_by_key(|part| part.len()).unwrap_or_default();
     part.trim_matches(|letter: char| letter.is_whitespace() || "(:;".contains(letter))
 }
@@ -75,7 +83,10 @@ fn fixed_part(format: &str) -> &str {
 #[test]
 fn troubleshooting_has_a_row_for_each_refusal() {
     let documented = file("docs/troubleshooting.md");
-    let rows: Vec<&str> = documented.lines().filter(|line| line.starts_with("| ")).collect();
+    let rows: Vec<&str> = documented
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .collect();
     let mut others: BTreeSet<&str> = OTHERS.into();
     let (mut found, mut missing) = (0, Vec::new());
     for path in SOURCES {
@@ -93,14 +104,25 @@ fn troubleshooting_has_a_row_for_each_refusal() {
             }
         }
     }
-    assert!(missing.is_empty(), "add rows for these texts:\n{}", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "add rows for these texts:\n{}",
+        missing.join("\n")
+    );
     assert!(found > 15, "only {found} texts were found");
-    assert_eq!(others, BTreeSet::new(), "no source has these texts any longer");
+    assert_eq!(
+        others,
+        BTreeSet::new(),
+        "no source has these texts any longer"
+    );
 }
 
 #[test]
 fn identifies_a_message_by_its_longest_fixed_part() {
-    assert_eq!(literals("a(\"b \\\"c\\\"\");\n// \"d\"\n\"e\" #[cfg(test)] \"f\""), ["b \"c\"", "e"]);
+    assert_eq!(
+        literals("a(\"b \\\"c\\\"\");\n// \"d\"\n\"e\" #[cfg(test)] \"f\""),
+        ["b \"c\"", "e"]
+    );
     assert_eq!(fixed_part("{KIND} {name} is refused: {}"), "is refused");
     assert_eq!(fixed_part("{failure}: {remedy} ({details})"), "");
 }

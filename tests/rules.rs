@@ -22,10 +22,14 @@ fn schema() -> Value {
 /// Evaluates an expression. `find` is an extension of Kubernetes; this one knows the one pattern that is
 /// used.
 fn evaluate(expression: &str, value: &Value, old: Option<&Value>) -> CelValue {
-    #[allow(clippy::needless_pass_by_value, reason = "the crate passes arguments by value")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "the crate passes arguments by value"
+    )]
     fn find(This(text): This<Arc<String>>, pattern: Arc<String>) -> Arc<String> {
         assert_eq!(*pattern, "^[^/]*/");
-        text.split_once('/').map_or_else(Arc::default, |(group, _)| Arc::new(format!("{group}/")))
+        text.split_once('/')
+            .map_or_else(Arc::default, |(group, _)| Arc::new(format!("{group}/")))
     }
     let mut context = Context::default();
     context.add_function("find", find).unwrap();
@@ -49,13 +53,21 @@ fn descend(path: &str, schema: &Value, value: &Value, old: Option<&Value>, visit
     for (name, below) in schema["properties"].as_object().into_iter().flatten() {
         // The API server drops a null.
         if let Some(value) = value.get(name).filter(|value| !value.is_null()) {
-            let old = old.and_then(|old| old.get(name)).filter(|old| !old.is_null());
+            let old = old
+                .and_then(|old| old.get(name))
+                .filter(|old| !old.is_null());
             descend(&format!("{path}.{name}"), below, value, old, visit);
         }
     }
     if schema["type"] == "array" {
         for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-            descend(&format!("{path}[{index}]"), &schema["items"], item, None, visit);
+            descend(
+                &format!("{path}[{index}]"),
+                &schema["items"],
+                item,
+                None,
+                visit,
+            );
         }
     }
 }
@@ -65,17 +77,25 @@ fn has_its_shape(schema: &Value, object: &Value) -> bool {
     let mut fits = true;
     descend("", schema, object, None, &mut |_, schema, value, _| {
         let required = schema["required"].as_array().into_iter().flatten();
-        fits &= required.into_iter().all(|name| !value[name.as_str().unwrap()].is_null());
-        fits &= schema["enum"].as_array().is_none_or(|values| values.contains(value));
+        fits &= required
+            .into_iter()
+            .all(|name| !value[name.as_str().unwrap()].is_null());
+        fits &= schema["enum"]
+            .as_array()
+            .is_none_or(|values| values.contains(value));
         let within = |size: i64, least: &str, most: &str| {
             schema[least].as_i64().is_none_or(|least| size >= least)
                 && schema[most].as_i64().is_none_or(|most| size <= most)
         };
         let length = |length: usize| i64::try_from(length).unwrap();
         fits &= match (schema["type"].as_str().unwrap(), value) {
-            ("string", Value::String(text)) => within(length(text.chars().count()), "minLength", "maxLength"),
+            ("string", Value::String(text)) => {
+                within(length(text.chars().count()), "minLength", "maxLength")
+            }
             ("array", Value::Array(items)) => within(length(items.len()), "minItems", "maxItems"),
-            ("integer", number) => number.as_i64().is_some_and(|number| within(number, "minimum", "maximum")),
+            ("integer", number) => number
+                .as_i64()
+                .is_some_and(|number| within(number, "minimum", "maximum")),
             ("object", Value::Object(_)) => true,
             _ => false,
         };
@@ -87,9 +107,17 @@ fn has_its_shape(schema: &Value, object: &Value) -> bool {
 fn refused(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     descend("", schema, object, old, &mut |path, schema, value, old| {
-        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        for rule in schema["x-kubernetes-validations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             let text = rule["rule"].as_str().unwrap();
-            let is_skipped = if text.contains("oldSelf") { old.is_none() } else { old == Some(value) };
+            let is_skipped = if text.contains("oldSelf") {
+                old.is_none()
+            } else {
+                old == Some(value)
+            };
             if is_skipped || evaluate(text, value, old) == CelValue::Bool(true) {
                 continue;
             }
@@ -123,7 +151,12 @@ fn rules_name_the_field_its_value_and_the_way_out() {
     let none = json!({"persistentPodAnnotations": null});
     let target = |changes: Value| json!({"targetRef": changes});
     for (changes, old, path, words) in [
-        (none.clone(), None, "spec", &["persists nothing", "persistentPodAnnotations"][..]),
+        (
+            none.clone(),
+            None,
+            "spec",
+            &["persists nothing", "persistentPodAnnotations"][..],
+        ),
         (
             json!({"persistentPodAnnotations": [], "preferredPersistentTopology": []}),
             None,
@@ -148,7 +181,12 @@ fn rules_name_the_field_its_value_and_the_way_out() {
             "spec.targetRef.kind",
             &["\"Deployment\"", "StatefulSet"],
         ),
-        (target(json!({"apiVersion": "v1", "kind": "Node"})), None, "spec.targetRef.kind", &["\"Node\""]),
+        (
+            target(json!({"apiVersion": "v1", "kind": "Node"})),
+            None,
+            "spec.targetRef.kind",
+            &["\"Node\""],
+        ),
         (
             target(json!({"name": "db"})),
             Some(json!({})),
@@ -167,7 +205,12 @@ fn rules_name_the_field_its_value_and_the_way_out() {
             "spec.targetRef.apiVersion",
             &["it is \"apps.kruise.io/v1\" and its group cannot change from that of \"apps/v1\""],
         ),
-        (target(json!({"apiVersion": "v1"})), Some(json!({})), "spec.targetRef.apiVersion", &["its group"]),
+        (
+            target(json!({"apiVersion": "v1"})),
+            Some(json!({})),
+            "spec.targetRef.apiVersion",
+            &["its group"],
+        ),
         // A change that leaves it as wrong as it was.
         (
             json!({"persistentPodAnnotations": null, "nodeDeletionPolicy": "Keep"}),
@@ -176,10 +219,19 @@ fn rules_name_the_field_its_value_and_the_way_out() {
             &["persists"],
         ),
     ] {
-        let found = refused(&schema, &object(&changes), old.map(|old| object(&old)).as_ref());
-        let [(found_path, message)] = &found[..] else { panic!("{changes}: {found:?}") };
+        let found = refused(
+            &schema,
+            &object(&changes),
+            old.map(|old| object(&old)).as_ref(),
+        );
+        let [(found_path, message)] = &found[..] else {
+            panic!("{changes}: {found:?}")
+        };
         assert_eq!(found_path, path, "{changes}: {message}");
-        assert!(words.iter().all(|word| message.contains(word)), "{changes}: {message}");
+        assert!(
+            words.iter().all(|word| message.contains(word)),
+            "{changes}: {message}"
+        );
     }
 }
 
@@ -189,15 +241,34 @@ fn rules_accept_good_objects_and_never_keep_an_old_one_from_an_update_of_its_met
     let alias = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "PersistentPodState"});
     for (changes, old) in [
         (json!({}), None),
-        (json!({"targetRef": alias, "persistentPodAnnotations": null}), None),
-        (json!({"requiredPersistentTopology": {"keys": ["a"]}, "persistentPodAnnotations": null}), None),
-        (json!({"targetRef": {"apiVersion": "apps.kruise.io/v1beta1"}}), None),
-        (json!({"targetRef": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}}), None),
+        (
+            json!({"targetRef": alias, "persistentPodAnnotations": null}),
+            None,
+        ),
+        (
+            json!({"requiredPersistentTopology": {"keys": ["a"]}, "persistentPodAnnotations": null}),
+            None,
+        ),
+        (
+            json!({"targetRef": {"apiVersion": "apps.kruise.io/v1beta1"}}),
+            None,
+        ),
+        (
+            json!({"targetRef": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}}),
+            None,
+        ),
         // The version does not count.
-        (json!({"targetRef": {"apiVersion": "apps/v2"}}), Some(json!({}))),
+        (
+            json!({"targetRef": {"apiVersion": "apps/v2"}}),
+            Some(json!({})),
+        ),
     ] {
         let old = old.map(|old| object(&old));
-        assert_eq!(refused(&schema, &object(&changes), old.as_ref()), [], "{changes}");
+        assert_eq!(
+            refused(&schema, &object(&changes), old.as_ref()),
+            [],
+            "{changes}"
+        );
     }
     for broken in [
         json!({"persistentPodAnnotations": null}),
@@ -209,7 +280,8 @@ fn rules_accept_good_objects_and_never_keep_an_old_one_from_an_update_of_its_met
         new["metadata"]["finalizers"] = json!(null);
         new["status"] = json!({"desired": 1});
         assert!(
-            !refused(&schema, &old, None).is_empty() && refused(&schema, &new, Some(&old)).is_empty(),
+            !refused(&schema, &old, None).is_empty()
+                && refused(&schema, &new, Some(&old)).is_empty(),
             "{broken}"
         );
     }
@@ -217,8 +289,12 @@ fn rules_accept_good_objects_and_never_keep_an_old_one_from_an_update_of_its_met
 
 /// Whether a rule checks what this violation of the policy is about.
 fn has_a_rule(path: &str, remedy: &str) -> bool {
-    let parts =
-        ["cannot change", "do not keep their names", "list at least one node label key", "another spelling"];
+    let parts = [
+        "cannot change",
+        "do not keep their names",
+        "list at least one node label key",
+        "another spelling",
+    ];
     path == "spec" || parts.iter().any(|part| remedy.contains(part))
 }
 
@@ -228,27 +304,43 @@ fn rules_and_policy_agree_on_the_corpus() {
     let mut compared = BTreeSet::new();
     for case in pps_corpus::cases().unwrap() {
         let request = &case.request;
-        let (new, old) = (&request["object"], Some(&request["oldObject"]).filter(|old| !old.is_null()));
-        if request["kind"]["kind"] != "PersistentPodState" || new.is_null() || !has_its_shape(&schema, new) {
+        let (new, old) = (
+            &request["object"],
+            Some(&request["oldObject"]).filter(|old| !old.is_null()),
+        );
+        if request["kind"]["kind"] != "PersistentPodState"
+            || new.is_null()
+            || !has_its_shape(&schema, new)
+        {
             continue;
         }
-        let by_rules: BTreeSet<String> =
-            refused(&schema, new, old).into_iter().map(|(path, _)| path).collect();
+        let by_rules: BTreeSet<String> = refused(&schema, new, old)
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
         let mut by_policy = BTreeSet::new();
         if !is_exempt(new, old) {
             for violation in review(new, old, &AnnotationRules::default()).violations {
                 // The policy does not recognize an alias whose reference is wrong, and misses its content.
                 let is_alias = new["spec"]["targetRef"]["kind"] == "PersistentPodState";
-                if has_a_rule(&violation.path, &violation.remedy) && !(is_alias && violation.path == "spec") {
+                if has_a_rule(&violation.path, &violation.remedy)
+                    && !(is_alias && violation.path == "spec")
+                {
                     // A rule about keys is at the term that has them.
                     let keys = [".nodeTopologyKeys", ".keys"];
-                    let term = keys.iter().find_map(|keys| violation.path.strip_suffix(keys));
+                    let term = keys
+                        .iter()
+                        .find_map(|keys| violation.path.strip_suffix(keys));
                     by_policy.insert(term.unwrap_or(&violation.path).to_owned());
                 }
             }
         }
         assert_eq!(by_rules, by_policy, "{}", case.name);
-        assert!(by_rules.is_empty() || !case.expected.accepted, "{} is accepted by the policy", case.name);
+        assert!(
+            by_rules.is_empty() || !case.expected.accepted,
+            "{} is accepted by the policy",
+            case.name
+        );
         compared.insert((case.name, by_rules.is_empty()));
     }
     for accepted in [true, false] {

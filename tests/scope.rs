@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 
 const PODS: &str = "deploy/base/cluster-admission-policy.yaml";
 const VALIDATION: &str = "deploy/base/cluster-admission-policy-validation.yaml";
-const CUSTOM: &str = "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
+const CUSTOM: &str =
+    "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
 const DOCUMENT: &str = "docs/reference/scope.md";
 
 fn path(name: &str) -> PathBuf {
@@ -35,20 +36,37 @@ fn deployed(file: &str) -> Deployed {
 fn sent(policy: &Deployed, request: &Value, table: &Table) -> Sent {
     let namespace = request["namespace"].as_str().unwrap();
     let labels = &table.namespaces[namespace];
-    let by = |has_match_conditions| policy.is_sent(request, labels, has_match_conditions).unwrap();
+    let by = |has_match_conditions| {
+        policy
+            .is_sent(request, labels, has_match_conditions)
+            .unwrap()
+    };
     Sent::of(by(true), by(false)).unwrap()
 }
 
 #[test]
 fn only_pods_whose_state_may_be_recorded_are_sent() {
     let (table, pods, custom) = (table().unwrap(), deployed(PODS), deployed(CUSTOM));
-    assert!(table.pods.len() > 45 && table.objects.len() > 15, "the table is not complete");
+    assert!(
+        table.pods.len() > 45 && table.objects.len() > 15,
+        "the table is not complete"
+    );
     let mut names = BTreeSet::new();
     for case in &table.pods {
         assert!(names.insert(&case.of), "{} is there twice", case.of);
         let request = case.request("web-0");
-        assert_eq!(sent(&pods, &request, &table), case.sent, "Pod of {}", case.of);
-        assert_eq!(sent(&custom, &request, &table), case.custom, "custom kinds: Pod of {}", case.of);
+        assert_eq!(
+            sent(&pods, &request, &table),
+            case.sent,
+            "Pod of {}",
+            case.of
+        );
+        assert_eq!(
+            sent(&custom, &request, &table),
+            case.custom,
+            "custom kinds: Pod of {}",
+            case.of
+        );
     }
 }
 
@@ -57,27 +75,42 @@ fn only_requests_that_the_policy_checks_are_sent() {
     let (table, validation) = (table().unwrap(), deployed(VALIDATION));
     for case in &table.objects {
         let request = case.admission_request("web");
-        assert_eq!(sent(&validation, &request, &table), case.sent, "{}", case.request);
+        assert_eq!(
+            sent(&validation, &request, &table),
+            case.sent,
+            "{}",
+            case.request
+        );
         // The other policies concern Pods only.
         for file in [PODS, CUSTOM] {
-            assert_eq!(sent(&deployed(file), &request, &table), Sent::Never, "{file}: {}", case.request);
+            assert_eq!(
+                sent(&deployed(file), &request, &table),
+                Sent::Never,
+                "{file}: {}",
+                case.request
+            );
         }
     }
 }
 
 #[test]
 fn all_namespaces_but_the_excluded_take_part_with_the_component() {
-    let component = fs::read_to_string(path("deploy/components/all-namespaces/kustomization.yaml")).unwrap();
+    let component =
+        fs::read_to_string(path("deploy/components/all-namespaces/kustomization.yaml")).unwrap();
     let patches: Value = yaml_serde::from_str::<Value>(&component).unwrap()["patches"].take();
     let target = |number: usize| patches[number]["target"]["name"].as_str().unwrap();
-    assert_eq!([target(0), target(1)], ["persistent-pod-state(-custom-workloads)?", "pps-sidecar"]);
+    assert_eq!(
+        [target(0), target(1)],
+        ["persistent-pod-state(-custom-workloads)?", "pps-sidecar"]
+    );
     let operations = |number: usize| -> Value {
         yaml_serde::from_str(patches[number]["patch"].as_str().unwrap()).unwrap()
     };
     let for_policies: json_patch::Patch = serde_json::from_value(operations(0)).unwrap();
     let table = table().unwrap();
     for (file, owner) in [(PODS, "a StatefulSet"), (CUSTOM, "a Database")] {
-        let mut object: Value = yaml_serde::from_str(&fs::read_to_string(path(file)).unwrap()).unwrap();
+        let mut object: Value =
+            yaml_serde::from_str(&fs::read_to_string(path(file)).unwrap()).unwrap();
         json_patch::patch(&mut object, &for_policies).unwrap();
         let case = table.pods.iter().find(|case| case.of == owner).unwrap();
         for (namespace, expected) in [
@@ -91,21 +124,36 @@ fn all_namespaces_but_the_excluded_take_part_with_the_component() {
         ] {
             let mut request = case.request("web-0");
             request["namespace"] = namespace.into();
-            assert_eq!(sent(&Deployed::new(&object), &request, &table), expected, "{file}: {namespace}");
+            assert_eq!(
+                sent(&Deployed::new(&object), &request, &table),
+                expected,
+                "{file}: {namespace}"
+            );
         }
         let mut expressions = object["spec"]["namespaceSelector"]["matchExpressions"].take();
         // Kubewarden leaves its own namespace out of each policy.
-        expressions[1]["values"].as_array_mut().unwrap().push("kubewarden".into());
+        expressions[1]["values"]
+            .as_array_mut()
+            .unwrap()
+            .push("kubewarden".into());
         let selector = format!("--namespace-selector={}", as_text(&expressions));
-        assert_eq!(operations(1)[0]["value"], selector, "the sidecar records elsewhere than {file} injects");
+        assert_eq!(
+            operations(1)[0]["value"],
+            selector,
+            "the sidecar records elsewhere than {file} injects"
+        );
     }
 }
 
 /// Requirements of a label selector in kubectl's grammar.
 fn as_text(expressions: &Value) -> String {
     let terms = expressions.as_array().unwrap().iter().map(|one| {
-        let values: Vec<&str> =
-            one["values"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+        let values: Vec<&str> = one["values"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it.as_str().unwrap())
+            .collect();
         assert_eq!(one["operator"], "NotIn");
         match (one["key"].as_str().unwrap(), values.as_slice()) {
             (key, [value]) => format!("{key}!={value}"),
@@ -127,14 +175,18 @@ fn one_label_is_the_whole_switch() {
             "{file}"
         );
     }
-    assert_eq!(DEFAULT_NAMESPACE_SELECTOR, format!("{INJECTION_LABEL}=enabled"));
+    assert_eq!(
+        DEFAULT_NAMESPACE_SELECTOR,
+        format!("{INJECTION_LABEL}=enabled")
+    );
 }
 
 /// The policy for custom kinds differs from the one for StatefulSets only in what it selects.
 #[test]
 fn both_policies_for_pods_have_the_same_scope() {
     let [mut pods, mut custom] = [PODS, CUSTOM].map(|file| {
-        yaml_serde::from_str::<Value>(&fs::read_to_string(path(file)).unwrap()).unwrap()["spec"].take()
+        yaml_serde::from_str::<Value>(&fs::read_to_string(path(file)).unwrap()).unwrap()["spec"]
+            .take()
     });
     for spec in [&mut pods, &mut custom] {
         spec["objectSelector"].take();
@@ -165,7 +217,10 @@ fn a_condition_that_the_api_server_would_refuse_is_noticed() {
     // No boolean, and a field that is missing.
     for wrong in ["object.metadata.name", "object.metadata.labels['a'] == 'b'"] {
         let request = json!({"operation": "CREATE", "object": {"metadata": {"name": "a"}}});
-        assert!(conditions::holds(wrong, &request).is_err(), "{wrong} has a result");
+        assert!(
+            conditions::holds(wrong, &request).is_err(),
+            "{wrong} has a result"
+        );
     }
 }
 
@@ -185,7 +240,10 @@ fn document_has_the_whole_table() {
     }
     let mut document = fs::read_to_string(path(DOCUMENT)).unwrap();
     for (name, content) in [("pods", text), ("objects", objects)] {
-        let (begin, end) = (format!("<!-- {name}: generated -->\n"), format!("<!-- end of {name} -->"));
+        let (begin, end) = (
+            format!("<!-- {name}: generated -->\n"),
+            format!("<!-- end of {name} -->"),
+        );
         let (before, rest) = document.split_once(&begin).unwrap();
         let (_, after) = rest.split_once(&end).unwrap();
         document = format!("{before}{begin}\n{content}\n{end}{after}");

@@ -33,12 +33,18 @@ use crate::wait::{Progress, wait_for};
 static RUNNING: Semaphore = Semaphore::const_new(2);
 const DRIVER: &str = "chromedriver";
 /// The first one that is installed is used. The shell has no window to draw and starts in half the time.
-const BROWSERS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+const BROWSERS: [&str; 4] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+];
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The built playground: `PPS_PLAYGROUND`, else `target/playground` in the repository.
 pub fn playground() -> PathBuf {
-    env::var_os("PPS_PLAYGROUND").map_or_else(|| repository_file("target/playground"), PathBuf::from)
+    env::var_os("PPS_PLAYGROUND")
+        .map_or_else(|| repository_file("target/playground"), PathBuf::from)
 }
 
 /// A browser with one window, and a server of static files.
@@ -70,12 +76,18 @@ impl Browser {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::start(folder, address, move |request| lock(&seen).push(request))?.address();
+        let server =
+            Server::start(folder, address, move |request| lock(&seen).push(request))?.address();
         let supervisor = Supervisor::start()?;
         let port = free_port()?;
         let (driver, chromium) = (program(&["chromedriver"])?, program(&BROWSERS)?);
         let args = vec![format!("--port={port}"), "--allowed-ips=127.0.0.1".into()];
-        supervisor.spawn(Spec { name: DRIVER.into(), program: driver, args, env: Vec::new() })?;
+        supervisor.spawn(Spec {
+            name: DRIVER.into(),
+            program: driver,
+            args,
+            env: Vec::new(),
+        })?;
         let capabilities = capabilities(&chromium, &supervisor.folder().join("chromium"));
         let url = format!("http://127.0.0.1:{port}");
         let started = wait_for("a browser window", TIMEOUT * 2, || async {
@@ -86,7 +98,9 @@ impl Browser {
                 .await?;
             Ok(Progress::Done(client))
         });
-        let client = started.await.with_context(|| supervisor.log_tail(DRIVER, 20))?;
+        let client = started
+            .await
+            .with_context(|| supervisor.log_tail(DRIVER, 20))?;
         Ok(Self {
             client,
             server,
@@ -108,36 +122,58 @@ impl Browser {
     pub async fn open(&self, path: &str) -> Result<()> {
         let (page, fragment) = path.split_once('#').unwrap_or((path, ""));
         let count = self.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(self.client.goto(&self.url(&format!("{page}?{count}#{fragment}"))).await?)
+        Ok(self
+            .client
+            .goto(&self.url(&format!("{page}?{count}#{fragment}")))
+            .await?)
     }
 
     /// Sets the size of what the page sees: its width and height in CSS pixels.
     pub async fn resize(&self, width: u32, height: u32) -> Result<()> {
-        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-        self.devtools("Emulation.setDeviceMetricsOverride", size).await.map(drop)
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", size)
+            .await
+            .map(drop)
     }
 
     /// Sets what the page learns about the user's wishes: `("prefers-color-scheme", "dark")`.
     pub async fn prefer(&self, feature: &str, value: &str) -> Result<()> {
         let features = json!({"features": [{"name": feature, "value": value}]});
-        self.devtools("Emulation.setEmulatedMedia", features).await.map(drop)
+        self.devtools("Emulation.setEmulatedMedia", features)
+            .await
+            .map(drop)
     }
 
     /// Calls a method of Chromium's DevTools protocol.
     pub async fn devtools(&self, method: &str, parameters: Value) -> Result<Value> {
-        let command = log::DevTools { method: method.to_owned(), parameters };
-        self.client.issue_cmd(command).await.with_context(|| format!("{method} failed"))
+        let command = log::DevTools {
+            method: method.to_owned(),
+            parameters,
+        };
+        self.client
+            .issue_cmd(command)
+            .await
+            .with_context(|| format!("{method} failed"))
     }
 
     /// The element of a CSS selector, as soon as there is one.
     pub async fn find(&self, selector: &str) -> Result<Element> {
-        let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(selector)).await;
+        let found = self
+            .client
+            .wait()
+            .at_most(TIMEOUT)
+            .for_element(Locator::Css(selector))
+            .await;
         found.with_context(|| format!("there is no {selector}"))
     }
 
     /// Clicks on an element, as soon as there is one that can be clicked.
     pub async fn click(&self, selector: &str) -> Result<()> {
-        self.retry(selector, async || Ok(self.find(selector).await?.click().await?)).await
+        self.retry(selector, async || {
+            Ok(self.find(selector).await?.click().await?)
+        })
+        .await
     }
 
     /// Replaces the text of a field, and tells the page as typing does. For long texts: typing them takes
@@ -146,7 +182,9 @@ impl Browser {
         self.find(selector).await?;
         let script = "const field = document.querySelector(arguments[0]); field.focus(); field.value = arguments[1];
             field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new Event('change', {bubbles: true}));";
-        self.script(script, vec![json!(selector), json!(text)]).await.map(drop)
+        self.script(script, vec![json!(selector), json!(text)])
+            .await
+            .map(drop)
     }
 
     /// Types into an element, one key after the other.
@@ -175,8 +213,10 @@ impl Browser {
     /// Waits until an element's text contains a text.
     pub async fn wait_for_text(&self, selector: &str, text: &str) -> Result<()> {
         let (selector, text) = (json!(selector), json!(text));
-        self.wait_until(&format!("document.querySelector({selector})?.innerText.includes({text}) ?? false"))
-            .await
+        self.wait_until(&format!(
+            "document.querySelector({selector})?.innerText.includes({text}) ?? false"
+        ))
+        .await
     }
 
     /// Waits until a JavaScript expression is true. The page looks, not this process: each command keeps
@@ -197,7 +237,8 @@ impl Browser {
 
     /// The value of a JavaScript expression; of a promise, what it resolves to.
     pub async fn evaluate(&self, expression: &str) -> Result<Value> {
-        self.script(&format!("return await ({expression});"), Vec::new()).await
+        self.script(&format!("return await ({expression});"), Vec::new())
+            .await
     }
 
     /// Runs the body of an async JavaScript function with `arguments`, and returns what it returns.
@@ -222,7 +263,8 @@ impl Browser {
 
     /// What the page and the browser wrote into the console since the browser was started.
     pub async fn console(&self) -> Result<Vec<LogEntry>> {
-        let new: Vec<LogEntry> = serde_json::from_value(self.client.issue_cmd(GetLog("browser")).await?)?;
+        let new: Vec<LogEntry> =
+            serde_json::from_value(self.client.issue_cmd(GetLog("browser")).await?)?;
         let mut console = lock(&self.console);
         console.extend(new);
         Ok(console.clone())
@@ -247,15 +289,30 @@ impl Browser {
     /// If the console has an error, a request was not answered with a file, or another server was asked for
     /// something.
     pub async fn close(self) -> Result<()> {
-        let errors: Vec<LogEntry> = self.console().await?.into_iter().filter(LogEntry::is_error).collect();
-        let refused: Vec<Request> =
-            self.requests().into_iter().filter(|request| request.status != 200).collect();
+        let errors: Vec<LogEntry> = self
+            .console()
+            .await?
+            .into_iter()
+            .filter(LogEntry::is_error)
+            .collect();
+        let refused: Vec<Request> = self
+            .requests()
+            .into_iter()
+            .filter(|request| request.status != 200)
+            .collect();
         let own = self.url("");
         let is_foreign = |url: &String| {
             !url.starts_with(&own)
-                && !["data:", "blob:", "about:", "chrome:"].iter().any(|scheme| url.starts_with(scheme))
+                && !["data:", "blob:", "about:", "chrome:"]
+                    .iter()
+                    .any(|scheme| url.starts_with(scheme))
         };
-        let foreign: Vec<String> = self.requested_urls().await?.into_iter().filter(is_foreign).collect();
+        let foreign: Vec<String> = self
+            .requested_urls()
+            .await?
+            .into_iter()
+            .filter(is_foreign)
+            .collect();
         self.client.close().await?;
         self.supervisor.close()?;
         ensure!(errors.is_empty(), "the console has errors: {errors:#?}");
@@ -270,7 +327,9 @@ impl Browser {
         loop {
             match (action().await, pauses.next()) {
                 (Ok(()), _) => return Ok(()),
-                (Err(error), None) => return Err(error.context(format!("{what} cannot be clicked"))),
+                (Err(error), None) => {
+                    return Err(error.context(format!("{what} cannot be clicked")));
+                }
                 (Err(_), Some(pause)) => tokio::time::sleep(Duration::from_millis(pause)).await,
             }
         }
@@ -313,7 +372,11 @@ fn capabilities(chromium: &Path, profile: &Path) -> Map<String, Value> {
         args.push("--no-sandbox".into());
     }
     // The driver looks for the shell's first page only under this name.
-    let name = if chromium.ends_with(BROWSERS[0]) { "chrome-headless-shell" } else { "chrome" };
+    let name = if chromium.ends_with(BROWSERS[0]) {
+        "chrome-headless-shell"
+    } else {
+        "chrome"
+    };
     let capabilities = json!({
         "browserName": name,
         "goog:chromeOptions": {"binary": chromium, "args": args, "perfLoggingPrefs": {"enableNetwork": true, "enablePage": false}},
@@ -326,8 +389,9 @@ fn capabilities(chromium: &Path, profile: &Path) -> Map<String, Value> {
 /// The first of these programs on the `PATH`.
 fn program(names: &[&str]) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut candidates =
-        names.iter().flat_map(|name| env::split_paths(&path).map(move |folder| folder.join(name)));
+    let mut candidates = names
+        .iter()
+        .flat_map(|name| env::split_paths(&path).map(move |folder| folder.join(name)));
     let found = candidates.find(|candidate| candidate.is_file());
     found.with_context(|| {
         format!(

@@ -138,14 +138,31 @@ impl ControlPlane {
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await?.is_none() {
-            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-            let account = ServiceAccount { metadata, ..ServiceAccount::default() };
+            let metadata = ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            };
+            let account = ServiceAccount {
+                metadata,
+                ..ServiceAccount::default()
+            };
             accounts.create(&PostParams::default(), &account).await?;
         }
-        let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
-        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let response = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        response.status.and_then(|status| status.token).context("the response has no token")
+        let spec = TokenRequestSpec {
+            expiration_seconds: Some(3600),
+            ..TokenRequestSpec::default()
+        };
+        let request = TokenRequest {
+            spec: Some(spec),
+            ..TokenRequest::default()
+        };
+        let response = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await?;
+        response
+            .status
+            .and_then(|status| status.token)
+            .context("the response has no token")
     }
 
     /// Writes a kubeconfig file with that bearer token. `name` is part of the file name.
@@ -155,7 +172,8 @@ impl ControlPlane {
 
     /// The path of a kubeconfig file of the named user.
     pub fn kubeconfig_for(&self, user: &str) -> Result<PathBuf> {
-        self.credentials.write_kubeconfig(&self.url, user, self.credentials.token(user)?)
+        self.credentials
+            .write_kubeconfig(&self.url, user, self.credentials.token(user)?)
     }
 
     /// Runs kubectl as the administrator. Returns its output, or an error with what it wrote to stderr.
@@ -178,7 +196,11 @@ impl ControlPlane {
             .await
             .with_context(|| format!("kubectl {args:?} took more than a minute"))??;
         if !output.status.success() {
-            bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "kubectl {}: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -191,7 +213,10 @@ impl ControlPlane {
     /// Starts a stopped program again, on the same ports. Waits until the API server is ready.
     pub async fn start_again(&self, program: &str) -> Result<()> {
         let spec = self.specs.iter().find(|spec| spec.name == program);
-        self.supervisor.spawn(spec.with_context(|| format!("no program {program}"))?.clone())?;
+        self.supervisor.spawn(
+            spec.with_context(|| format!("no program {program}"))?
+                .clone(),
+        )?;
         if program == program::API_SERVER {
             wait_until_ready(&self.supervisor, &self.admin, Options::default().timeout).await?;
         }
@@ -305,7 +330,8 @@ fn client(credentials: &Credentials, url: &str, token: &str) -> Result<Client> {
 
 fn client_from(kubeconfig: Kubeconfig) -> Result<Client> {
     let options = KubeConfigOptions::default();
-    let mut config = futures::executor::block_on(Config::from_custom_kubeconfig(kubeconfig, &options))?;
+    let mut config =
+        futures::executor::block_on(Config::from_custom_kubeconfig(kubeconfig, &options))?;
     config.connect_timeout = Some(Duration::from_secs(5));
     Ok(Client::try_from(config)?)
 }
@@ -316,7 +342,10 @@ fn check_alive(supervisor: &Supervisor, program: &str) -> Result<()> {
     if status.running {
         return Ok(());
     }
-    bail!("{program} ended ({status:?}); its last lines:\n{}", supervisor.log_tail(program, 15))
+    bail!(
+        "{program} ended ({status:?}); its last lines:\n{}",
+        supervisor.log_tail(program, 15)
+    )
 }
 
 async fn wait_for_port(
@@ -329,7 +358,10 @@ async fn wait_for_port(
     while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
         check_alive(supervisor, program)?;
         if started.elapsed() > timeout {
-            bail!("{program} does not listen after {timeout:?}:\n{}", supervisor.log_tail(program, 15));
+            bail!(
+                "{program} does not listen after {timeout:?}:\n{}",
+                supervisor.log_tail(program, 15)
+            );
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -337,7 +369,11 @@ async fn wait_for_port(
 }
 
 /// Waits until `/readyz` succeeds and the namespace `default` exists.
-async fn wait_until_ready(supervisor: &Supervisor, admin: &Client, timeout: Duration) -> Result<()> {
+async fn wait_until_ready(
+    supervisor: &Supervisor,
+    admin: &Client,
+    timeout: Duration,
+) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     let died = OnceLock::new();
     let ready = wait_for("the API server to be ready", timeout, async || {
@@ -348,21 +384,29 @@ async fn wait_until_ready(supervisor: &Supervisor, admin: &Client, timeout: Dura
         let request = axum::http::Request::get("/readyz").body(Vec::new())?;
         let answer = admin.request_text(request).await?;
         let default = namespaces.get_opt("default").await?;
-        Ok(Progress::when(default.is_some(), (), format!("readyz: {answer}, no namespace default yet")))
+        Ok(Progress::when(
+            default.is_some(),
+            (),
+            format!("readyz: {answer}, no namespace default yet"),
+        ))
     })
     .await;
     match (died.into_inner(), ready) {
         (Some(error), _) => Err(error),
-        (None, Err(error)) => {
-            Err(error.context(format!("its last lines:\n{}", supervisor.log_tail(program::API_SERVER, 15))))
-        }
+        (None, Err(error)) => Err(error.context(format!(
+            "its last lines:\n{}",
+            supervisor.log_tail(program::API_SERVER, 15)
+        ))),
         (None, Ok(())) => Ok(()),
     }
 }
 
 async fn tear_down(supervisor: &Supervisor, specs: &[Spec]) -> Result<()> {
     for spec in specs {
-        if supervisor.status(&spec.name).is_ok_and(|status| status.running) {
+        if supervisor
+            .status(&spec.name)
+            .is_ok_and(|status| status.running)
+        {
             supervisor.kill(&spec.name).await?;
         }
         let log = supervisor.log_path(&spec.name);

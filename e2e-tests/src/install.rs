@@ -62,8 +62,13 @@ impl Installation {
     /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the
     /// product's namespace run: on real nodes if there are any, else as processes of this machine.
     pub async fn publish(cluster: &Cluster) -> Result<Self> {
-        let address = cluster.real_nodes().map_or(Ipv4Addr::LOCALHOST, RealNodes::address);
-        let options = RegistryOptions { address, ..RegistryOptions::default() };
+        let address = cluster
+            .real_nodes()
+            .map_or(Ipv4Addr::LOCALHOST, RealNodes::address);
+        let options = RegistryOptions {
+            address,
+            ..RegistryOptions::default()
+        };
         let registry = Registry::start(cluster.control_plane.supervisor(), options).await?;
         let published = pushed().await?.restore(&registry)?;
         Self::of(cluster, registry, published)
@@ -73,7 +78,12 @@ impl Installation {
     pub fn of(cluster: &Cluster, registry: Registry, published: Published) -> Result<Self> {
         if let Ok(nodes) = cluster.real_nodes() {
             nodes.mirror(registry.host(), &registry)?;
-            return Ok(Self { registry, programs: None, published, policy_server: None });
+            return Ok(Self {
+                registry,
+                programs: None,
+                published,
+                policy_server: None,
+            });
         }
         let control_plane = &cluster.control_plane;
         let kubeconfig = fs::read_to_string(control_plane.kubeconfig_for(ADMIN)?)?;
@@ -86,16 +96,29 @@ impl Installation {
             problems: Mutex::default(),
         });
         cluster.kubelet.run_programs(programs.clone());
-        Ok(Self { registry, programs: Some(programs), published, policy_server: None })
+        Ok(Self {
+            registry,
+            programs: Some(programs),
+            published,
+            policy_server: None,
+        })
     }
 
     /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place of the
     /// released ones.
-    pub async fn apply(&self, cluster: &Cluster, kustomization: &str) -> Result<Vec<DynamicObject>> {
+    pub async fn apply(
+        &self,
+        cluster: &Cluster,
+        kustomization: &str,
+    ) -> Result<Vec<DynamicObject>> {
         let folder = cluster.control_plane.folder().join("installation");
         fs::create_dir_all(&folder)?;
         let base = relative(&folder, &repository_file(kustomization))?;
-        let (image, digest) = self.published.sidecar.split_once('@').context("no digest")?;
+        let (image, digest) = self
+            .published
+            .sidecar
+            .split_once('@')
+            .context("no digest")?;
         let module = json!([{"op": "replace", "path": "/spec/module",
             "value": format!("registry://{}", self.published.policy)}]);
         let kustomization = json!({
@@ -107,25 +130,36 @@ impl Installation {
         });
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
         let objects = render_kustomize(&folder.display().to_string())?;
-        cluster.apply_objects(&as_served(objects, cluster.control_plane.version())).await
+        cluster
+            .apply_objects(&as_served(objects, cluster.control_plane.version()))
+            .await
     }
 
     /// Waits until all replicas of the Deployment are available. Returns the name of the leader's Pod.
     pub async fn wait_available(&self, cluster: &Cluster) -> Result<String> {
         let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
-        let available = wait_for("the sidecar's Deployment to be available", TIMEOUT, async || {
-            let deployment = deployments.get(SIDECAR).await?;
-            let wanted = deployment.spec.replicas;
-            let status = deployment.status.unwrap_or_default();
-            let seen = format!("{status:?}; {:?}", self.problems());
-            let current = status.observed_generation == deployment.metadata.generation;
-            let all = current && status.available_replicas == wanted && status.replicas == wanted;
-            Ok(Progress::when(all, (), seen))
-        });
+        let available = wait_for(
+            "the sidecar's Deployment to be available",
+            TIMEOUT,
+            async || {
+                let deployment = deployments.get(SIDECAR).await?;
+                let wanted = deployment.spec.replicas;
+                let status = deployment.status.unwrap_or_default();
+                let seen = format!("{status:?}; {:?}", self.problems());
+                let current = status.observed_generation == deployment.metadata.generation;
+                let all =
+                    current && status.available_replicas == wanted && status.replicas == wanted;
+                Ok(Progress::when(all, (), seen))
+            },
+        );
         available.await?;
         wait_for("a sidecar to lead", TIMEOUT, async || {
             let leader = self.leader(cluster).await?;
-            Ok(Progress::when(leader.is_some(), leader.unwrap_or_default(), "no leader"))
+            Ok(Progress::when(
+                leader.is_some(),
+                leader.unwrap_or_default(),
+                "no leader",
+            ))
         })
         .await
     }
@@ -134,34 +168,60 @@ impl Installation {
     pub async fn leader(&self, cluster: &Cluster) -> Result<Option<String>> {
         let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
         let lease = leases.get_opt(SIDECAR).await?;
-        let Some(holder) = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity) else {
+        let Some(holder) = lease
+            .and_then(|lease| lease.spec)
+            .and_then(|spec| spec.holder_identity)
+        else {
             return Ok(None);
         };
         // The identity is `<name of the Pod>_<suffix of the process>`.
-        let name = holder.split_once('_').map_or(holder.as_str(), |(name, _)| name);
-        Ok(self.sidecars(cluster).await?.iter().map(ResourceExt::name_any).find(|pod| pod == name))
+        let name = holder
+            .split_once('_')
+            .map_or(holder.as_str(), |(name, _)| name);
+        Ok(self
+            .sidecars(cluster)
+            .await?
+            .iter()
+            .map(ResourceExt::name_any)
+            .find(|pod| pod == name))
     }
 
     /// The sidecar's Pods.
     pub async fn sidecars(&self, cluster: &Cluster) -> Result<Vec<Pod>> {
-        Ok(cluster.pods_api(NAMESPACE).list(&ListParams::default()).await?.items)
+        Ok(cluster
+            .pods_api(NAMESPACE)
+            .list(&ListParams::default())
+            .await?
+            .items)
     }
 
     /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module, evaluates
     /// it with the permissions of the PolicyServer's ServiceAccount, and registers the webhooks. With `real`,
     /// the PolicyServer that `POLICY_SERVER` names does this, else the stand-in.
-    pub async fn serve_policy(&mut self, cluster: &mut Cluster, account: &str, real: bool) -> Result<()> {
+    pub async fn serve_policy(
+        &mut self,
+        cluster: &mut Cluster,
+        account: &str,
+        real: bool,
+    ) -> Result<()> {
         let Some(program) = policy_server::executable().filter(|_| real) else {
             cluster.webhook = Some(self.start_webhook(cluster, account).await?);
             return Ok(());
         };
         let policies = installed_policies(cluster).await?;
         let (kubeconfig, host) = (kubeconfig_of(cluster, account).await?, self.registry.host());
-        let server =
-            PolicyServer::start(&cluster.control_plane, program, &policies, &kubeconfig, Some(host))?;
+        let server = PolicyServer::start(
+            &cluster.control_plane,
+            program,
+            &policies,
+            &kubeconfig,
+            Some(host),
+        )?;
         server.wait_ready(TIMEOUT).await?;
         for policy in &policies {
-            server.register(policy, &cluster.client(), cluster.control_plane.version()).await?;
+            server
+                .register(policy, &cluster.client(), cluster.control_plane.version())
+                .await?;
         }
         self.policy_server = Some(server);
         wait_until_called(&policies, &cluster.client(), TIMEOUT).await
@@ -170,28 +230,43 @@ impl Installation {
     /// Has the stand-in serve them, in place of a former one, which goes on until it is dropped.
     pub async fn start_webhook(&self, cluster: &Cluster, account: &str) -> Result<Webhook> {
         let policies = installed_policies(cluster).await?;
-        let module = policies.first().context("no policy is installed")?.module()?;
+        let module = policies
+            .first()
+            .context("no policy is installed")?
+            .module()?;
         ensure!(
-            policies.iter().all(|policy| policy.module().is_ok_and(|other| other == module)),
+            policies
+                .iter()
+                .all(|policy| policy.module().is_ok_and(|other| other == module)),
             "the policies name several modules"
         );
         // Whatever they call the registry, there is only this one.
-        let path = module.strip_prefix("registry://").and_then(|reference| reference.split_once('/'));
+        let path = module
+            .strip_prefix("registry://")
+            .and_then(|reference| reference.split_once('/'));
         let (_, path) = path.context("not a registry:// module")?;
         let reference = format!("{}/{path}", self.registry.host());
         let module = PolicyModule::load(&self.registry.reader()?.pull_policy(&reference).await?)?;
         let kubeconfig = kubeconfig_of(cluster, account).await?;
-        cluster.start_installed_webhook(&module, policies, &kubeconfig).await
+        cluster
+            .start_installed_webhook(&module, policies, &kubeconfig)
+            .await
     }
 
     /// What went wrong with the sidecars that run on simulated nodes.
     pub fn problems(&self) -> Vec<String> {
-        self.programs.as_ref().map(|programs| programs.problems()).unwrap_or_default()
+        self.programs
+            .as_ref()
+            .map(|programs| programs.problems())
+            .unwrap_or_default()
     }
 }
 
 async fn kubeconfig_of(cluster: &Cluster, account: &str) -> Result<PathBuf> {
-    let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
+    let token = cluster
+        .control_plane
+        .service_account_token(kubewarden::NAMESPACE, account)
+        .await?;
     cluster.control_plane.kubeconfig_with_token(account, &token)
 }
 
@@ -207,7 +282,10 @@ pub async fn installed_policies(cluster: &Cluster) -> Result<Vec<Policy>> {
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
     let ours = ListParams::default().labels("app.kubernetes.io/component=policy");
     let policies = policies.list(&ours).await?;
-    policies.into_iter().map(|policy| Ok(Policy::new(serde_json::to_value(policy)?))).collect()
+    policies
+        .into_iter()
+        .map(|policy| Ok(Policy::new(serde_json::to_value(policy)?)))
+        .collect()
 }
 
 /// What a registry has stored, and the references without its address.
@@ -222,7 +300,10 @@ impl Pushed {
         registry.restore(&self.content)?;
         let Published { policy, sidecar } = &self.references;
         let host = registry.host();
-        Ok(Published { policy: format!("{host}{policy}"), sidecar: format!("{host}{sidecar}") })
+        Ok(Published {
+            policy: format!("{host}{policy}"),
+            sidecar: format!("{host}{sidecar}"),
+        })
     }
 }
 
@@ -234,18 +315,36 @@ async fn pushed() -> Result<&'static Pushed> {
         let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
         let publisher = Publisher::to(&registry);
         let (host, version) = (registry.host(), env!("CARGO_PKG_VERSION"));
-        let policy = publisher.policy(&format!("{host}/policies/persistent-pod-state:v{version}")).await?;
-        let sidecar = publisher.image(&format!("{host}/persistent-pod-state-sidecar:v{version}")).await?;
-        let references = Published { policy: policy.replace(host, ""), sidecar: sidecar.replace(host, "") };
-        Ok(Pushed { content: registry.content()?, references })
+        let policy = publisher
+            .policy(&format!("{host}/policies/persistent-pod-state:v{version}"))
+            .await?;
+        let sidecar = publisher
+            .image(&format!("{host}/persistent-pod-state-sidecar:v{version}"))
+            .await?;
+        let references = Published {
+            policy: policy.replace(host, ""),
+            sidecar: sidecar.replace(host, ""),
+        };
+        Ok(Pushed {
+            content: registry.content()?,
+            references,
+        })
     };
     PUSHED.get_or_try_init(push).await
 }
 
 /// The relative path from one folder to another: kustomize takes no absolute paths.
 fn relative(from: &Path, to: &Path) -> Result<PathBuf> {
-    let (from, to) = (from.canonicalize()?, to.canonicalize().with_context(|| to.display().to_string())?);
-    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let (from, to) = (
+        from.canonicalize()?,
+        to.canonicalize()
+            .with_context(|| to.display().to_string())?,
+    );
+    let common = from
+        .components()
+        .zip(to.components())
+        .take_while(|(a, b)| a == b)
+        .count();
     let up = from.components().skip(common).map(|_| Component::ParentDir);
     Ok(up.chain(to.components().skip(common)).collect())
 }
@@ -260,7 +359,10 @@ mod tests {
         let root = Path::new("/");
         let path = relative(&folder, root).unwrap();
         assert_eq!(folder.join(&path).canonicalize().unwrap(), root);
-        assert_eq!(relative(root, &folder).unwrap(), folder.strip_prefix("/").unwrap());
+        assert_eq!(
+            relative(root, &folder).unwrap(),
+            folder.strip_prefix("/").unwrap()
+        );
         assert_eq!(relative(&folder, &folder).unwrap(), Path::new(""));
     }
 }

@@ -41,7 +41,8 @@ pub fn parse(yaml: &str) -> Result<Vec<Value>> {
 
 /// Reads all objects of a YAML file.
 pub fn read(path: &Path) -> Result<Vec<Value>> {
-    let yaml = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let yaml =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&yaml).with_context(|| path.display().to_string())
 }
 
@@ -51,7 +52,10 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObje
     let mut kinds = HashMap::new();
     let (mut applied, mut unserved) = (Vec::new(), Vec::new());
     let mut objects = objects.to_vec();
-    if objects.iter().any(|object| object["kind"] == "CustomResourceDefinition") {
+    if objects
+        .iter()
+        .any(|object| object["kind"] == "CustomResourceDefinition")
+    {
         let version = Version::parse(&client.apiserver_version().await?.git_version)?;
         objects = render::as_served(objects, version);
     }
@@ -63,8 +67,18 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObje
             wait_until_served(client, std::mem::take(&mut unserved)).await?;
         }
         let api = api_for(client, &object, &mut kinds).await?;
-        let name = object.metadata.name.clone().context("an object without a name")?;
-        let done = api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object)).await;
+        let name = object
+            .metadata
+            .name
+            .clone()
+            .context("an object without a name")?;
+        let done = api
+            .patch(
+                &name,
+                &PatchParams::apply(FIELD_MANAGER).force(),
+                &Patch::Apply(&object),
+            )
+            .await;
         let done = done.with_context(|| format!("cannot apply {} {name}", kind_of(&object)))?;
         if is_definition {
             unserved.push(done.clone());
@@ -82,14 +96,19 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject
 
 /// Applies a YAML file.
 pub async fn apply_file(client: &Client, path: &Path) -> Result<Vec<DynamicObject>> {
-    apply(client, &read(path)?).await.with_context(|| path.display().to_string())
+    apply(client, &read(path)?)
+        .await
+        .with_context(|| path.display().to_string())
 }
 
 /// Makes a namespace that is in scope, unless it exists.
 pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
     let labels = json!({INJECTION_LABEL: "enabled"});
     let namespace = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}}))?;
-    match Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await {
+    match Api::<Namespace>::all(client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await
+    {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         Err(other) => Err(other.into()),
         Ok(_) => Ok(()),
@@ -98,11 +117,19 @@ pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
 
 /// Binds the cluster roles and roles of a YAML file to a user, in place of the bindings in the file, which
 /// name service accounts. With names in `only`, takes only these roles.
-pub async fn apply_rbac_from(client: &Client, path: &Path, user: &str, only: &[&str]) -> Result<()> {
+pub async fn apply_rbac_from(
+    client: &Client,
+    path: &Path,
+    user: &str,
+    only: &[&str],
+) -> Result<()> {
     let mut objects = Vec::new();
     for role in read(path)? {
         let kind = role["kind"].as_str().unwrap_or_default().to_owned();
-        let name = role["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = role["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if !matches!(kind.as_str(), "ClusterRole" | "Role")
             || !(only.is_empty() || only.contains(&name.as_str()))
         {
@@ -116,14 +143,18 @@ pub async fn apply_rbac_from(client: &Client, path: &Path, user: &str, only: &[&
         }
         let group = "rbac.authorization.k8s.io";
         objects.push(role);
-        objects.push(json!({"apiVersion": format!("{group}/v1"), "kind": format!("{kind}Binding"),
+        objects.push(
+            json!({"apiVersion": format!("{group}/v1"), "kind": format!("{kind}Binding"),
             "metadata": metadata, "roleRef": {"apiGroup": group, "kind": kind, "name": name},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}));
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}),
+        );
     }
     if objects.is_empty() {
         bail!("{} has none of the roles {only:?}", path.display());
     }
-    apply(client, &objects).await.with_context(|| path.display().to_string())?;
+    apply(client, &objects)
+        .await
+        .with_context(|| path.display().to_string())?;
     Ok(())
 }
 
@@ -132,12 +163,18 @@ async fn api_for(
     object: &DynamicObject,
     kinds: &mut HashMap<GroupVersionKind, (ApiResource, Scope)>,
 ) -> Result<Api<DynamicObject>> {
-    let types = object.types.as_ref().context("an object without apiVersion and kind")?;
+    let types = object
+        .types
+        .as_ref()
+        .context("an object without apiVersion and kind")?;
     let wanted = GroupVersionKind::try_from(types)?;
     if !kinds.contains_key(&wanted) {
-        let (resource, capabilities) = pinned_kind(client, &wanted)
-            .await
-            .with_context(|| format!("the cluster does not serve {} {}", types.api_version, types.kind))?;
+        let (resource, capabilities) = pinned_kind(client, &wanted).await.with_context(|| {
+            format!(
+                "the cluster does not serve {} {}",
+                types.api_version, types.kind
+            )
+        })?;
         kinds.insert(wanted.clone(), (resource, capabilities.scope));
     }
     let (resource, scope) = &kinds[&wanted];
@@ -162,14 +199,19 @@ async fn wait_until_served(client: &Client, definitions: Vec<DynamicObject>) -> 
                 &text(&version["name"]),
                 &text(&spec["names"]["kind"]),
             );
-            let resource = ApiResource::from_gvk_with_plural(&kind, &text(&spec["names"]["plural"]));
+            let resource =
+                ApiResource::from_gvk_with_plural(&kind, &text(&spec["names"]["plural"]));
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            wait_for(&format!("{} to be served", crd.name_any()), Duration::from_mins(2), async || {
-                api.list(&kube::api::ListParams::default().limit(1)).await?;
-                // Discovery shows the kind a moment later.
-                pinned_kind(client, &kind).await?;
-                Ok(Progress::Done(()))
-            })
+            wait_for(
+                &format!("{} to be served", crd.name_any()),
+                Duration::from_mins(2),
+                async || {
+                    api.list(&kube::api::ListParams::default().limit(1)).await?;
+                    // Discovery shows the kind a moment later.
+                    pinned_kind(client, &kind).await?;
+                    Ok(Progress::Done(()))
+                },
+            )
             .await?;
         }
     }
@@ -177,7 +219,10 @@ async fn wait_until_served(client: &Client, definitions: Vec<DynamicObject>) -> 
 }
 
 fn kind_of(object: &DynamicObject) -> &str {
-    object.types.as_ref().map_or("object", |types| types.kind.as_str())
+    object
+        .types
+        .as_ref()
+        .map_or("object", |types| types.kind.as_str())
 }
 
 #[cfg(test)]
@@ -187,7 +232,11 @@ mod tests {
     #[test]
     fn parses_all_documents_and_unwraps_lists() {
         let yaml = "---\nkind: A\n---\n# nothing\n---\nkind: List\nitems:\n- kind: B\n- kind: C\n";
-        let kinds: Vec<_> = parse(yaml).unwrap().iter().map(|object| object["kind"].clone()).collect();
+        let kinds: Vec<_> = parse(yaml)
+            .unwrap()
+            .iter()
+            .map(|object| object["kind"].clone())
+            .collect();
         assert_eq!(kinds, ["A", "B", "C"]);
     }
 }

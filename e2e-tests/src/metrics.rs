@@ -15,14 +15,19 @@ pub struct Sample {
 
 /// Reads the samples of a text in the format of Prometheus or `OpenMetrics`. Skips lines that it cannot read.
 pub fn parse(text: &str) -> Vec<Sample> {
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect()
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(sample)
+        .collect()
 }
 
 /// The names of the counters that a text in the format of `OpenMetrics` declares, also of those without
 /// samples.
 pub fn counters(text: &str) -> Vec<String> {
     let name = |line: &str| {
-        line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(|name| format!("{name}_total"))
+        line.strip_prefix("# TYPE ")?
+            .strip_suffix(" counter")
+            .map(|name| format!("{name}_total"))
     };
     text.lines().filter_map(name).collect()
 }
@@ -37,8 +42,17 @@ fn sample(line: &str) -> Option<Sample> {
         labels.insert(label.to_owned(), value[..end].to_owned());
         rest = value[end + 1..].trim_start_matches(',');
     }
-    let value = rest.trim_start_matches('}').split_whitespace().next()?.parse().ok()?;
-    Some(Sample { name: name.to_owned(), labels, value })
+    let value = rest
+        .trim_start_matches('}')
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    Some(Sample {
+        name: name.to_owned(),
+        labels,
+        value,
+    })
 }
 
 fn is_label(text: &str) -> bool {
@@ -61,7 +75,14 @@ fn quoted_end(text: &str) -> Option<usize> {
 
 /// The metrics that a `PromQL` expression selects, each with the labels that it selects by.
 pub fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
-    const LABEL_LISTS: [&str; 6] = ["by", "group_left", "group_right", "ignoring", "on", "without"];
+    const LABEL_LISTS: [&str; 6] = [
+        "by",
+        "group_left",
+        "group_right",
+        "ignoring",
+        "on",
+        "without",
+    ];
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut rest = expression;
     while let Some(letter) = rest.chars().next() {
@@ -96,7 +117,9 @@ fn matchers(text: &str) -> (Vec<String>, &str) {
     {
         let is_part_of_name = |letter: char| !is_word(letter);
         labels.push(label.trim_matches(is_part_of_name).to_owned());
-        rest = quoted_end(value).map_or("", |end| &value[end + 1..]).trim_start();
+        rest = quoted_end(value)
+            .map_or("", |end| &value[end + 1..])
+            .trim_start();
     }
     (labels, rest.strip_prefix('}').unwrap_or_default())
 }
@@ -107,11 +130,18 @@ mod tests {
 
     #[test]
     fn reads_samples_with_their_labels() {
-        let samples =
-            parse("# HELP a b\na 1\nb{x=\"1,2\",y=\"\\\"}\"} 2.5 17\nc_bucket{le=\"+Inf\"} 1e3\nbroken\n");
+        let samples = parse(
+            "# HELP a b\na 1\nb{x=\"1,2\",y=\"\\\"}\"} 2.5 17\nc_bucket{le=\"+Inf\"} 1e3\nbroken\n",
+        );
         let labels = |sample: &Sample| sample.labels.clone().into_iter().collect::<Vec<_>>();
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(samples.iter().map(|sample| sample.value).collect::<Vec<_>>(), [1.0, 2.5, 1000.0]);
+        assert_eq!(
+            samples
+                .iter()
+                .map(|sample| sample.value)
+                .collect::<Vec<_>>(),
+            [1.0, 2.5, 1000.0]
+        );
         assert_eq!(labels(&samples[1]), [pair("x", "1,2"), pair("y", "\\\"}")]);
         assert_eq!(labels(&samples[2]), [pair("le", "+Inf")]);
     }
@@ -120,16 +150,25 @@ mod tests {
     fn finds_metrics_and_matched_labels_in_expressions() {
         let metrics = |expression: &str| {
             let found = selectors(expression).into_iter();
-            found.map(|(name, labels)| format!("{name}({})", labels.join(","))).collect::<Vec<_>>().join(" ")
+            found
+                .map(|(name, labels)| format!("{name}({})", labels.join(",")))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        assert_eq!(metrics("max(a_b) < 1 unless max(c_d{x=\"y_z\"}) > 0"), "a_b() c_d(x)");
+        assert_eq!(
+            metrics("max(a_b) < 1 unless max(c_d{x=\"y_z\"}) > 0"),
+            "a_b() c_d(x)"
+        );
         assert_eq!(
             metrics(
                 "histogram_quantile(0.99, sum by (le, n_n) (rate(a_bucket{n=~\"p(-q)?[.]r{2}\", e!=\"\"}[5m])))"
             ),
             "a_bucket(n,e)"
         );
-        assert_eq!(metrics("a_b and on (job_name, instance) c_d offset 5m"), "a_b() c_d()");
+        assert_eq!(
+            metrics("a_b and on (job_name, instance) c_d offset 5m"),
+            "a_b() c_d()"
+        );
         assert_eq!(metrics("(max(a_b) or vector(0)) < 1e6"), "a_b()");
     }
 }

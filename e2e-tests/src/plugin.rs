@@ -45,18 +45,27 @@ pub struct Plugin {
 impl Plugin {
     /// One that uses this kubeconfig.
     pub fn new(kubeconfig: impl Into<PathBuf>) -> Self {
-        Self { kubeconfig: Some(kubeconfig.into()), kubectl: None }
+        Self {
+            kubeconfig: Some(kubeconfig.into()),
+            kubectl: None,
+        }
     }
 
     /// One without a cluster.
     pub fn without_cluster() -> Self {
-        Self { kubeconfig: None, kubectl: None }
+        Self {
+            kubeconfig: None,
+            kubectl: None,
+        }
     }
 
     /// One that this kubectl finds on the `PATH` and runs.
     #[must_use]
     pub fn run_by(self, kubectl: impl Into<PathBuf>) -> Self {
-        Self { kubectl: Some(kubectl.into()), ..self }
+        Self {
+            kubectl: Some(kubectl.into()),
+            ..self
+        }
     }
 
     /// Runs a command, without a terminal and without input.
@@ -83,7 +92,12 @@ impl Plugin {
     }
 
     /// Runs a command on a terminal of so many columns, on which somebody types this.
-    pub async fn run_on_terminal(&self, args: &[&str], columns: u16, typed: &str) -> Result<Answer> {
+    pub async fn run_on_terminal(
+        &self,
+        args: &[&str],
+        columns: u16,
+        typed: &str,
+    ) -> Result<Answer> {
         let mut child = self.start_on_terminal(args, columns)?;
         let mut stdin = child.stdin.take().context("no input")?;
         stdin.write_all(typed.as_bytes()).await?;
@@ -94,7 +108,11 @@ impl Plugin {
     }
 
     /// Runs a command on a terminal, and answers its question with yes once something else has happened.
-    pub async fn run_while(&self, args: &[&str], meanwhile: impl Future<Output = ()>) -> Result<Answer> {
+    pub async fn run_while(
+        &self,
+        args: &[&str],
+        meanwhile: impl Future<Output = ()>,
+    ) -> Result<Answer> {
         const QUESTION: &str = "[y/N] ";
         let mut child = self.start_on_terminal(args, 80)?;
         let mut stdin = child.stdin.take().context("no input")?;
@@ -103,18 +121,26 @@ impl Plugin {
         let seen = async {
             while !String::from_utf8_lossy(&shown).contains(QUESTION) {
                 if stdout.read_buf(&mut shown).await? == 0 {
-                    bail!("it does not show {QUESTION:?}: {}", String::from_utf8_lossy(&shown));
+                    bail!(
+                        "it does not show {QUESTION:?}: {}",
+                        String::from_utf8_lossy(&shown)
+                    );
                 }
             }
             Ok(())
         };
-        timeout(TIMEOUT, seen).await.with_context(|| format!("it does not show {QUESTION:?}"))??;
+        timeout(TIMEOUT, seen)
+            .await
+            .with_context(|| format!("it does not show {QUESTION:?}"))??;
         meanwhile.await;
         stdin.write_all(b"y\n").await?;
         let (rest, answer) = tokio::join!(stdout.read_to_end(&mut shown), finish(child, args));
         rest?;
         drop(stdin);
-        Ok(Answer { stdout: String::from_utf8_lossy(&shown).into_owned(), ..answer? })
+        Ok(Answer {
+            stdout: String::from_utf8_lossy(&shown).into_owned(),
+            ..answer?
+        })
     }
 
     /// Starts a command on a terminal of so many columns.
@@ -124,15 +150,15 @@ impl Plugin {
         let program = program.iter().map(|word| word.to_string_lossy());
         let args = args.iter().map(|&arg| arg.into());
         let words: Vec<String> = program.chain(args).map(|word| quote(&word)).collect();
-        let shell = format!("stty cols {columns} rows 50 -echo; exec {}", words.join(" "));
+        let shell = format!(
+            "stty cols {columns} rows 50 -echo; exec {}",
+            words.join(" ")
+        );
         let mut command = Command::new("script");
-        self.prepare(&mut command)?.env("TERM", "xterm-256color").env("SHELL", "/bin/sh").args([
-            "--quiet",
-            "--return",
-            "--command",
-            &shell,
-            "/dev/null",
-        ]);
+        self.prepare(&mut command)?
+            .env("TERM", "xterm-256color")
+            .env("SHELL", "/bin/sh")
+            .args(["--quiet", "--return", "--command", &shell, "/dev/null"]);
         command.spawn().context("script (Debian: bsdutils)")
     }
 
@@ -149,7 +175,11 @@ impl Plugin {
             .env_clear()
             .env("PATH", search_path(&[folder()?])?)
             .env("HOME", "/nonexistent")
-            .envs(self.kubeconfig.as_deref().map(|path: &Path| ("KUBECONFIG", path)))
+            .envs(
+                self.kubeconfig
+                    .as_deref()
+                    .map(|path: &Path| ("KUBECONFIG", path)),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -178,11 +208,16 @@ pub fn executable() -> Result<PathBuf> {
 
 /// The folder that has to be on the `PATH` so that kubectl finds the plugin.
 pub fn folder() -> Result<PathBuf> {
-    Ok(executable()?.parent().context("the plugin is in no folder")?.to_owned())
+    Ok(executable()?
+        .parent()
+        .context("the plugin is in no folder")?
+        .to_owned())
 }
 
 /// The `PATH` of this process, with these folders before all others.
 pub fn search_path(first: &[PathBuf]) -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
-    Ok(env::join_paths(first.iter().cloned().chain(env::split_paths(&path)))?)
+    Ok(env::join_paths(
+        first.iter().cloned().chain(env::split_paths(&path)),
+    )?)
 }

@@ -20,18 +20,30 @@ pub fn recorded_states(status: &Value) -> Result<BTreeMap<String, Value>> {
     }
     for (name, text) in packed["buckets"].as_object().into_iter().flatten() {
         let bucket = Bucket::parse(name).with_context(|| format!("there is no bucket {name}"))?;
-        let text = text.as_str().with_context(|| format!("bucket {name} is no text"))?;
-        states.extend(read_bucket(bucket, text)?.into_iter().map(|(pod, state)| (pod, json!(state))));
+        let text = text
+            .as_str()
+            .with_context(|| format!("bucket {name} is no text"))?;
+        states.extend(
+            read_bucket(bucket, text)?
+                .into_iter()
+                .map(|(pod, state)| (pod, json!(state))),
+        );
     }
     let plain = status["podStates"].as_object().into_iter().flatten();
-    states
-        .extend(plain.filter(|(_, state)| !state.is_null()).map(|(pod, state)| (pod.clone(), state.clone())));
+    states.extend(
+        plain
+            .filter(|(_, state)| !state.is_null())
+            .map(|(pod, state)| (pod.clone(), state.clone())),
+    );
     for (pod, state) in &mut states {
         if let Some(fields) = state.as_object_mut() {
             fields.retain(|_, value| *value != json!({}));
         }
         let one = recorded_state(status, pod)?.map(|one| json!(one));
-        anyhow::ensure!(one.as_ref() == Some(state), "{pod}: {state}, but the policy reads {one:?}");
+        anyhow::ensure!(
+            one.as_ref() == Some(state),
+            "{pod}: {state}, but the policy reads {one:?}"
+        );
     }
     Ok(states)
 }
@@ -43,7 +55,8 @@ mod tests {
     #[test]
     fn reads_both_forms() {
         let state = json!({"nodeName": "n", "nodeTopologyLabels": {"zone": "a"}});
-        let plain = json!({"podStates": {"web-0": state, "web-1": {"nodeName": "m", "annotations": {}}}});
+        let plain =
+            json!({"podStates": {"web-0": state, "web-1": {"nodeName": "m", "annotations": {}}}});
         let texts = json!({"ordinals-0": "2 web-* * label:zone=a\n0 n %\n1 m -\n"});
         let compact = json!({"packed": {"version": 1, "buckets": texts}});
         let expected = recorded_states(&plain).unwrap();

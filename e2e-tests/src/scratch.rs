@@ -22,7 +22,8 @@ impl Scratch {
     /// A file with that content.
     pub fn file(name: &str, content: impl AsRef<[u8]>) -> Result<Self> {
         let file = Self::path_for(name);
-        fs::write(&file.0, content).with_context(|| format!("cannot write {}", file.0.display()))?;
+        fs::write(&file.0, content)
+            .with_context(|| format!("cannot write {}", file.0.display()))?;
         Ok(file)
     }
 
@@ -46,6 +47,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = if self.0.is_dir() { fs::remove_dir_all(&self.0) } else { fs::remove_file(&self.0) };
+        let _ = if self.0.is_dir() {
+            fs::remove_dir_all(&self.0)
+        } else {
+            fs::remove_file(&self.0)
+        };
     }
 }

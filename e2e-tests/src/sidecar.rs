@@ -45,7 +45,10 @@ impl Default for SidecarOptions {
             name: EXECUTABLE.to_owned(),
             program: None,
             args: Vec::new(),
-            env: vec![("RUST_LOG".to_owned(), "debug,hyper=info,h2=info,rustls=info,tower=info".to_owned())],
+            env: vec![(
+                "RUST_LOG".to_owned(),
+                "debug,hyper=info,h2=info,rustls=info,tower=info".to_owned(),
+            )],
         }
     }
 }
@@ -61,8 +64,9 @@ impl Sidecar {
     /// Starts it; it may not be ready yet.
     pub fn start(control_plane: &ControlPlane, options: SidecarOptions) -> Result<Self> {
         let port = free_port()?;
-        let kubeconfig =
-            options.kubeconfig.map_or_else(|| control_plane.kubeconfig_for(&options.user), Ok)?;
+        let kubeconfig = options
+            .kubeconfig
+            .map_or_else(|| control_plane.kubeconfig_for(&options.user), Ok)?;
         let mut args = vec![
             "--kubeconfig".to_owned(),
             kubeconfig.display().to_string(),
@@ -78,10 +82,19 @@ impl Sidecar {
         let selector = format!("{INJECTION_LABEL}!=disabled");
         env.push(("PPS_NAMESPACE_SELECTOR".to_owned(), selector));
         env.extend(options.env);
-        let spec = Spec { name: options.name, program, args, env };
+        let spec = Spec {
+            name: options.name,
+            program,
+            args,
+            env,
+        };
         let supervisor = control_plane.supervisor().clone();
         supervisor.spawn(spec.clone())?;
-        Ok(Self { supervisor, spec, port })
+        Ok(Self {
+            supervisor,
+            spec,
+            port,
+        })
     }
 
     /// Waits until `/readyz` succeeds.
@@ -99,10 +112,16 @@ impl Sidecar {
         })
         .await;
         if let Some(status) = died.into_inner() {
-            bail!("{name} ended ({status:?}):\n{}", self.supervisor.log_tail(name, 20));
+            bail!(
+                "{name} ended ({status:?}):\n{}",
+                self.supervisor.log_tail(name, 20)
+            );
         }
         ready.map_err(|error| {
-            error.context(format!("its last lines:\n{}", self.supervisor.log_tail(name, 20)))
+            error.context(format!(
+                "its last lines:\n{}",
+                self.supervisor.log_tail(name, 20)
+            ))
         })
     }
 
@@ -114,7 +133,10 @@ impl Sidecar {
         })
         .await;
         leading.map_err(|error| {
-            error.context(format!("its last lines:\n{}", self.supervisor.log_tail(name, 20)))
+            error.context(format!(
+                "its last lines:\n{}",
+                self.supervisor.log_tail(name, 20)
+            ))
         })
     }
 
@@ -137,10 +159,16 @@ impl Sidecar {
     pub async fn terminate(&self, timeout: Duration) -> Result<ProcessStatus> {
         let name = &self.spec.name;
         let before = self.supervisor.signal(name, Signal::SIGTERM)?;
-        self.supervisor.wait_exit(name, timeout).await.map_err(|error| {
-            let state = before.pid.map_or_else(String::new, state_of_process);
-            error.context(format!("{state}its last lines:\n{}", self.supervisor.log_tail(name, 40)))
-        })
+        self.supervisor
+            .wait_exit(name, timeout)
+            .await
+            .map_err(|error| {
+                let state = before.pid.map_or_else(String::new, state_of_process);
+                error.context(format!(
+                    "{state}its last lines:\n{}",
+                    self.supervisor.log_tail(name, 40)
+                ))
+            })
     }
 
     /// Freezes it (SIGSTOP).
@@ -199,12 +227,12 @@ fn find_executable() -> Result<PathBuf> {
 fn state_of_process(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let told = ["State:", "Threads:", "voluntary_ctxt_switches:"];
-    status.lines().filter(|line| told.iter().any(|name| line.starts_with(name))).fold(
-        String::new(),
-        |mut text, line| {
+    status
+        .lines()
+        .filter(|line| told.iter().any(|name| line.starts_with(name)))
+        .fold(String::new(), |mut text, line| {
             text.push_str(line);
             text.push('\n');
             text
-        },
-    )
+        })
 }

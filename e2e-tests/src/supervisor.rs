@@ -62,11 +62,21 @@ impl Supervisor {
             .spawn()
             .with_context(|| format!("cannot run {}", executable.display()))?;
         let requests = process.stdin.take();
-        let responses = process.stdout.take().context("the supervisor has no stdout")?;
-        let mut pipe = Pipe { process, requests, responses: BufReader::new(responses) };
+        let responses = process
+            .stdout
+            .take()
+            .context("the supervisor has no stdout")?;
+        let mut pipe = Pipe {
+            process,
+            requests,
+            responses: BufReader::new(responses),
+        };
         let keep = env::var("PPS_E2E_KEEP").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
         match pipe.ask(&Request::Open { root, keep })? {
-            Response::Opened(folder) => Ok(Self { folder, pipe: Mutex::new(pipe) }),
+            Response::Opened(folder) => Ok(Self {
+                folder,
+                pipe: Mutex::new(pipe),
+            }),
             other => Err(unexpected(&other)),
         }
     }
@@ -83,12 +93,17 @@ impl Supervisor {
 
     /// Sends a signal to the named program and its process group.
     pub fn signal(&self, name: &str, signal: Signal) -> Result<ProcessStatus> {
-        self.status_of(&Request::Signal { name: name.to_owned(), signal: signal as i32 })
+        self.status_of(&Request::Signal {
+            name: name.to_owned(),
+            signal: signal as i32,
+        })
     }
 
     /// The status of the named program.
     pub fn status(&self, name: &str) -> Result<ProcessStatus> {
-        self.status_of(&Request::Status { name: name.to_owned() })
+        self.status_of(&Request::Status {
+            name: name.to_owned(),
+        })
     }
 
     /// Waits until the named program has ended.
@@ -96,7 +111,10 @@ impl Supervisor {
         wait_for(&format!("{name} to end"), timeout, async || {
             let status = self.status(name)?;
             Ok(if status.running {
-                Progress::Waiting(format!("running as process {}", status.pid.unwrap_or_default()))
+                Progress::Waiting(format!(
+                    "running as process {}",
+                    status.pid.unwrap_or_default()
+                ))
             } else {
                 Progress::Done(status)
             })
@@ -137,7 +155,9 @@ impl Supervisor {
         }
         let said = pipe.ask(&Request::Close);
         pipe.requests = None;
-        pipe.process.wait().context("cannot wait for the supervisor")?;
+        pipe.process
+            .wait()
+            .context("cannot wait for the supervisor")?;
         match said? {
             Response::Closed => Ok(()),
             other => Err(unexpected(&other)),
@@ -167,7 +187,10 @@ impl Pipe {
         let requests = self.requests.as_mut().context("the cluster is closed")?;
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        requests.write_all(&line).and_then(|()| requests.flush()).context("the supervisor is gone")?;
+        requests
+            .write_all(&line)
+            .and_then(|()| requests.flush())
+            .context("the supervisor is gone")?;
         let mut answer = String::new();
         if self.responses.read_line(&mut answer)? == 0 {
             bail!("the supervisor ended without an answer");
@@ -196,7 +219,9 @@ fn find_executable() -> Result<PathBuf> {
         }
     }
     beside_current_exe(EXECUTABLE).ok_or_else(|| {
-        anyhow!("{EXECUTABLE} is not built: cargo build -p pps-e2e --bins (or set {EXECUTABLE_ENV})")
+        anyhow!(
+            "{EXECUTABLE} is not built: cargo build -p pps-e2e --bins (or set {EXECUTABLE_ENV})"
+        )
     })
 }
 
@@ -204,12 +229,20 @@ fn find_executable() -> Result<PathBuf> {
 /// the binaries of the workspace.
 pub(crate) fn beside_current_exe(name: &str) -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
-    own.ancestors().skip(1).take(3).map(|folder| folder.join(name)).find(|path| path.is_file())
+    own.ancestors()
+        .skip(1)
+        .take(3)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// A name that is unique on this machine.
 pub(crate) fn unique(prefix: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("{prefix}-{}-{}", getpid(), COUNT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "{prefix}-{}-{}",
+        getpid(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
 }

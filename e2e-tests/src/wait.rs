@@ -22,13 +22,21 @@ pub enum Progress<T> {
 impl<T> Progress<T> {
     /// Done with `value` if `condition` holds, else waiting with a description of what was seen.
     pub fn when(condition: bool, value: T, seen: impl Display) -> Self {
-        if condition { Self::Done(value) } else { Self::Waiting(seen.to_string()) }
+        if condition {
+            Self::Done(value)
+        } else {
+            Self::Waiting(seen.to_string())
+        }
     }
 }
 
 /// Probes repeatedly until `probe` is done. An error of the probe counts as "not yet", because the API server
 /// may be restarting.
-pub async fn wait_for<T, F>(what: &str, timeout: Duration, mut probe: impl FnMut() -> F) -> Result<T>
+pub async fn wait_for<T, F>(
+    what: &str,
+    timeout: Duration,
+    mut probe: impl FnMut() -> F,
+) -> Result<T>
 where
     F: Future<Output = Result<Progress<T>>>,
 {

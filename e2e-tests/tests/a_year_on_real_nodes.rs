@@ -25,8 +25,8 @@ use serde_json::json;
 use crate::{
     install::{self, deployment},
     support::{
-        HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn, serving,
-        spread_over_nodes,
+        HOSTNAME, IP_ANNOTATION, Place, Pool, Scenario, TIMEOUT, note, places, run_in_turn,
+        serving, spread_over_nodes,
     },
 };
 
@@ -41,7 +41,10 @@ async fn pods_return_whatever_happens_to_nodes() {
     let mut cluster = install::cluster().await;
     let installation = install::install(&mut cluster, false).await;
     deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
-    let stage = &Stage { cluster: &cluster, installation: &installation };
+    let stage = &Stage {
+        cluster: &cluster,
+        installation: &installation,
+    };
     stage.first_start().await;
     run_in_turn(faults(stage)).await.unwrap();
     tokio::join!(
@@ -49,7 +52,10 @@ async fn pods_return_whatever_happens_to_nodes() {
         replacement::a_local_volume(stage),
         deployment::keeps_states_during_a_rollout(&cluster, &installation)
     );
-    installation.apply(&cluster, "deploy/overlays/high-availability").await.unwrap();
+    installation
+        .apply(&cluster, "deploy/overlays/high-availability")
+        .await
+        .unwrap();
     installation.wait_available(&cluster).await.unwrap();
     deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
     install::assert_used_as_granted(&cluster);
@@ -75,7 +81,10 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     fn pool(&self) -> Pool<'_> {
-        Pool { cluster: self.cluster, namespace: "shop" }
+        Pool {
+            cluster: self.cluster,
+            namespace: "shop",
+        }
     }
 
     fn nodes(&self) -> &RealNodes {
@@ -85,16 +94,26 @@ impl Stage<'_> {
     async fn first_start(&self) {
         let pool = Pool::on_real_nodes(self.cluster, "shop").await;
         let apart = spread_over_nodes(&json!({"matchLabels": {"app": "db"}}));
-        let mut db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", ip_annotation());
+        let mut db =
+            serving("shop", "db", 3)
+                .template(&apart)
+                .persistent(HOSTNAME, "", ip_annotation());
         let spread = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOSTNAME,
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "cache"}}}]}});
         // Only Calico's daemons, which do not run, free the address of a Pod whose node is lost.
-        let movable = if ip_annotation() == IP_ANNOTATION { IP_ANNOTATION } else { "" };
-        let mut cache = serving("shop", "cache", 3).template(&spread).persistent("", HOSTNAME, movable);
+        let movable = if ip_annotation() == IP_ANNOTATION {
+            IP_ANNOTATION
+        } else {
+            ""
+        };
+        let mut cache = serving("shop", "cache", 3)
+            .template(&spread)
+            .persistent("", HOSTNAME, movable);
         // A kubelet short of memory starts no Pod that requests none, and first evicts those that use more
         // than they request. Until it has measured them, it takes those that request least.
         for (set, memory) in [(&mut db, "16Mi"), (&mut cache, "32Mi")] {
-            set.template["spec"]["containers"][0]["resources"] = json!({"requests": {"memory": memory}});
+            set.template["spec"]["containers"][0]["resources"] =
+                json!({"requests": {"memory": memory}});
         }
         self.cluster.create_stateful_set(&db).await.unwrap();
         self.cluster.create_stateful_set(&cache).await.unwrap();
@@ -109,9 +128,15 @@ impl Stage<'_> {
         for node in self.nodes().names() {
             self.nodes().wait_ready(node, true).await.unwrap();
         }
-        self.installation.wait_available(self.cluster).await.unwrap();
+        self.installation
+            .wait_available(self.cluster)
+            .await
+            .unwrap();
         for name in ["db", "cache"] {
-            self.cluster.wait_ready("shop", name, 3, RECOVERY).await.unwrap();
+            self.cluster
+                .wait_ready("shop", name, 3, RECOVERY)
+                .await
+                .unwrap();
             self.pool().recorded(name, name).await;
         }
     }
@@ -126,7 +151,11 @@ impl Stage<'_> {
 
     /// Each Pod is back where it was and answers at its address.
     async fn are_back(&self, before: &BTreeMap<String, Place>) {
-        let now = self.cluster.wait_ready("shop", "db", 3, RECOVERY).await.unwrap();
+        let now = self
+            .cluster
+            .wait_ready("shop", "db", 3, RECOVERY)
+            .await
+            .unwrap();
         assert_eq!(places(&now), *before);
         self.answers(before).await;
         self.records_match().await;
@@ -135,10 +164,14 @@ impl Stage<'_> {
     /// A client that knows only addresses finds the same Pods there.
     async fn answers(&self, places: &BTreeMap<String, Place>) {
         for (pod, (_, address)) in places {
-            wait_for(&format!("{pod} to answer at {address}"), TIMEOUT, async || {
-                let (_, body) = http::get(&format!("{address}:8080"), "/").await?;
-                Ok(Progress::when(body.trim() == pod, (), body))
-            })
+            wait_for(
+                &format!("{pod} to answer at {address}"),
+                TIMEOUT,
+                async || {
+                    let (_, body) = http::get(&format!("{address}:8080"), "/").await?;
+                    Ok(Progress::when(body.trim() == pod, (), body))
+                },
+            )
             .await
             .unwrap();
         }
@@ -146,7 +179,12 @@ impl Stage<'_> {
 
     /// A Pod of `db` and its node, which is not that one.
     async fn node_without(&self, node: &str) -> (String, String) {
-        let pod = self.pods().await.into_values().find(|pod| pod.node.as_deref() != Some(node)).unwrap();
+        let pod = self
+            .pods()
+            .await
+            .into_values()
+            .find(|pod| pod.node.as_deref() != Some(node))
+            .unwrap();
         (pod.name, pod.node.unwrap())
     }
 
@@ -157,9 +195,16 @@ impl Stage<'_> {
 
     /// The Pods of leader and standby, with their nodes.
     async fn sidecars(&self) -> [(String, String); 2] {
-        let leader = self.installation.leader(self.cluster).await.unwrap().expect("a sidecar leads");
+        let leader = self
+            .installation
+            .leader(self.cluster)
+            .await
+            .unwrap()
+            .expect("a sidecar leads");
         let pods = self.installation.sidecars(self.cluster).await.unwrap();
-        let pods = pods.into_iter().map(|pod| (pod.name_any(), pod.spec.unwrap().node_name.unwrap()));
+        let pods = pods
+            .into_iter()
+            .map(|pod| (pod.name_any(), pod.spec.unwrap().node_name.unwrap()));
         let (leaders, standbys): (Vec<_>, Vec<_>) = pods.partition(|(name, _)| *name == leader);
         [leaders, standbys].map(|mut pods| pods.pop().unwrap())
     }
@@ -168,11 +213,17 @@ impl Stage<'_> {
     async fn replaced(&self, old: &PodInfo) -> PodInfo {
         let started = Instant::now();
         let what = format!("another {}", old.name);
-        let pods = self.cluster.wait_for_pods("shop", "db", &what, RECOVERY, |pods| {
-            pods.get(&old.name).is_some_and(|now| now.uid != old.uid)
-        });
+        let pods = self
+            .cluster
+            .wait_for_pods("shop", "db", &what, RECOVERY, |pods| {
+                pods.get(&old.name).is_some_and(|now| now.uid != old.uid)
+            });
         let new = pods.await.unwrap().remove(&old.name).unwrap();
-        note(&format!("{} was replaced after {:.1?}", old.name, started.elapsed()));
+        note(&format!(
+            "{} was replaced after {:.1?}",
+            old.name,
+            started.elapsed()
+        ));
         new
     }
 }

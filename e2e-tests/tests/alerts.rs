@@ -28,19 +28,26 @@ const FOLDER: &str = "deploy/components/monitoring";
 /// Metrics of programs that do not run here, with the page that documents them.
 const FOREIGN: [(&str, &[&str]); 1] = [
     // https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/deployment-metrics.md
-    ("kube_deployment_status_replicas_available", &["namespace", "deployment"]),
+    (
+        "kube_deployment_status_replicas_available",
+        &["namespace", "deployment"],
+    ),
 ];
 /// Kubernetes 1.24 introduced it.
 const FAIL_OPEN: &str = "apiserver_admission_webhook_fail_open_count";
 
 fn rules() -> Value {
-    manifests::read(&repository_file(&format!("{FOLDER}/prometheus-rule.yaml"))).unwrap().remove(0)["spec"]
+    manifests::read(&repository_file(&format!("{FOLDER}/prometheus-rule.yaml")))
+        .unwrap()
+        .remove(0)["spec"]
         .take()
 }
 
 fn alerts(rules: &Value) -> Vec<&Value> {
     let groups = rules["groups"].as_array().unwrap().iter();
-    groups.flat_map(|group| group["rules"].as_array().unwrap()).collect()
+    groups
+        .flat_map(|group| group["rules"].as_array().unwrap())
+        .collect()
 }
 
 fn name_of(alert: &Value) -> &str {
@@ -50,7 +57,9 @@ fn name_of(alert: &Value) -> &str {
 /// Each file of tests.
 fn test_files() -> Vec<(String, Value)> {
     let folder = repository_file("testdata/alerts");
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
     let mut files: Vec<_> = files
         .map(|path| {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -64,7 +73,11 @@ fn test_files() -> Vec<(String, Value)> {
 /// Runs `promtool` in a folder.
 fn promtool(folder: &Path, arguments: &[&str]) -> Output {
     let program = Binaries::find_one("promtool").unwrap();
-    Command::new(program).current_dir(folder).args(arguments).output().unwrap()
+    Command::new(program)
+        .current_dir(folder)
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 /// Runs tests against rules. Returns whether all pass, and what promtool prints.
@@ -80,7 +93,10 @@ fn run(rules: &Value, tests: &[(String, Value)]) -> (bool, String) {
     let check = promtool(folder.path(), &["check", "rules", "rules.yaml"]);
     assert!(check.status.success(), "{check:?}");
     let output = promtool(folder.path(), &arguments);
-    (output.status.success(), format!("{output:?}").replace("\\n", "\n"))
+    (
+        output.status.success(),
+        format!("{output:?}").replace("\\n", "\n"),
+    )
 }
 
 #[test]
@@ -114,19 +130,31 @@ fn alerts_of_refused_pods_last_while_their_controller_waits() {
     let webhook = unserved("");
     for (alert, error_type) in [
         ("PersistentPodStatePodsRefused", "no_error"),
-        ("PersistentPodStatePolicyUnreachable", "calling_webhook_error"),
+        (
+            "PersistentPodStatePolicyUnreachable",
+            "calling_webhook_error",
+        ),
     ] {
         let mut rules = rules();
         for group in rules["groups"].as_array_mut().unwrap() {
-            group["rules"].as_array_mut().unwrap().retain(|rule| rule["alert"] == alert);
+            group["rules"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|rule| rule["alert"] == alert);
         }
         let firing = format!("count(ALERTS{{alertstate=\"firing\",alertname=\"{alert}\"}})");
         let at = |minute: u32, fires: bool| {
-            let samples = if fires { json!([{"labels": "{}", "value": 1}]) } else { json!([]) };
+            let samples = if fires {
+                json!([{"labels": "{}", "value": 1}])
+            } else {
+                json!([])
+            };
             json!({"expr": firing, "eval_time": format!("{minute}m"), "exp_samples": samples})
         };
         let silent = (0..60).chain(145..180).map(|minute| at(minute, false));
-        let queries: Vec<_> = silent.chain((70..120).map(|minute| at(minute, true))).collect();
+        let queries: Vec<_> = silent
+            .chain((70..120).map(|minute| at(minute, true)))
+            .collect();
         let tests = [15, 30, 60].map(|scrape_seconds| {
             json!({
                 "name": format!("{alert}, scraped every {scrape_seconds} s"),
@@ -138,7 +166,8 @@ fn alerts_of_refused_pods_last_while_their_controller_waits() {
                 "promql_expr_test": queries,
             })
         });
-        let file = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests});
+        let file =
+            json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests});
         let (passed, output) = run(&rules, &[("backoff.yaml".to_owned(), file)]);
         assert!(passed, "{output}");
     }
@@ -150,12 +179,24 @@ fn each_alert_has_a_test_where_it_fires_and_one_where_it_does_not() {
     let all: BTreeSet<&str> = alerts(&rules).into_iter().map(name_of).collect();
     let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
     let files = test_files();
-    for test in files.iter().flat_map(|(_, file)| file["tests"].as_array().unwrap()) {
+    for test in files
+        .iter()
+        .flat_map(|(_, file)| file["tests"].as_array().unwrap())
+    {
         for query in test["promql_expr_test"].as_array().into_iter().flatten() {
-            assert_eq!(query["expr"], "count by (alertname) (ALERTS{alertstate=\"firing\"})");
+            assert_eq!(
+                query["expr"],
+                "count by (alertname) (ALERTS{alertstate=\"firing\"})"
+            );
             let samples = query["exp_samples"].as_array().into_iter().flatten();
-            firing
-                .extend(samples.map(|sample| sample["labels"].as_str().unwrap().split('"').nth(1).unwrap()));
+            firing.extend(samples.map(|sample| {
+                sample["labels"]
+                    .as_str()
+                    .unwrap()
+                    .split('"')
+                    .nth(1)
+                    .unwrap()
+            }));
         }
         let expected = test["alert_rule_test"].as_array().into_iter().flatten();
         let none = expected.filter(|expected| expected["exp_alerts"] == json!([]));
@@ -169,7 +210,13 @@ fn each_alert_has_a_test_where_it_fires_and_one_where_it_does_not() {
 #[test]
 fn values_of_the_chart_change_the_alerts() {
     let documented = fs::read_to_string(repository_file("docs/reference/alerts.md")).unwrap();
-    let example = documented.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let example = documented
+        .split("```yaml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let mut values = manifests::parse(example).unwrap().remove(0);
     values["policyServer"] = json!({"create": true, "name": "stateful"});
     values["nameOverride"] = "pins".into();
@@ -178,28 +225,51 @@ fn values_of_the_chart_change_the_alerts() {
         render_chart("pps", "elsewhere", Some(file.path()))
     };
     let objects = render(&values).unwrap();
-    let object = objects.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
+    let object = objects
+        .iter()
+        .find(|object| object["kind"] == "PrometheusRule")
+        .unwrap();
     assert_eq!(object["metadata"]["labels"]["release"], "prometheus");
     let spec = &object["spec"];
-    let changed: BTreeMap<&str, &Value> =
-        alerts(spec).into_iter().map(|alert| (name_of(alert), alert)).collect();
+    let changed: BTreeMap<&str, &Value> = alerts(spec)
+        .into_iter()
+        .map(|alert| (name_of(alert), alert))
+        .collect();
     let rules = rules();
     assert_eq!(changed.len() + 1, alerts(&rules).len());
     assert!(!changed.contains_key("PersistentPodStateMissingStates"));
     for (name, alert) in &changed {
         assert_eq!(alert["labels"]["team"], "storage");
-        assert_eq!(alert["annotations"]["dashboard"], "https://grafana.example.com/d/persistent-pod-state");
+        assert_eq!(
+            alert["annotations"]["dashboard"],
+            "https://grafana.example.com/d/persistent-pod-state"
+        );
         let runbook = format!("https://wiki.example.com/pps#{}", name.to_lowercase());
         assert_eq!(alert["annotations"]["runbook_url"], runbook);
     }
     let pending = changed["PersistentPodStatePodsPending"];
-    assert!(pending["expr"].as_str().unwrap().ends_with("> 3600"), "{pending}");
+    assert!(
+        pending["expr"].as_str().unwrap().ends_with("> 3600"),
+        "{pending}"
+    );
     assert_eq!(pending["labels"]["severity"], "critical");
     assert_eq!(changed["PersistentPodStateNotReady"]["for"], "15m");
-    assert!(changed["PersistentPodStatePodsRefused"]["expr"].as_str().unwrap().contains("clusterwide-pins("));
-    let next = changed["PersistentPodStateNotReady"]["annotations"]["description"].as_str().unwrap();
-    assert!(next.ends_with("Run kubectl pps check -n elsewhere."), "{next}");
-    let down = changed["PersistentPodStatePolicyServerDown"]["expr"].as_str().unwrap();
+    assert!(
+        changed["PersistentPodStatePodsRefused"]["expr"]
+            .as_str()
+            .unwrap()
+            .contains("clusterwide-pins(")
+    );
+    let next = changed["PersistentPodStateNotReady"]["annotations"]["description"]
+        .as_str()
+        .unwrap();
+    assert!(
+        next.ends_with("Run kubectl pps check -n elsewhere."),
+        "{next}"
+    );
+    let down = changed["PersistentPodStatePolicyServerDown"]["expr"]
+        .as_str()
+        .unwrap();
     assert!(down.contains("\"policy-server-stateful\""), "{down}");
 
     // Without policies there is no PolicyServer to name.
@@ -210,7 +280,10 @@ fn values_of_the_chart_change_the_alerts() {
     for (wrong, named) in [
         (json!({"disabled": ["Typo"]}), "\"Typo\""),
         (json!({"overrides": {"Typo": {"threshold": 1}}}), "\"Typo\""),
-        (json!({"overrides": {"PersistentPodStateNotReady": {"for": "soon"}}}), "for"),
+        (
+            json!({"overrides": {"PersistentPodStateNotReady": {"for": "soon"}}}),
+            "for",
+        ),
         (json!({"runbookUrl": "wiki"}), "runbookUrl"),
     ] {
         let mut values = values.clone();
@@ -225,12 +298,17 @@ fn values_of_the_chart_change_the_alerts() {
 /// The metrics of one namespace's sidecar end with it, and those of the others go on.
 #[test]
 fn a_namespace_whose_sidecar_is_gone_is_named() {
-    let values = json!({"namespaces": ["shop", "web"], "metrics": {"prometheusRule": {"enabled": true}}});
+    let values =
+        json!({"namespaces": ["shop", "web"], "metrics": {"prometheusRule": {"enabled": true}}});
     let file = Scratch::file("alerts.yaml", values.to_string()).unwrap();
     let objects = render_chart("pps", "pps", Some(file.path())).unwrap();
-    let spec = &objects.iter().find(|object| object["kind"] == "PrometheusRule").unwrap()["spec"];
+    let spec = &objects
+        .iter()
+        .find(|object| object["kind"] == "PrometheusRule")
+        .unwrap()["spec"];
     let series = |namespace: &str, values: &str| {
-        let series = format!("persistentpodstate_ready{{persistent_pod_state_namespace=\"{namespace}\"}}");
+        let series =
+            format!("persistentpodstate_ready{{persistent_pod_state_namespace=\"{namespace}\"}}");
         json!({"series": series, "values": values})
     };
     let alert = |at: &str, namespaces: &[&str]| {
@@ -254,16 +332,34 @@ fn each_alert_says_which_command_of_the_plugin_to_run() {
     let rules = rules();
     for alert in alerts(&rules) {
         let description = alert["annotations"]["description"].as_str().unwrap();
-        let (_, command) = description.split_once("kubectl pps ").unwrap_or_else(|| panic!("{alert}"));
-        let known =
-            ["check -n persistent-pod-state.", "status -A.", "status -A --problems to see which Pods"];
-        assert!(known.iter().any(|known| command.starts_with(known)), "{description}");
+        let (_, command) = description
+            .split_once("kubectl pps ")
+            .unwrap_or_else(|| panic!("{alert}"));
+        let known = [
+            "check -n persistent-pod-state.",
+            "status -A.",
+            "status -A --problems to see which Pods",
+        ];
+        assert!(
+            known.iter().any(|known| command.starts_with(known)),
+            "{description}"
+        );
         let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
-        assert!(runbook.starts_with(env!("CARGO_PKG_REPOSITORY")), "{runbook}");
+        assert!(
+            runbook.starts_with(env!("CARGO_PKG_REPOSITORY")),
+            "{runbook}"
+        );
     }
-    let down = alerts(&rules).into_iter().find(|alert| name_of(alert).ends_with("PolicyServerDown"));
-    let down = down.unwrap()["annotations"]["description"].as_str().unwrap();
-    assert!(down.contains("If your Prometheus is a StatefulSet in scope"), "{down}");
+    let down = alerts(&rules)
+        .into_iter()
+        .find(|alert| name_of(alert).ends_with("PolicyServerDown"));
+    let down = down.unwrap()["annotations"]["description"]
+        .as_str()
+        .unwrap();
+    assert!(
+        down.contains("If your Prometheus is a StatefulSet in scope"),
+        "{down}"
+    );
 }
 
 /// Each threshold can be changed: the chart replaces the number at the end of the expression.
@@ -274,25 +370,33 @@ fn each_expression_ends_with_its_threshold() {
         let expression = alert["expr"].as_str().unwrap();
         let mut words = expression.rsplit(' ');
         let (number, comparison) = (words.next().unwrap(), words.next().unwrap());
-        assert!(number.parse::<f64>().is_ok() && ["<", ">"].contains(&comparison), "{expression}");
+        assert!(
+            number.parse::<f64>().is_ok() && ["<", ">"].contains(&comparison),
+            "{expression}"
+        );
     }
 }
 
 /// All expressions of the rules and of the dashboard.
 fn expressions() -> Vec<String> {
     let rules = rules();
-    let dashboard = fs::read_to_string(repository_file(&format!("{FOLDER}/dashboard.json"))).unwrap();
+    let dashboard =
+        fs::read_to_string(repository_file(&format!("{FOLDER}/dashboard.json"))).unwrap();
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let text = |expression: &Value| expression.as_str().unwrap().to_owned();
     let of_rules = alerts(&rules).into_iter().map(|alert| text(&alert["expr"]));
-    of_rules.chain(targets.map(|target| text(&target["expr"]))).collect()
+    of_rules
+        .chain(targets.map(|target| text(&target["expr"])))
+        .collect()
 }
 
 /// The text of the API server's `/metrics`.
 async fn api_server_metrics(cluster: &Cluster) -> String {
-    let request = axum::http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let request = axum::http::Request::get("/metrics")
+        .body(Vec::new())
+        .unwrap();
     cluster.client().request_text(request).await.unwrap()
 }
 
@@ -316,14 +420,19 @@ async fn reported(sidecars: &[&pps_e2e::sidecar::Sidecar]) -> Vec<(String, Sampl
     let mut samples = Vec::new();
     for sidecar in sidecars {
         let own = metrics::parse(&sidecar.metrics().await.unwrap());
-        samples.extend(own.into_iter().map(|sample| (sidecar.admin_address(), sample)));
+        samples.extend(
+            own.into_iter()
+                .map(|sample| (sidecar.admin_address(), sample)),
+        );
     }
     samples
 }
 
 #[tokio::test]
 async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
-    let cluster = Box::pin(Cluster::builder().product().start()).await.unwrap();
+    let cluster = Box::pin(Cluster::builder().product().start())
+        .await
+        .unwrap();
     let pool = Pool::new(&cluster, "watched", 2, 1).await;
     let web = pool.stateful_set("web", 2).persistent(HOSTNAME, "", "");
     cluster.run_stateful_set(&web).await.unwrap();
@@ -331,17 +440,25 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     pool.recreate("web", &["web-0"]).await;
     let leading = cluster.sidecar().unwrap();
     leading.wait_leading(TIMEOUT).await.unwrap();
-    let returned = r#"persistentpodstate_bound_pods_total{placement="recorded_node",injected="true"}"#;
+    let returned =
+        r#"persistentpodstate_bound_pods_total{placement="recorded_node",injected="true"}"#;
     for (metric, expected) in [
         (returned, 1.0),
-        (r#"persistentpodstate_bound_pods_total{placement="recorded_node",injected="false"}"#, 0.0),
+        (
+            r#"persistentpodstate_bound_pods_total{placement="recorded_node",injected="false"}"#,
+            0.0,
+        ),
         ("persistentpodstate_desired_states", 2.0),
         ("persistentpodstate_missing_states", 0.0),
         ("persistentpodstate_injected_pods", 1.0),
     ] {
         wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
             let value = leading.metric(metric).await?;
-            Ok(Progress::when(value == Some(expected), (), format!("{value:?}")))
+            Ok(Progress::when(
+                value == Some(expected),
+                (),
+                format!("{value:?}"),
+            ))
         })
         .await
         .unwrap();
@@ -351,10 +468,16 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     let mut options = openkruise::non_recording();
     options.name = "idle".to_owned();
     let idle = cluster.run_sidecar(options).unwrap();
-    let until_seen = wait_for("the sidecar to see OpenKruise's manager", TIMEOUT, async || {
-        let seen = idle.metric("persistentpodstate_conflicting_recorder").await?;
-        Ok(Progress::when(seen == Some(1.0), (), format!("{seen:?}")))
-    });
+    let until_seen = wait_for(
+        "the sidecar to see OpenKruise's manager",
+        TIMEOUT,
+        async || {
+            let seen = idle
+                .metric("persistentpodstate_conflicting_recorder")
+                .await?;
+            Ok(Progress::when(seen == Some(1.0), (), format!("{seen:?}")))
+        },
+    );
     let recording = reported(&[leading]).await;
     tokio::select! {
         () = openkruise::renew(&cluster) => unreachable!(),
@@ -362,10 +485,15 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     }
     let idle = reported(&[&idle]).await;
     let leads = |samples: &[(String, Sample)]| {
-        samples.iter().any(|(_, sample)| sample.name == "persistentpodstate_leader" && sample.value > 0.0)
+        samples
+            .iter()
+            .any(|(_, sample)| sample.name == "persistentpodstate_leader" && sample.value > 0.0)
     };
     assert!(leads(&recording) && !leads(&idle));
-    let quiet = [quiet("a sidecar that leads", &recording), quiet("--recorder openkruise", &idle)];
+    let quiet = [
+        quiet("a sidecar that leads", &recording),
+        quiet("--recorder openkruise", &idle),
+    ];
     let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": quiet});
     let (passed, output) = run(&rules(), &[("quiet.yaml".to_owned(), tests)]);
     assert!(passed, "{output}");
@@ -374,9 +502,16 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     let text = fail_webhooks(&cluster, version).await;
     // What the API server lets pass is no refusal.
     let reported = metrics::parse(&text);
-    let refusing = reported.iter().filter(|sample| sample.name.ends_with("webhook_rejection_count"));
-    let refusing: BTreeSet<&str> = refusing.map(|sample| sample.labels["name"].as_str()).collect();
-    assert!(!refusing.contains(unserved("-custom-workloads").as_str()), "{refusing:?}");
+    let refusing = reported
+        .iter()
+        .filter(|sample| sample.name.ends_with("webhook_rejection_count"));
+    let refusing: BTreeSet<&str> = refusing
+        .map(|sample| sample.labels["name"].as_str())
+        .collect();
+    assert!(
+        !refusing.contains(unserved("-custom-workloads").as_str()),
+        "{refusing:?}"
+    );
     assert!(refusing.contains(unserved("").as_str()), "{refusing:?}");
 
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -385,11 +520,17 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     }
     let own = recording.into_iter().chain(idle).map(|(_, sample)| sample);
     for sample in own.chain(reported) {
-        known.entry(sample.name).or_default().extend(sample.labels.into_keys());
+        known
+            .entry(sample.name)
+            .or_default()
+            .extend(sample.labels.into_keys());
     }
     for (name, labels) in FOREIGN {
         assert!(!known.contains_key(name), "{name} is known");
-        known.insert(name.to_owned(), labels.iter().map(|&label| label.to_owned()).collect());
+        known.insert(
+            name.to_owned(),
+            labels.iter().map(|&label| label.to_owned()).collect(),
+        );
     }
     let mut used = BTreeSet::new();
     for expression in expressions() {
@@ -397,9 +538,14 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
             if name == FAIL_OPEN && version < Version::minor(24) {
                 continue;
             }
-            let of_metric = known.get(&name).unwrap_or_else(|| panic!("nothing reports {name}"));
+            let of_metric = known
+                .get(&name)
+                .unwrap_or_else(|| panic!("nothing reports {name}"));
             for label in labels {
-                assert!(of_metric.contains(&label), "{name} has no label {label}, only {of_metric:?}");
+                assert!(
+                    of_metric.contains(&label),
+                    "{name} has no label {label}, only {of_metric:?}"
+                );
             }
             used.insert(name);
         }
@@ -435,7 +581,10 @@ async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
         "metadata": {"name": "unserved"},
         "webhooks": [webhook("", "Fail"), webhook("-custom-workloads", "Ignore")],
     });
-    cluster.apply_objects(&[namespace, configuration]).await.unwrap();
+    cluster
+        .apply_objects(&[namespace, configuration])
+        .await
+        .unwrap();
     wait_for("the API server to count failed calls", TIMEOUT, async || {
         for policy in ["Fail", "Ignore"] {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata":

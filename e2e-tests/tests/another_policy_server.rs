@@ -54,12 +54,23 @@ async fn policies(cluster: &Cluster) -> BTreeMap<String, String> {
     let kind = kubewardens("ClusterAdmissionPolicy", "clusteradmissionpolicies");
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
     let policies = policies.list(&ListParams::default()).await.unwrap();
-    let server = |policy: &DynamicObject| policy.data["spec"]["policyServer"].as_str().unwrap().to_owned();
-    policies.iter().map(|policy| (policy.name_any(), server(policy))).collect()
+    let server = |policy: &DynamicObject| {
+        policy.data["spec"]["policyServer"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    policies
+        .iter()
+        .map(|policy| (policy.name_any(), server(policy)))
+        .collect()
 }
 
 fn is_active(policy: &DynamicObject) -> bool {
-    let conditions = policy.data["status"]["conditions"].as_array().into_iter().flatten();
+    let conditions = policy.data["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
     conditions
         .into_iter()
         .any(|condition| condition["type"] == "PolicyActive" && condition["status"] == "True")
@@ -70,15 +81,25 @@ fn is_active(policy: &DynamicObject) -> bool {
 async fn activate_policies(policies: Api<DynamicObject>) {
     let condition = json!({"type": "PolicyActive", "status": "True", "reason": "PolicyActive", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let patch = Patch::Merge(json!({"status": {"policyStatus": "active", "conditions": [condition]}}));
+    let patch =
+        Patch::Merge(json!({"status": {"policyStatus": "active", "conditions": [condition]}}));
     let mut seen: BTreeMap<Option<String>, Instant> = BTreeMap::new();
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        for policy in policies.list(&ListParams::default()).await.into_iter().flatten() {
+        for policy in policies
+            .list(&ListParams::default())
+            .await
+            .into_iter()
+            .flatten()
+        {
             let since = *seen.entry(policy.uid()).or_insert_with(Instant::now);
             if since.elapsed() > Duration::from_secs(2) && !is_active(&policy) {
                 // It may be gone by now.
-                drop(policies.patch_status(&policy.name_any(), &PatchParams::default(), &patch).await);
+                drop(
+                    policies
+                        .patch_status(&policy.name_any(), &PatchParams::default(), &patch)
+                        .await,
+                );
             }
         }
     }
@@ -89,30 +110,54 @@ async fn assert_active(cluster: &Cluster, when: &str) {
     let kind = kubewardens("ClusterAdmissionPolicy", "clusteradmissionpolicies");
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
     let policies = policies.list(&ListParams::default()).await.unwrap();
-    let active: Vec<String> =
-        policies.iter().filter(|one| is_active(one)).map(ResourceExt::name_any).collect();
-    assert!(active.iter().any(|name| name == POLICY || name == COPY), "{when}: only {active:?} are active");
+    let active: Vec<String> = policies
+        .iter()
+        .filter(|one| is_active(one))
+        .map(ResourceExt::name_any)
+        .collect();
+    assert!(
+        active.iter().any(|name| name == POLICY || name == COPY),
+        "{when}: only {active:?} are active"
+    );
 }
 
 async fn may_look_up(cluster: &Cluster, namespace: &str, account: &str) -> bool {
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
         "spec": {"user": format!("system:serviceaccount:{namespace}:{account}"), "resourceAttributes":
             {"group": "apps.kruise.io", "resource": "persistentpodstates", "verb": "get", "namespace": "any"}}});
-    let reviews: Api<k8s_openapi::api::authorization::v1::SubjectAccessReview> = Api::all(cluster.client());
+    let reviews: Api<k8s_openapi::api::authorization::v1::SubjectAccessReview> =
+        Api::all(cluster.client());
     let review = serde_json::from_value(review).unwrap();
-    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+    reviews
+        .create(&PostParams::default(), &review)
+        .await
+        .unwrap()
+        .status
+        .unwrap()
+        .allowed
 }
 
 /// A policy is in force, and the PolicyServer of each exists and may look up PersistentPodStates.
 async fn assert_in_force(cluster: &Cluster, when: &str) {
-    let servers: Api<DynamicObject> =
-        Api::all_with(cluster.client(), &kubewardens("PolicyServer", "policyservers"));
+    let servers: Api<DynamicObject> = Api::all_with(
+        cluster.client(),
+        &kubewardens("PolicyServer", "policyservers"),
+    );
     let policies = policies(cluster).await;
-    assert!(policies.keys().any(|name| name.starts_with(POLICY)), "{when}: {policies:?}");
+    assert!(
+        policies.keys().any(|name| name.starts_with(POLICY)),
+        "{when}: {policies:?}"
+    );
     for (policy, server) in policies {
-        let server = servers.get(&server).await.unwrap_or_else(|error| panic!("{when}: {policy}: {error}"));
+        let server = servers
+            .get(&server)
+            .await
+            .unwrap_or_else(|error| panic!("{when}: {policy}: {error}"));
         let account = server.data["spec"]["serviceAccountName"].as_str().unwrap();
-        assert!(may_look_up(cluster, NAMESPACE, account).await, "{when}: {policy} with {account}");
+        assert!(
+            may_look_up(cluster, NAMESPACE, account).await,
+            "{when}: {policy} with {account}"
+        );
     }
 }
 
@@ -123,7 +168,9 @@ fn render(values: &Value) -> Result<Vec<Value>> {
 
 /// The accounts that may look up PersistentPodStates, as `namespace/name`.
 fn accounts(objects: &[Value]) -> Vec<String> {
-    let bindings = objects.iter().filter(|object| object["roleRef"]["name"] == "pps-policy");
+    let bindings = objects
+        .iter()
+        .filter(|object| object["roleRef"]["name"] == "pps-policy");
     let account = |binding: &Value| {
         let [namespace, name] =
             ["namespace", "name"].map(|field| binding["subjects"][0][field].as_str().unwrap());
@@ -136,16 +183,30 @@ fn accounts(objects: &[Value]) -> Vec<String> {
 fn values_name_what_belongs_to_kubewarden() {
     let defaults = render(&json!({})).unwrap();
     let image = |objects: &[Value]| {
-        let servers = objects.iter().filter(|object| object["kind"] == "PolicyServer");
-        servers.map(|server| server["spec"]["image"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let servers = objects
+            .iter()
+            .filter(|object| object["kind"] == "PolicyServer");
+        servers
+            .map(|server| server["spec"]["image"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(image(&defaults), [IMAGE]);
-    assert_eq!(accounts(&defaults), [format!("{NAMESPACE}/policy-server-persistent-pod-state")]);
-    let newer = json!({"repository": "ghcr.io/kubewarden/adm-controller/policy-server", "tag": "v1.36.0"});
+    assert_eq!(
+        accounts(&defaults),
+        [format!("{NAMESPACE}/policy-server-persistent-pod-state")]
+    );
+    let newer =
+        json!({"repository": "ghcr.io/kubewarden/adm-controller/policy-server", "tag": "v1.36.0"});
     let own = json!({"policyServer": {"namespace": "cattle-kubewarden-system", "image": newer}});
     let own = render(&own).unwrap();
-    assert_eq!(image(&own), ["ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0"]);
-    assert_eq!(accounts(&own), ["cattle-kubewarden-system/policy-server-persistent-pod-state"]);
+    assert_eq!(
+        image(&own),
+        ["ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0"]
+    );
+    assert_eq!(
+        accounts(&own),
+        ["cattle-kubewarden-system/policy-server-persistent-pod-state"]
+    );
     let shared = render(&shared()).unwrap();
     assert_eq!(image(&shared), Vec::<String>::new());
     assert_eq!(accounts(&shared), [format!("{NAMESPACE}/policy-server")]);
@@ -155,7 +216,11 @@ fn values_name_what_belongs_to_kubewarden() {
 fn helm_names_the_missing_value_and_the_command_that_shows_it() {
     let theirs = json!({"policyServer": {"create": false}, "policy": {"policyServer": "theirs"}});
     for (values, field, command) in [
-        (theirs, "policy.policyServerServiceAccount is empty", "kubectl get policyserver theirs -o"),
+        (
+            theirs,
+            "policy.policyServerServiceAccount is empty",
+            "kubectl get policyserver theirs -o",
+        ),
         (
             json!({"policyServer": {"create": false}}),
             "name one of the cluster's in policy.policyServer",
@@ -196,9 +261,18 @@ fn values_keep_both_policy_servers_while_policies_move() {
     for (values, server) in [(arriving(), DEDICATED), (leaving(), "default")] {
         let objects = render(&values).unwrap();
         let both = ["policy-server", "policy-server-persistent-pod-state"];
-        assert_eq!(accounts(&objects), both.map(|account| format!("{NAMESPACE}/{account}")));
-        assert!(objects.iter().any(|object| object["kind"] == "PolicyServer"));
-        let mut policies = objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy");
+        assert_eq!(
+            accounts(&objects),
+            both.map(|account| format!("{NAMESPACE}/{account}"))
+        );
+        assert!(
+            objects
+                .iter()
+                .any(|object| object["kind"] == "PolicyServer")
+        );
+        let mut policies = objects
+            .iter()
+            .filter(|object| object["kind"] == "ClusterAdmissionPolicy");
         assert!(policies.all(|policy| policy["spec"]["policyServer"] == server));
     }
 }
@@ -207,19 +281,36 @@ fn values_keep_both_policy_servers_while_policies_move() {
 fn commands(section: &str) -> Vec<String> {
     let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
     let (_, rest) = text.split_once(&format!("## {section}\n")).unwrap();
-    let block = rest.split("```console\n").nth(1).unwrap().split("```").next().unwrap();
-    block.split("$ ").filter(|command| !command.is_empty()).map(str::to_owned).collect()
+    let block = rest
+        .split("```console\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    block
+        .split("$ ")
+        .filter(|command| !command.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Runs a command of the document with kubectl as the administrator.
 async fn shell(cluster: &Cluster, command: &str) -> Result<()> {
     let kubectl = cluster.control_plane.binaries().path("kubectl").unwrap();
-    let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        kubectl.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
     let output = tokio::process::Command::new("bash")
         .args(["-euo", "pipefail", "-c", command])
         .env("PATH", path)
         .env("HOME", cluster.control_plane.folder())
-        .env("KUBECONFIG", cluster.control_plane.kubeconfig_for("admin").unwrap())
+        .env(
+            "KUBECONFIG",
+            cluster.control_plane.kubeconfig_for("admin").unwrap(),
+        )
         .output()
         .await?;
     if !output.status.success() {
@@ -244,12 +335,20 @@ async fn follow(cluster: &Cluster, run: Run, change: impl AsyncFn()) {
     let [copy, delete, install, finish] = &commands[..] else {
         panic!("four commands are expected: {commands:?}")
     };
-    assert!(install.starts_with("make manifests") && install.contains("| kubectl apply -f -"), "{install}");
+    assert!(
+        install.starts_with("make manifests") && install.contains("| kubectl apply -f -"),
+        "{install}"
+    );
     let in_force = async |when: &str| {
         assert_in_force(cluster, when).await;
         assert_active(cluster, when).await;
     };
-    shell(cluster, "kubectl wait clusteradmissionpolicies --all --for=condition=PolicyActive").await.unwrap();
+    shell(
+        cluster,
+        "kubectl wait clusteradmissionpolicies --all --for=condition=PolicyActive",
+    )
+    .await
+    .unwrap();
     let times = if run == Run::Again { 2 } else { 1 };
     for command in [copy, delete] {
         for _ in 0..times {
@@ -287,39 +386,74 @@ async fn the_documented_sequence_moves_the_policies_with_helm(cluster: &Cluster)
     };
     release.run("install", shared());
     refused(json!({})).await;
-    follow(cluster, Run::Again, async || drop(release.run("upgrade", arriving()))).await;
-    assert!(policies(cluster).await.values().all(|server| server == DEDICATED));
+    follow(cluster, Run::Again, async || {
+        drop(release.run("upgrade", arriving()))
+    })
+    .await;
+    assert!(
+        policies(cluster)
+            .await
+            .values()
+            .all(|server| server == DEDICATED)
+    );
     // Nothing runs on the former one any more.
     release.run("upgrade", json!({}));
     assert!(!may_look_up(cluster, NAMESPACE, "policy-server").await);
 
     refused(shared()).await;
-    follow(cluster, Run::Once, async || drop(release.run("upgrade", leaving()))).await;
-    assert!(policies(cluster).await.values().all(|server| server == "default"));
+    follow(cluster, Run::Once, async || {
+        drop(release.run("upgrade", leaving()))
+    })
+    .await;
+    assert!(
+        policies(cluster)
+            .await
+            .values()
+            .all(|server| server == "default")
+    );
     release.run("upgrade", shared());
     assert!(!may_look_up(cluster, NAMESPACE, "policy-server-persistent-pod-state").await);
-    let servers = cluster.control_plane.kubectl(&["get", "policyservers", "--output=name"]).await.unwrap();
+    let servers = cluster
+        .control_plane
+        .kubectl(&["get", "policyservers", "--output=name"])
+        .await
+        .unwrap();
     assert_eq!(servers.lines().count(), 1, "{servers}");
     release.run("uninstall", json!({}));
 }
 
 async fn the_documented_sequence_moves_the_policies_with_kubectl(cluster: &Cluster) {
     let apply = async |folder: &str| {
-        let objects = as_served(render_kustomize(folder).unwrap(), cluster.control_plane.version());
+        let objects = as_served(
+            render_kustomize(folder).unwrap(),
+            cluster.control_plane.version(),
+        );
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         let file = Scratch::file("objects.json", list.to_string()).unwrap();
         // The CRD is too large for the annotation of a client-side apply in some versions; the server's is
         // the same here.
-        cluster.control_plane.kubectl(&["apply", "-f", &file.argument()]).await
+        cluster
+            .control_plane
+            .kubectl(&["apply", "-f", &file.argument()])
+            .await
     };
     let overlay = "deploy/overlays/shared-policy-server";
     apply("deploy").await.unwrap();
     for (folder, server) in [(overlay, "default"), ("deploy", DEDICATED)] {
         // Without the sequence: Kubewarden refuses, and the policies stay in force where they are.
         let error = apply(folder).await.unwrap_err();
-        assert!(format!("{error:#}").contains("the field is immutable"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("the field is immutable"),
+            "{error:#}"
+        );
         assert_in_force(cluster, "after an overlay was applied in passing").await;
-        follow(cluster, Run::Once, async || drop(apply(folder).await.unwrap())).await;
-        assert!(policies(cluster).await.values().all(|used| used == server), "{folder}");
+        follow(cluster, Run::Once, async || {
+            drop(apply(folder).await.unwrap())
+        })
+        .await;
+        assert!(
+            policies(cluster).await.values().all(|used| used == server),
+            "{folder}"
+        );
     }
 }

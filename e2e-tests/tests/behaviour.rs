@@ -32,8 +32,14 @@ use crate::support;
 
 #[tokio::test]
 async fn pods_return_to_their_nodes() {
-    let cluster = Cluster::builder().control_plane(protection::control_plane).product();
-    let mut cluster = cluster.user(User::new(one_namespace::ACCOUNT)).start().await.unwrap();
+    let cluster = Cluster::builder()
+        .control_plane(protection::control_plane)
+        .product();
+    let mut cluster = cluster
+        .user(User::new(one_namespace::ACCOUNT))
+        .start()
+        .await
+        .unwrap();
     let mut results = Vec::new();
     let first = support::run(scenarios![&cluster;
         generated::deletes_a_generated_object_with_its_workload,
@@ -63,12 +69,18 @@ async fn pods_return_to_their_nodes() {
     ]);
     results.push(second.await);
     permissions::assert_used_as_granted(&cluster);
-    let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]);
+    let third =
+        support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]);
     results.push(third.await);
 
     // The sidecar would say of each object in which scope that is, and write the statuses from which the
     // policy decides.
-    cluster.sidecar().unwrap().terminate(support::TIMEOUT).await.unwrap();
+    cluster
+        .sidecar()
+        .unwrap()
+        .terminate(support::TIMEOUT)
+        .await
+        .unwrap();
     let apart = support::run_in_turn(scenarios![&cluster;
         one_namespace::records_with_rights_in_one_namespace_alone,
     ]);
@@ -85,15 +97,18 @@ async fn pods_return_to_their_nodes() {
     }
 
     openkruise::install_definition(&cluster).await;
-    let last =
-        support::run_in_turn(scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields]);
+    let last = support::run_in_turn(
+        scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields],
+    );
     results.push(last.await);
     results.into_iter().for_each(Result::unwrap);
 }
 
 #[tokio::test]
 async fn interruptions_lose_no_state() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = Cluster::builder()
+        .control_plane(|options| options.audit_log = true)
+        .product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         interruptions::clears_states_of_a_workload_recreated_while_down,
@@ -113,7 +128,11 @@ async fn only_the_leader_writes_of_all_kinds() {
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
         .user(User::new(leadership::SECOND))
-        .rbac(roles, leadership::SECOND, &["pps-sidecar", "pps-sidecar-custom-kinds"])
+        .rbac(
+            roles,
+            leadership::SECOND,
+            &["pps-sidecar", "pps-sidecar-custom-kinds"],
+        )
         .product()
         .sidecar(custom_kinds::sidecar());
     let cluster = cluster.start().await.unwrap();
@@ -142,12 +161,18 @@ async fn only_the_leader_writes_of_all_kinds() {
 
 #[tokio::test]
 async fn every_permission_is_needed() {
-    let mut cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let mut cluster = Cluster::builder()
+        .control_plane(|options| options.audit_log = true)
+        .product();
     for user in least_privilege::users() {
         cluster = cluster.user(User::new(user));
     }
     let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
-    let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
+    let cluster = cluster
+        .sidecar(least_privilege::sidecar())
+        .start()
+        .await
+        .unwrap();
     support::run(scenarios![&cluster;
         least_privilege::is_not_ready_without_any_one_permission_to_read,
         least_privilege::fails_visibly_without_any_other_permission,
@@ -158,9 +183,15 @@ async fn every_permission_is_needed() {
 
 #[tokio::test]
 async fn follows_the_node_deletion_policy() {
-    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = Cluster::builder()
+        .control_plane(|options| options.audit_log = true)
+        .product();
     let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
-    let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
+    let cluster = cluster
+        .sidecar(node_deletion::sidecar())
+        .start()
+        .await
+        .unwrap();
     let first = support::run(scenarios![&cluster;
         node_deletion::forgets_states_after_the_grace_period,
         node_deletion::evicts_a_pod_once_no_node_matches_for_the_grace_period,

@@ -77,7 +77,10 @@ fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
             name = rest.strip_suffix(" -->").map(str::to_owned);
         } else if line == "```console" {
             is_inside = true;
-            blocks.push((name.take().expect("each block of commands has a name"), Vec::new()));
+            blocks.push((
+                name.take().expect("each block of commands has a name"),
+                Vec::new(),
+            ));
         } else if line.starts_with("```") {
             is_inside = false;
         } else if is_inside {
@@ -97,7 +100,10 @@ fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
 /// The commands of a block of the document.
 fn commands(block: &str) -> Vec<String> {
     let mut blocks = blocks(&document()).into_iter();
-    blocks.find(|(name, _)| name == block).map(|(_, commands)| commands).unwrap()
+    blocks
+        .find(|(name, _)| name == block)
+        .map(|(_, commands)| commands)
+        .unwrap()
 }
 
 #[test]
@@ -111,7 +117,10 @@ fn every_block_of_the_document_is_played() {
 #[test]
 fn commands_may_have_several_lines() {
     let text = "<!-- played: a -->\n  ```console\n  $ b |\n      c\n  $ d\n  ```\n";
-    assert_eq!(blocks(text), [("a".to_owned(), vec!["b |\nc".to_owned(), "d".to_owned()])]);
+    assert_eq!(
+        blocks(text),
+        [("a".to_owned(), vec!["b |\nc".to_owned(), "d".to_owned()])]
+    );
 }
 
 /// A reader of the document, at work in a folder.
@@ -133,7 +142,11 @@ impl Reader {
         fs::write(folder.join(definition), object.to_string()).unwrap();
         let programs = control_plane.binaries().folder().display();
         let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
-        Self { folder, kubeconfig: control_plane.kubeconfig_for(ADMIN).unwrap(), path }
+        Self {
+            folder,
+            kubeconfig: control_plane.kubeconfig_for(ADMIN).unwrap(),
+            path,
+        }
     }
 
     /// Runs the commands of a block. Returns what they print, and whether all of them succeeded.
@@ -153,7 +166,10 @@ impl Reader {
                 .stdin(Stdio::null())
                 .kill_on_drop(true)
                 .output();
-            let output = tokio::time::timeout(Duration::from_mins(2), output).await.unwrap().unwrap();
+            let output = tokio::time::timeout(Duration::from_mins(2), output)
+                .await
+                .unwrap()
+                .unwrap();
             succeeded &= output.status.success();
             printed.push_str(&String::from_utf8_lossy(&output.stdout));
             printed.push_str(&String::from_utf8_lossy(&output.stderr));
@@ -164,16 +180,32 @@ impl Reader {
     /// Creates the policies again. The manifests are those that the harness has installed: they name another
     /// registry than `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
     async fn install(&self, installed: &Installed) {
-        let folder = installed.cluster.control_plane.folder().join("installation");
+        let folder = installed
+            .cluster
+            .control_plane
+            .folder()
+            .join("installation");
         let objects = render_kustomize(&folder.display().to_string()).unwrap();
         let objects = as_served(objects, installed.cluster.control_plane.version());
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         fs::write(self.folder.join("installed.json"), list.to_string()).unwrap();
-        let [command] = &commands("install")[..] else { panic!("one command is expected") };
-        let (_, rest) = command.split_once("make manifests REGISTRY=registry.example.com/pps").unwrap();
-        let (printed, succeeded) = self.run_commands(&[format!("cat installed.json {rest}")]).await;
-        assert!(succeeded && printed.contains("clusteradmissionpolicy"), "{printed}");
-        assert!(!printed.contains("deployment"), "the sidecar starts too early: {printed}");
+        let [command] = &commands("install")[..] else {
+            panic!("one command is expected")
+        };
+        let (_, rest) = command
+            .split_once("make manifests REGISTRY=registry.example.com/pps")
+            .unwrap();
+        let (printed, succeeded) = self
+            .run_commands(&[format!("cat installed.json {rest}")])
+            .await;
+        assert!(
+            succeeded && printed.contains("clusteradmissionpolicy"),
+            "{printed}"
+        );
+        assert!(
+            !printed.contains("deployment"),
+            "the sidecar starts too early: {printed}"
+        );
     }
 
     /// Runs a block that has to succeed.
@@ -202,13 +234,19 @@ impl Installed {
     /// Kubewarden has a finalizer on each policy.
     async fn finalize_policy(&self) {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}}));
-        self.policies().patch("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
+        self.policies()
+            .patch("persistent-pod-state", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     /// Kubewarden's controller is back: a deleted policy goes.
     async fn release_policy(&self) {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        self.policies().patch("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
+        self.policies()
+            .patch("persistent-pod-state", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
         wait_for("the deleted policy to be gone", TIMEOUT, async || {
             let found = self.policies().get_opt("persistent-pod-state").await?;
             Ok(Progress::when(found.is_none(), (), "still there"))
@@ -221,8 +259,12 @@ impl Installed {
     async fn activate_policy(&self) {
         let condition = json!({"type": "PolicyActive", "status": "True", "reason": "PolicyActive",
             "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let patch = Patch::Merge(json!({"status": {"policyStatus": "active", "conditions": [condition]}}));
-        self.policies().patch_status("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
+        let patch =
+            Patch::Merge(json!({"status": {"policyStatus": "active", "conditions": [condition]}}));
+        self.policies()
+            .patch_status("persistent-pod-state", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     async fn wait_for_sidecars(&self, count: usize) {
@@ -233,7 +275,10 @@ impl Installed {
         .await
         .unwrap();
         if count > 0 {
-            self.installation.wait_available(&self.cluster).await.unwrap();
+            self.installation
+                .wait_available(&self.cluster)
+                .await
+                .unwrap();
         }
     }
 
@@ -244,7 +289,10 @@ impl Installed {
         // After the refusals of a former sequence its controller waits.
         self.retry(&[home.namespace]).await;
         self.refusal(home.namespace, "db", &part).await;
-        assert!(document().contains(&part), "docs/break-glass.md does not say {part:?}");
+        assert!(
+            document().contains(&part),
+            "docs/break-glass.md does not say {part:?}"
+        );
         tokio::time::sleep(WHILE).await;
         assert_eq!(home.pod(self).await, None);
     }
@@ -272,8 +320,14 @@ async fn each_sequence_of_the_document_leads_back() {
 /// The Pods that run elsewhere go back, and the sidecar records again.
 async fn go_back(installed: &Installed, reader: &Reader, home: &Home) {
     let away = home.pod(installed).await.unwrap().node.unwrap();
-    let line = format!("{}/db-0 belongs to {HOSTNAME}={} and is on {away}", home.namespace, home.node);
-    assert_eq!(reader.play("away").await.lines().collect::<Vec<_>>(), [line]);
+    let line = format!(
+        "{}/db-0 belongs to {HOSTNAME}={} and is on {away}",
+        home.namespace, home.node
+    );
+    assert_eq!(
+        reader.play("away").await.lines().collect::<Vec<_>>(),
+        [line]
+    );
     reader.play("return").await;
     home.assert_back(installed).await;
     assert_eq!(reader.play("away").await, "");
@@ -306,7 +360,11 @@ async fn two_commands_let_pods_start(installed: &mut Installed, reader: &Reader,
 }
 
 /// With the scope `OptIn`, in which the namespace has the label with the other value.
-async fn a_label_lets_the_pods_of_a_namespace_start(installed: &mut Installed, reader: &Reader, home: &Home) {
+async fn a_label_lets_the_pods_of_a_namespace_start(
+    installed: &mut Installed,
+    reader: &Reader,
+    home: &Home,
+) {
     installed.label(home.namespace, "enabled").await;
     let all = installed.opt_in().await;
     installed.serve(ACCOUNT).await.unwrap();
@@ -329,13 +387,33 @@ async fn a_label_lets_the_pods_of_a_namespace_start(installed: &mut Installed, r
     installed.serve(ACCOUNT).await.unwrap();
 }
 
-async fn a_missing_permission_is_found_and_granted(installed: &mut Installed, reader: &Reader, home: &Home) {
-    let binding = ["delete", "clusterrolebinding", "pps-policy-persistent-pod-state"];
-    installed.cluster.control_plane.kubectl(&binding).await.unwrap();
+async fn a_missing_permission_is_found_and_granted(
+    installed: &mut Installed,
+    reader: &Reader,
+    home: &Home,
+) {
+    let binding = [
+        "delete",
+        "clusterrolebinding",
+        "pps-policy-persistent-pod-state",
+    ];
+    installed
+        .cluster
+        .control_plane
+        .kubectl(&binding)
+        .await
+        .unwrap();
     let user = format!("system:serviceaccount:{}:{ACCOUNT}", kubewarden::NAMESPACE);
     let may = async |may| {
-        wait_for_permission(&installed.cluster, &user, "apps.kruise.io", "persistentpodstates", "get", may)
-            .await;
+        wait_for_permission(
+            &installed.cluster,
+            &user,
+            "apps.kruise.io",
+            "persistentpodstates",
+            "get",
+            may,
+        )
+        .await;
     };
     may(false).await;
     home.delete_pod(installed).await;
@@ -354,11 +432,19 @@ async fn a_missing_permission_is_found_and_granted(installed: &mut Installed, re
 /// pulls its module. That all other Pods start then is tested in `contained`.
 async fn a_registry_starts_without_the_policy_server(installed: &Installed, reader: &Reader) {
     let cluster = &installed.cluster;
-    cluster.create_stateful_set(&StatefulSetSpec::new("registry", "registry", 1)).await.unwrap();
-    installed.refusal("registry", "registry", "failed calling webhook").await;
+    cluster
+        .create_stateful_set(&StatefulSetSpec::new("registry", "registry", 1))
+        .await
+        .unwrap();
+    installed
+        .refusal("registry", "registry", "failed calling webhook")
+        .await;
     reader.play("registry").await;
     reader.play("retry").await;
-    cluster.wait_ready("registry", "registry", 1, TIMEOUT).await.unwrap();
+    cluster
+        .wait_ready("registry", "registry", 1, TIMEOUT)
+        .await
+        .unwrap();
 }
 
 async fn a_deleted_definition_comes_back_with_what_was_recorded(
@@ -369,7 +455,12 @@ async fn a_deleted_definition_comes_back_with_what_was_recorded(
     reader.play("keep").await;
     installed.wait_for_sidecars(0).await;
     let definition = ["delete", "crd", "persistentpodstates.apps.kruise.io"];
-    installed.cluster.control_plane.kubectl(&definition).await.unwrap();
+    installed
+        .cluster
+        .control_plane
+        .kubectl(&definition)
+        .await
+        .unwrap();
     // Who follows the document from its beginning saves again. There is nothing to save any more.
     let (printed, saved) = reader.run("keep").await;
     assert!(!saved, "{printed}");
@@ -393,7 +484,10 @@ async fn a_deleted_definition_comes_back_with_what_was_recorded(
             );
             let status = Patch::Merge(json!({"status": object["status"]}));
             let objects = installed.cluster.pps_api(namespace);
-            objects.patch_status(name, &PatchParams::default(), &status).await.unwrap();
+            objects
+                .patch_status(name, &PatchParams::default(), &status)
+                .await
+                .unwrap();
         }
     }
     home.assert_recorded(installed).await;
@@ -405,17 +499,40 @@ async fn a_deleted_definition_comes_back_with_what_was_recorded(
 async fn the_real_policy_server_ends_if_it_cannot_pull_a_module() {
     let test = "the_real_policy_server_ends_if_it_cannot_pull_a_module";
     if policy_server::executable().is_none() {
-        return report::skipped(test, "set POLICY_SERVER=… (Kubewarden's executable) to run it");
+        return report::skipped(
+            test,
+            "set POLICY_SERVER=… (Kubewarden's executable) to run it",
+        );
     }
     let mut installed = Installed::start().await;
-    let missing =
-        format!("registry://{}:missing", installed.installation.published.policy.split_once('@').unwrap().0);
+    let missing = format!(
+        "registry://{}:missing",
+        installed
+            .installation
+            .published
+            .policy
+            .split_once('@')
+            .unwrap()
+            .0
+    );
     let patch = json!({"spec": {"module": missing}}).to_string();
     for policy in installed_policies(&installed.cluster).await.unwrap() {
         let name = policy.id();
         let name = name.trim_start_matches("clusterwide-");
-        let patch = ["patch", "clusteradmissionpolicy", name, "--type=merge", "--patch", &patch];
-        installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+        let patch = [
+            "patch",
+            "clusteradmissionpolicy",
+            name,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        installed
+            .cluster
+            .control_plane
+            .kubectl(&patch)
+            .await
+            .unwrap();
     }
     let error = format!("{:#}", installed.serve(ACCOUNT).await.unwrap_err());
     report::note(&error);

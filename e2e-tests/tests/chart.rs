@@ -15,8 +15,8 @@ use pps_e2e::{
     manifests::{
         self,
         render::{
-            CHART, REQUIRED, files_below, helm, kustomizations, name_of, render_chart, render_chart_with,
-            render_kustomize,
+            CHART, REQUIRED, files_below, helm, kustomizations, name_of, render_chart,
+            render_chart_with, render_kustomize,
         },
     },
     repository::repository_file,
@@ -37,7 +37,10 @@ pub(crate) fn render_ci(values: &Path) -> Vec<Value> {
     static RENDERED: Mutex<BTreeMap<PathBuf, Vec<Value>>> = Mutex::new(BTreeMap::new());
     let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
     let render = || render_chart("any", NAMESPACE, Some(values)).unwrap();
-    rendered.entry(values.to_owned()).or_insert_with(render).clone()
+    rendered
+        .entry(values.to_owned())
+        .or_insert_with(render)
+        .clone()
 }
 
 /// The labels that only the chart sets.
@@ -58,8 +61,14 @@ fn comparable(mut object: Value) -> Value {
     if generated {
         // The CRD is generated from the types, without labels.
         metadata.remove("labels");
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            assert_eq!(annotations.remove("helm.sh/resource-policy"), Some(json!("keep")));
+        if let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            assert_eq!(
+                annotations.remove("helm.sh/resource-policy"),
+                Some(json!("keep"))
+            );
         }
     }
     metadata.retain(|_, value| value != &json!({}));
@@ -68,25 +77,44 @@ fn comparable(mut object: Value) -> Value {
 
 /// The objects without those of the check, which kustomize has as a file of its own.
 fn without_hooks(mut objects: Vec<Value>) -> Vec<Value> {
-    objects.retain(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_none());
+    objects.retain(|object| {
+        object["metadata"]["annotations"]
+            .get("helm.sh/hook")
+            .is_none()
+    });
     objects
 }
 
 fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
-    objects.into_iter().map(|object| (name_of(&object), comparable(object))).collect()
+    objects
+        .into_iter()
+        .map(|object| (name_of(&object), comparable(object)))
+        .collect()
 }
 
 #[test]
 fn chart_renders_the_same_objects_as_kustomize() {
-    let folders: Vec<String> =
-        kustomizations().unwrap().into_iter().filter(|folder| folder != "deploy/base").collect();
-    let values: BTreeSet<PathBuf> =
-        files_below(&repository_file(&format!("{CHART}/ci"))).unwrap().into_iter().collect();
-    assert_eq!(values, folders.iter().map(|folder| values_of(folder)).collect());
+    let folders: Vec<String> = kustomizations()
+        .unwrap()
+        .into_iter()
+        .filter(|folder| folder != "deploy/base")
+        .collect();
+    let values: BTreeSet<PathBuf> = files_below(&repository_file(&format!("{CHART}/ci")))
+        .unwrap()
+        .into_iter()
+        .collect();
+    assert_eq!(
+        values,
+        folders.iter().map(|folder| values_of(folder)).collect()
+    );
     for folder in folders {
         let mut expected = by_name(render_kustomize(&folder).unwrap());
         // Helm creates the namespace with --create-namespace.
-        assert!(expected.remove(&format!("Namespace /{NAMESPACE}")).is_some());
+        assert!(
+            expected
+                .remove(&format!("Namespace /{NAMESPACE}"))
+                .is_some()
+        );
         let rendered = render_ci(&values_of(&folder));
         // Argo CD runs any other hook at each sync.
         for object in &rendered {
@@ -98,8 +126,9 @@ fn chart_renders_the_same_objects_as_kustomize() {
         let mut rendered = by_name(rendered);
         assert_eq!(rendered.len(), count, "{folder}");
         for (name, object) in expected {
-            let ours =
-                rendered.remove(&name).unwrap_or_else(|| panic!("{folder}: {name} is not in the chart"));
+            let ours = rendered
+                .remove(&name)
+                .unwrap_or_else(|| panic!("{folder}: {name} is not in the chart"));
             assert_eq!(ours, object, "{folder}: {name}");
         }
         assert_eq!(
@@ -184,14 +213,23 @@ fn schema_refuses_invalid_values_with_their_path() {
                   /policy/formerPolicyServers/0 /metrics/serviceMonitor/interval";
     is_refused(&mistakes, fields);
     for (values, complaint) in [
-        (json!({"replicaCount": 2, "sidecar": {"leaderElection": false}}), "/replicaCount"),
-        (json!({"policy": {"timeoutEvalSeconds": 5}}), "policy.timeoutEvalSeconds is 5: set it to at most"),
+        (
+            json!({"replicaCount": 2, "sidecar": {"leaderElection": false}}),
+            "/replicaCount",
+        ),
+        (
+            json!({"policy": {"timeoutEvalSeconds": 5}}),
+            "policy.timeoutEvalSeconds is 5: set it to at most",
+        ),
         (
             json!({"policy": {"extraMatchConditions": [{"name": "pod-has-a-name", "expression": "true"}]}}),
             "policy.extraMatchConditions has a condition \"pod-has-a-name\": rename it",
         ),
         (
-            workloads(&[json!({}), json!({"kind": "Cache", "podSelector": {"matchLabels": {"a": "b"}}})]),
+            workloads(&[
+                json!({}),
+                json!({"kind": "Cache", "podSelector": {"matchLabels": {"a": "b"}}}),
+            ]),
             "workloads[1].podSelector differs from that of workloads[0]",
         ),
         (
@@ -204,7 +242,10 @@ fn schema_refuses_invalid_values_with_their_path() {
             ),
             "set workloadsConfigMap.create to false",
         ),
-        (with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})), "is OpenKruise's"),
+        (
+            with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})),
+            "is OpenKruise's",
+        ),
         (
             json!({"policyServer": {"create": false, "insecureSources": ["localhost:5000"]},
                 "policy": {"policyServer": "default", "policyServerServiceAccount": "default"}}),
@@ -212,7 +253,10 @@ fn schema_refuses_invalid_values_with_their_path() {
         ),
     ] {
         let error = render_with("wrong", &values).expect_err(&format!("{values} is accepted"));
-        assert!(format!("{error:#}").contains(complaint), "{values}: {error:#}");
+        assert!(
+            format!("{error:#}").contains(complaint),
+            "{values}: {error:#}"
+        );
     }
 }
 
@@ -223,11 +267,16 @@ fn schema_and_values_have_the_same_fields() {
             Some(name) => &definitions[name.strip_prefix("#/definitions/").unwrap()],
             None => schema,
         };
-        let (Some(values), Some(properties)) = (values.as_object(), schema["properties"].as_object()) else {
+        let (Some(values), Some(properties)) =
+            (values.as_object(), schema["properties"].as_object())
+        else {
             return;
         };
         let is_open = path == ".podSecurityContext" || path.starts_with(".global");
-        assert!(schema["additionalProperties"] == false || is_open, "{path} accepts unknown fields");
+        assert!(
+            schema["additionalProperties"] == false || is_open,
+            "{path} accepts unknown fields"
+        );
         for (name, below) in properties {
             let path = format!("{path}.{name}");
             // `claims` belongs to Kubernetes.
@@ -243,14 +292,19 @@ fn schema_and_values_have_the_same_fields() {
             compare(value.unwrap_or(&Value::Null), below, definitions, &path);
         }
     }
-    let values = manifests::read(&repository_file(&format!("{CHART}/values.yaml"))).unwrap().remove(0);
-    let schema = fs::read_to_string(repository_file(&format!("{CHART}/values.schema.json"))).unwrap();
+    let values = manifests::read(&repository_file(&format!("{CHART}/values.yaml")))
+        .unwrap()
+        .remove(0);
+    let schema =
+        fs::read_to_string(repository_file(&format!("{CHART}/values.schema.json"))).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     compare(&values, &schema, &schema["definitions"], "");
 }
 
 fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
-    let found = objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    let found = objects
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
     found.unwrap_or_else(|| panic!("there is no {kind} {name}"))
 }
 
@@ -285,14 +339,18 @@ fn values_reach_the_objects() {
     let deployment = &find(&objects, "Deployment", "mine-sidecar");
     assert_eq!(deployment["metadata"]["namespace"], "elsewhere");
     assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
-    let labels = json!({"app.kubernetes.io/name": "states", "app.kubernetes.io/component": "sidecar"});
+    let labels =
+        json!({"app.kubernetes.io/name": "states", "app.kubernetes.io/component": "sidecar"});
     assert_eq!(deployment["spec"]["selector"]["matchLabels"], labels);
     let template = &deployment["spec"]["template"];
     assert_eq!(template["metadata"]["labels"]["b"], "2");
     assert_eq!(template["metadata"]["annotations"]["a"], "1");
     let pod = &template["spec"];
     assert_eq!(pod["serviceAccountName"], "given");
-    assert_eq!(pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"], labels);
+    assert_eq!(
+        pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+        labels
+    );
     assert_eq!(
         [
             &pod["nodeSelector"],
@@ -339,10 +397,16 @@ fn values_reach_the_objects() {
     assert_eq!(env, BTreeMap::from(expected));
 
     let installed = without_hooks(objects.clone());
-    let kinds: Vec<&str> = installed.iter().filter_map(|object| object["kind"].as_str()).collect();
+    let kinds: Vec<&str> = installed
+        .iter()
+        .filter_map(|object| object["kind"].as_str())
+        .collect();
     // Without leader election there is no Role, and with a given account no ServiceAccount.
     assert!(!kinds.contains(&"ConfigMap"), "{kinds:?}");
-    assert!(!kinds.contains(&"Role") && !kinds.contains(&"ServiceAccount"), "{kinds:?}");
+    assert!(
+        !kinds.contains(&"Role") && !kinds.contains(&"ServiceAccount"),
+        "{kinds:?}"
+    );
     let custom = find(&objects, "ClusterRole", "mine-sidecar-custom-workloads");
     assert_eq!(
         custom["rules"],
@@ -353,23 +417,45 @@ fn values_reach_the_objects() {
     let (key, value) = label.as_object().unwrap().iter().next().unwrap();
     assert_eq!(&custom["metadata"]["labels"][key], value);
     let account = json!([{"kind": "ServiceAccount", "name": "given", "namespace": "elsewhere"}]);
-    assert_eq!(find(&objects, "ClusterRoleBinding", "mine-sidecar")["subjects"], account);
+    assert_eq!(
+        find(&objects, "ClusterRoleBinding", "mine-sidecar")["subjects"],
+        account
+    );
     let server = json!([{"kind": "ServiceAccount", "name": "them", "namespace": "there"}]);
-    assert_eq!(find(&objects, "ClusterRoleBinding", "mine-policy-reserved")["subjects"], server);
+    assert_eq!(
+        find(&objects, "ClusterRoleBinding", "mine-policy-reserved")["subjects"],
+        server
+    );
 
     let budget = &find(&objects, "PodDisruptionBudget", "mine-sidecar")["spec"];
-    assert_eq!((&budget["minAvailable"], budget.get("maxUnavailable")), (&json!("50%"), None));
+    assert_eq!(
+        (&budget["minAvailable"], budget.get("maxUnavailable")),
+        (&json!("50%"), None)
+    );
     let network = &find(&objects, "NetworkPolicy", "mine-sidecar")["spec"];
     let admin = json!([{"port": "admin", "protocol": "TCP"}]);
-    assert_eq!(network["ingress"], json!([{"from": [{"podSelector": {}}], "ports": admin}]));
-    assert_eq!(network["egress"][0], json!({"ports": [{"port": 7443, "protocol": "TCP"}]}));
+    assert_eq!(
+        network["ingress"],
+        json!([{"from": [{"podSelector": {}}], "ports": admin}])
+    );
+    assert_eq!(
+        network["egress"][0],
+        json!({"ports": [{"port": 7443, "protocol": "TCP"}]})
+    );
     assert_eq!(network["egress"][1], json!({}));
     let service = find(&objects, "Service", "mine-sidecar");
     assert_eq!(
-        (&service["spec"]["ports"][0]["port"], &service["metadata"]["annotations"]["c"]),
+        (
+            &service["spec"]["ports"][0]["port"],
+            &service["metadata"]["annotations"]["c"]
+        ),
         (&json!(8080), &json!("3"))
     );
-    let definition = find(&objects, "CustomResourceDefinition", "persistentpodstates.apps.kruise.io");
+    let definition = find(
+        &objects,
+        "CustomResourceDefinition",
+        "persistentpodstates.apps.kruise.io",
+    );
     assert_eq!(definition["metadata"].get("annotations"), None);
 
     let policy = &find(&objects, "ClusterAdmissionPolicy", "states")["spec"];
@@ -407,7 +493,13 @@ fn values_reach_the_objects() {
                     (kube-system,kube-public,kube-node-lease,a,elsewhere,there),env";
     assert_eq!(selectors_of(&objects, "mine-sidecar"), [selector]);
     let validation = &find(&objects, "ClusterAdmissionPolicy", "states-validation")["spec"];
-    for field in ["module", "mode", "policyServer", "settings", "timeoutEvalSeconds"] {
+    for field in [
+        "module",
+        "mode",
+        "policyServer",
+        "settings",
+        "timeoutEvalSeconds",
+    ] {
         assert_eq!(validation[field], policy[field], "{field}");
     }
     assert_eq!(validation["failurePolicy"], "Fail");
@@ -423,10 +515,17 @@ fn render_components(components: &[&str]) -> Vec<Value> {
         fs::copy(&file, target).unwrap();
     }
     fs::create_dir_all(copy.path().join("mine")).unwrap();
-    let components: Vec<String> = components.iter().map(|name| format!("../components/{name}")).collect();
+    let components: Vec<String> = components
+        .iter()
+        .map(|name| format!("../components/{name}"))
+        .collect();
     let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": ["../base"], "components": components});
-    fs::write(copy.path().join("mine/kustomization.yaml"), kustomization.to_string()).unwrap();
+    fs::write(
+        copy.path().join("mine/kustomization.yaml"),
+        kustomization.to_string(),
+    )
+    .unwrap();
     render_kustomize(copy.path().join("mine").to_str().unwrap()).unwrap()
 }
 
@@ -449,7 +548,9 @@ fn components_without_an_overlay_are_values_too() {
         let mut expected = by_name(render_components(components));
         expected.remove(&format!("Namespace /{NAMESPACE}"));
         let file = values_file(&components.join("-"), &values);
-        let rendered = by_name(without_hooks(render_chart("any", NAMESPACE, Some(file.path())).unwrap()));
+        let rendered = by_name(without_hooks(
+            render_chart("any", NAMESPACE, Some(file.path())).unwrap(),
+        ));
         assert_eq!(
             rendered.keys().collect::<Vec<_>>(),
             expected.keys().collect::<Vec<_>>(),
@@ -469,8 +570,7 @@ fn custom_kinds_are_named_once() {
         json!({"group": "cache.example.io", "kind": "Cache", "resource": "caches", "version": "v2", "podSelector": selector}),
     ]);
     let objects = render_with("named-once", &values).unwrap();
-    let list =
-        &find(&objects, "ConfigMap", "kruise-configuration")["data"]["PPS_Watch_Custom_Workload_WhiteList"];
+    let list = &find(&objects, "ConfigMap", "kruise-configuration")["data"]["PPS_Watch_Custom_Workload_WhiteList"];
     let list: Value = serde_json::from_str(list.as_str().unwrap()).unwrap();
     assert_eq!(
         list,
@@ -486,9 +586,18 @@ fn custom_kinds_are_named_once() {
             {"apiGroups": ["cache.example.io"], "resources": ["caches"], "verbs": ["list", "watch"]},
         ])
     );
-    let policy = &find(&objects, "ClusterAdmissionPolicy", "persistent-pod-state-custom-workloads")["spec"];
-    assert_eq!(policy["objectSelector"]["matchLabels"], selector["matchLabels"]);
-    let selected = policy["objectSelector"]["matchExpressions"].as_array().unwrap();
+    let policy = &find(
+        &objects,
+        "ClusterAdmissionPolicy",
+        "persistent-pod-state-custom-workloads",
+    )["spec"];
+    assert_eq!(
+        policy["objectSelector"]["matchLabels"],
+        selector["matchLabels"]
+    );
+    let selected = policy["objectSelector"]["matchExpressions"]
+        .as_array()
+        .unwrap();
     assert_eq!(selected.last(), Some(&selector["matchExpressions"][0]));
     let condition = policy["matchConditions"][2]["expression"].as_str().unwrap();
     assert!(
@@ -498,8 +607,12 @@ fn custom_kinds_are_named_once() {
         ),
         "{condition}"
     );
-    let counts = [&objects[..], defaults()]
-        .map(|objects| objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy").count());
+    let counts = [&objects[..], defaults()].map(|objects| {
+        objects
+            .iter()
+            .filter(|object| object["kind"] == "ClusterAdmissionPolicy")
+            .count()
+    });
     assert_eq!(counts, [3, 2]);
 }
 
@@ -511,22 +624,38 @@ fn a_custom_kind_is_named_once_for_kustomize_too() {
     for file in files_below(&deploy).unwrap() {
         let text = fs::read_to_string(&file).unwrap();
         let text = if file.ends_with("workload.yaml") {
-            let changed = text.replace("example.io", "kafka.strimzi.io").replace("Database", "Broker");
+            let changed = text
+                .replace("example.io", "kafka.strimzi.io")
+                .replace("Database", "Broker");
             changed.replace("databases", "brokers")
         } else {
             text
         };
-        fs::write(copy.path().join("component").join(file.file_name().unwrap()), text).unwrap();
+        fs::write(
+            copy.path()
+                .join("component")
+                .join(file.file_name().unwrap()),
+            text,
+        )
+        .unwrap();
     }
     let base = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pps-sidecar"},
         "spec": {"template": {"spec": {"containers": [{"name": "sidecar", "env": [{"name": "A", "value": "b"}]}]}}}});
     let policy = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicy",
         "metadata": {"name": "persistent-pod-state"},
         "spec": {"module": "registry://mine", "policyServer": "mine", "settings": {"onLookupFailure": "accept"}}});
-    fs::write(copy.path().join("base.yaml"), format!("{base}\n---\n{policy}")).unwrap();
+    fs::write(
+        copy.path().join("base.yaml"),
+        format!("{base}\n---\n{policy}"),
+    )
+    .unwrap();
     let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": ["base.yaml"], "components": ["component"]});
-    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    fs::write(
+        copy.path().join("kustomization.yaml"),
+        kustomization.to_string(),
+    )
+    .unwrap();
     let objects = render_kustomize(copy.path().to_str().unwrap()).unwrap();
     let policies: Vec<&Value> = objects
         .iter()
@@ -537,7 +666,12 @@ fn a_custom_kind_is_named_once_for_kustomize_too() {
         assert_eq!(policies[0][field], policies[1][field], "{field}");
     }
     let text = serde_json::to_string(&objects).unwrap();
-    for old in ["example.io", "Database", "databases", "pps-custom-workload\""] {
+    for old in [
+        "example.io",
+        "Database",
+        "databases",
+        "pps-custom-workload\"",
+    ] {
         assert!(!text.contains(old), "{old}: {text}");
     }
     for (new, count) in [("kafka.strimzi.io", 3), ("Broker", 2), ("brokers", 1)] {
@@ -552,7 +686,8 @@ fn scope_and_limits_of_the_policy_are_values() {
         ["persistent-pod-state", "persistent-pod-state-validation"]
             .map(|name| find(&objects, "ClusterAdmissionPolicy", name)["spec"].clone())
     };
-    let condition = json!({"name": "pod-is-no-test", "expression": "object.metadata.namespace != 'test'"});
+    let condition =
+        json!({"name": "pod-is-no-test", "expression": "object.metadata.namespace != 'test'"});
     let [pods, objects] = policies(
         "scope",
         json!({"excludedNamespaces": null, "extraMatchConditions": [condition],
@@ -565,25 +700,52 @@ fn scope_and_limits_of_the_policy_are_values() {
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease", "elsewhere"]},
         ])
     );
-    assert_eq!(pods["matchConditions"].as_array().unwrap().last(), Some(&condition));
+    assert_eq!(
+        pods["matchConditions"].as_array().unwrap().last(),
+        Some(&condition)
+    );
     let fields = ["failurePolicy", "timeoutSeconds", "timeoutEvalSeconds"];
-    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(4), &json!(2)]);
-    assert_eq!(fields.map(|field| &objects[field]), [&json!("Ignore"), &json!(4), &json!(2)]);
-    assert_eq!((objects.get("namespaceSelector"), objects.get("objectSelector")), (None, None));
+    assert_eq!(
+        fields.map(|field| &pods[field]),
+        [&json!("Fail"), &json!(4), &json!(2)]
+    );
+    assert_eq!(
+        fields.map(|field| &objects[field]),
+        [&json!("Ignore"), &json!(4), &json!(2)]
+    );
+    assert_eq!(
+        (
+            objects.get("namespaceSelector"),
+            objects.get("objectSelector")
+        ),
+        (None, None)
+    );
     // Kubewarden refuses less than 2 seconds, and more than the API server waits.
     let pods = &find(defaults(), "ClusterAdmissionPolicy", "persistent-pod-state")["spec"];
-    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(4), &json!(3)]);
+    assert_eq!(
+        fields.map(|field| &pods[field]),
+        [&json!("Fail"), &json!(4), &json!(3)]
+    );
     for (timeout, limit) in [(2, 2), (3, 2), (30, 29)] {
-        let [pods, _] = policies(&format!("timeout-{timeout}"), json!({"timeoutSeconds": timeout}));
+        let [pods, _] = policies(
+            &format!("timeout-{timeout}"),
+            json!({"timeoutSeconds": timeout}),
+        );
         assert_eq!(pods["timeoutEvalSeconds"], limit, "{timeout}");
     }
 }
 
 /// The sidecar's selectors.
 fn selectors_of(objects: &[Value], deployment: &str) -> Vec<String> {
-    let container = &find(objects, "Deployment", deployment)["spec"]["template"]["spec"]["containers"][0];
-    let args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap().to_owned());
-    args.filter(|arg| arg.starts_with("--namespace-selector")).collect()
+    let container =
+        &find(objects, "Deployment", deployment)["spec"]["template"]["spec"]["containers"][0];
+    let args = container["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arg| arg.as_str().unwrap().to_owned());
+    args.filter(|arg| arg.starts_with("--namespace-selector"))
+        .collect()
 }
 
 #[test]
@@ -592,7 +754,10 @@ fn what_is_excluded_is_added_to_what_always_is_for_policy_and_sidecar_alike() {
         let objects = render_with(name, &values).unwrap();
         selectors_of(&objects, "pps-sidecar")
     };
-    assert!(selectors_of(defaults(), "pps-sidecar").is_empty(), "the sidecar's default");
+    assert!(
+        selectors_of(defaults(), "pps-sidecar").is_empty(),
+        "the sidecar's default"
+    );
     let more = json!({"scope": "All", "policy": {"excludedNamespaces": ["registry"],
     "namespaceSelector": {"matchExpressions": [
         {"key": "env", "operator": "In", "values": ["a", "b"]},
@@ -601,11 +766,19 @@ fn what_is_excluded_is_added_to_what_always_is_for_policy_and_sidecar_alike() {
     ]}}});
     assert_eq!(
         of("all-but-more", more),
-        ["--namespace-selector=persistent-pod-state/injection!=disabled,kubernetes.io/metadata.name notin \
-          (kube-system,kube-public,kube-node-lease,registry,elsewhere,kubewarden),env in (a,b),team=c,!old"]
+        [
+            "--namespace-selector=persistent-pod-state/injection!=disabled,kubernetes.io/metadata.name notin \
+          (kube-system,kube-public,kube-node-lease,registry,elsewhere,kubewarden),env in (a,b),team=c,!old"
+        ]
     );
-    let without = of("no-policies", json!({"scope": "All", "policy": {"enabled": false}}));
-    assert!(without[0].ends_with("(kube-system,kube-public,kube-node-lease,elsewhere)"), "{without:?}");
+    let without = of(
+        "no-policies",
+        json!({"scope": "All", "policy": {"enabled": false}}),
+    );
+    assert!(
+        without[0].ends_with("(kube-system,kube-public,kube-node-lease,elsewhere)"),
+        "{without:?}"
+    );
 }
 
 /// Only these values: what Helm and Argo CD render is the same.
@@ -618,7 +791,11 @@ fn render_alone(release: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
 fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
     for file in files_below(&repository_file(&format!("{CHART}/templates"))).unwrap() {
         let text = fs::read_to_string(&file).unwrap();
-        assert!(!text.contains("lookup \""), "{} asks the cluster", file.display());
+        assert!(
+            !text.contains("lookup \""),
+            "{} asks the cluster",
+            file.display()
+        );
     }
     let both = json!({"image": {"repository": "r.example/sidecar"}, "policy": {"module": {"repository": "r.example/policy"}}});
     let version = env!("CARGO_PKG_VERSION");
@@ -627,26 +804,43 @@ fn two_values_render_the_chart_and_an_error_names_the_missing_one() {
     let image = &deployment["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, &format!("r.example/sidecar:v{version}"));
     let policy = find(&objects, "ClusterAdmissionPolicy", "persistent-pod-state");
-    assert_eq!(policy["spec"]["module"], format!("registry://r.example/policy:v{version}"));
-    for (missing, field) in [("image", "image.repository"), ("policy", "policy.module.repository")] {
+    assert_eq!(
+        policy["spec"]["module"],
+        format!("registry://r.example/policy:v{version}")
+    );
+    for (missing, field) in [
+        ("image", "image.repository"),
+        ("policy", "policy.module.repository"),
+    ] {
         let mut values = both.clone();
         values.as_object_mut().unwrap().remove(missing);
         let error = format!("{:#}", render_alone("any", &values).unwrap_err());
         assert!(
-            error.contains(&format!("{field} is empty, and nothing is published yet: set it")),
+            error.contains(&format!(
+                "{field} is empty, and nothing is published yet: set it"
+            )),
             "{error}"
         );
     }
     // A mirror may have what its owner put there.
-    render_alone("any", &json!({"global": {"imageRegistry": "mirror.example"}})).unwrap();
+    render_alone(
+        "any",
+        &json!({"global": {"imageRegistry": "mirror.example"}}),
+    )
+    .unwrap();
 }
 
 #[test]
 fn names_follow_the_release() {
-    let required = json!({"image": {"repository": "a/b"}, "policy": {"module": {"repository": "a/b"}}});
+    let required =
+        json!({"image": {"repository": "a/b"}, "policy": {"module": {"repository": "a/b"}}});
     for (release, mut values, expected) in [
         ("persistent-pod-state", json!({}), "persistent-pod-state"),
-        ("my-persistent-pod-state", json!({}), "my-persistent-pod-state"),
+        (
+            "my-persistent-pod-state",
+            json!({}),
+            "my-persistent-pod-state",
+        ),
         ("shop", json!({}), "shop-persistent-pod-state"),
         ("shop", json!({"nameOverride": "states"}), "shop-states"),
         ("shop", json!({"fullnameOverride": "pps"}), "pps"),
@@ -657,28 +851,51 @@ fn names_follow_the_release() {
         let pod = &find(&objects, "Deployment", &sidecar)["spec"]["template"]["spec"];
         // What has another default in the programs is a flag.
         let lease = (expected != "pps").then(|| json!(format!("--lease-name={sidecar}")));
-        assert_eq!(pod["containers"][0]["args"].get(1), lease.as_ref(), "{release}: {values}");
+        assert_eq!(
+            pod["containers"][0]["args"].get(1),
+            lease.as_ref(),
+            "{release}: {values}"
+        );
         let leases = &find(&objects, "Role", &sidecar)["rules"][1]["resourceNames"];
         assert_eq!(leases, &json!([sidecar]), "{release}: {values}");
-        let check =
-            &find(&objects, "Pod", &format!("{expected}-check-after"))["spec"]["containers"][0]["args"];
-        assert!(check.as_array().unwrap().contains(&json!(format!("--sidecar={sidecar}"))), "{check}");
+        let check = &find(&objects, "Pod", &format!("{expected}-check-after"))["spec"]["containers"]
+            [0]["args"];
+        assert!(
+            check
+                .as_array()
+                .unwrap()
+                .contains(&json!(format!("--sidecar={sidecar}"))),
+            "{check}"
+        );
     }
 }
 
 #[test]
 fn a_service_monitor_that_nobody_may_read_is_refused() {
-    let refused = render_with("unread-metrics", &json!({"metrics": {"serviceMonitor": {"enabled": true}}}))
-        .unwrap_err();
-    assert!(format!("{refused:#}").contains("networkPolicy.ingressFrom is empty"), "{refused:#}");
+    let refused = render_with(
+        "unread-metrics",
+        &json!({"metrics": {"serviceMonitor": {"enabled": true}}}),
+    )
+    .unwrap_err();
+    assert!(
+        format!("{refused:#}").contains("networkPolicy.ingressFrom is empty"),
+        "{refused:#}"
+    );
 }
 
 #[test]
 fn helm_lint_finds_nothing() {
     let [chart, required] = [CHART, REQUIRED].map(repository_file);
     for values in files_below(&chart.join("ci")).unwrap() {
-        let [chart, required, values] = [&chart, &required, &values].map(|path| path.to_str().unwrap());
-        let report = helm(&["lint", chart, "--strict", "--values", required, "--values", values]).unwrap();
-        assert!(!report.contains("[WARNING]") && report.contains("0 chart(s) failed"), "{report}");
+        let [chart, required, values] =
+            [&chart, &required, &values].map(|path| path.to_str().unwrap());
+        let report = helm(&[
+            "lint", chart, "--strict", "--values", required, "--values", values,
+        ])
+        .unwrap();
+        assert!(
+            !report.contains("[WARNING]") && report.contains("0 chart(s) failed"),
+            "{report}"
+        );
     }
 }

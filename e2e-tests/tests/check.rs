@@ -19,7 +19,11 @@ use crate::support::causes::CAUSES;
 
 /// The control plane of the tests may be older than what is supported.
 fn expected_warnings(world: &World) -> &'static [&'static str] {
-    if world.cluster.control_plane.version().minor < 30 { &["KubernetesTooOld"] } else { &[] }
+    if world.cluster.control_plane.version().minor < 30 {
+        &["KubernetesTooOld"]
+    } else {
+        &[]
+    }
 }
 
 #[tokio::test]
@@ -39,7 +43,10 @@ async fn check_names_what_is_wrong_with_an_installation() {
     mistakes::of_the_checks_own_rights(&world).await;
     world.assert_rights_used_as_granted();
     for (way, code) in CAUSES {
-        assert!(world.has_found(code), "the check has not named {way} by {code}");
+        assert!(
+            world.has_found(code),
+            "the check has not named {way} by {code}"
+        );
     }
 }
 
@@ -49,7 +56,11 @@ async fn a_right_installation_has_no_finding(world: &World) {
     for severity in ["error", "unknown"] {
         assert_eq!(report.codes(severity), [""; 0], "{report:#?}");
     }
-    assert_eq!(report.codes("warning"), expected_warnings(world), "{report:#?}");
+    assert_eq!(
+        report.codes("warning"),
+        expected_warnings(world),
+        "{report:#?}"
+    );
     assert_eq!(report.codes("info"), [""; 0], "{report:#?}");
     for code in [
         "KubewardenInstalled",
@@ -66,62 +77,117 @@ async fn a_right_installation_has_no_finding(world: &World) {
         assert!(report.has(code, "ok"), "{code}: {report:#?}");
     }
     // Before an upgrade with the same values.
-    let args = ["--phase=before", "--policy-server=persistent-pod-state", "--creates-policy-server"];
+    let args = [
+        "--phase=before",
+        "--policy-server=persistent-pod-state",
+        "--creates-policy-server",
+    ];
     let report = world.check(&args).await;
     assert_eq!(report.exit_code, 0, "{report:#?}");
-    assert_eq!(report.codes("warning"), expected_warnings(world), "{report:#?}");
+    assert_eq!(
+        report.codes("warning"),
+        expected_warnings(world),
+        "{report:#?}"
+    );
 }
 
 async fn before_an_installation_it_says_what_would_not_work(world: &World) {
     let registry = &world.registry;
     let insecure = format!("--insecure-source={}", registry.host());
-    let created = ["--phase=before", "--policy-server=persistent-pod-state", "--creates-policy-server"];
+    let created = [
+        "--phase=before",
+        "--policy-server=persistent-pod-state",
+        "--creates-policy-server",
+    ];
     let with = |module: &str| {
         let module = format!("--module=registry://{module}");
-        [&created[..], &[&insecure, &module]].concat().iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
+        [&created[..], &[&insecure, &module]]
+            .concat()
+            .iter()
+            .map(|arg| (*arg).to_owned())
+            .collect::<Vec<_>>()
     };
 
     let report = world.check_all(&with(&world.module)).await;
-    assert_eq!((report.exit_code, report.has("ModuleFound", "ok")), (0, true), "{report:#?}");
+    assert_eq!(
+        (report.exit_code, report.has("ModuleFound", "ok")),
+        (0, true),
+        "{report:#?}"
+    );
 
     // The module has no such tag.
     let wrong = format!("{}/policies/persistent-pod-state:v9.9.9", registry.host());
     let report = world.check_all(&with(&wrong)).await;
-    assert_eq!((report.exit_code, report.has("ModuleNotFound", "error")), (1, true), "{report:#?}");
+    assert_eq!(
+        (report.exit_code, report.has("ModuleNotFound", "error")),
+        (1, true),
+        "{report:#?}"
+    );
 
     // A registry with a certificate of an authority that nobody knows.
-    let options = RegistryOptions { name: "own-authority".into(), tls: true, ..RegistryOptions::default() };
-    let own = Registry::start(world.cluster.control_plane.supervisor(), options).await.unwrap();
+    let options = RegistryOptions {
+        name: "own-authority".into(),
+        tls: true,
+        ..RegistryOptions::default()
+    };
+    let own = Registry::start(world.cluster.control_plane.supervisor(), options)
+        .await
+        .unwrap();
     let wrong = with(&format!("{}/p:v1", own.host()));
     let report = world.check_all(&wrong).await;
-    assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
+    assert_eq!(
+        (report.exit_code, report.has("RegistryUnreachable", "error")),
+        (1, true),
+        "{report:#?}"
+    );
     // The PolicyServer is given the authority: the registry is asked, and does not have the module.
     let authority = fs::read_to_string(own.ca().unwrap()).unwrap();
-    world.policy_server(&json!({"sourceAuthorities": {own.host(): [authority]}})).await;
+    world
+        .policy_server(&json!({"sourceAuthorities": {own.host(): [authority]}}))
+        .await;
     let report = world.check_all(&wrong).await;
     assert!(report.has("ModuleNotFound", "error"), "{report:#?}");
     world.delete_policy_server().await;
 
     // A PolicyServer that nobody creates.
-    let report = world.check(&["--phase=before", "--policy-server=default"]).await;
-    assert_eq!((report.exit_code, report.has("PolicyServerMissing", "error")), (1, true), "{report:#?}");
+    let report = world
+        .check(&["--phase=before", "--policy-server=default"])
+        .await;
+    assert_eq!(
+        (report.exit_code, report.has("PolicyServerMissing", "error")),
+        (1, true),
+        "{report:#?}"
+    );
 }
 
 #[tokio::test]
 async fn a_check_that_cannot_be_made_exits_with_2() {
     let folder = pps_e2e::scratch::Scratch::file("kubeconfig", kubeconfig(closed_port())).unwrap();
     let report = run_check(folder.path(), &[]).await.unwrap();
-    assert_eq!((report.exit_code, report.codes("unknown")), (2, vec!["RequestFailed"]), "{report:#?}");
+    assert_eq!(
+        (report.exit_code, report.codes("unknown")),
+        (2, vec!["RequestFailed"]),
+        "{report:#?}"
+    );
     let table = run_check_with(folder.path(), &[]).await.unwrap();
     let text = String::from_utf8(table.stdout).unwrap();
     assert!(
         text.starts_with("UNKNOWN   RequestFailed\n          the API server: cannot be read: "),
         "{text}"
     );
-    let wrong = run_check_with(folder.path(), &["--phase=between"]).await.unwrap();
+    let wrong = run_check_with(folder.path(), &["--phase=between"])
+        .await
+        .unwrap();
     assert_eq!(wrong.status.code(), Some(2));
-    let missing = run_check_with(std::path::Path::new("/nowhere"), &[]).await.unwrap();
-    assert_eq!(missing.status.code(), Some(2), "{}", String::from_utf8_lossy(&missing.stderr));
+    let missing = run_check_with(std::path::Path::new("/nowhere"), &[])
+        .await
+        .unwrap();
+    assert_eq!(
+        missing.status.code(),
+        Some(2),
+        "{}",
+        String::from_utf8_lossy(&missing.stderr)
+    );
     for zero in ["--exit-zero", "--exit-zero=unknown"] {
         let zero = run_check_with(folder.path(), &[zero]).await.unwrap();
         assert_eq!(zero.status.code(), Some(0));
@@ -129,7 +195,11 @@ async fn a_check_that_cannot_be_made_exits_with_2() {
 }
 
 fn closed_port() -> u16 {
-    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn kubeconfig(port: u16) -> String {

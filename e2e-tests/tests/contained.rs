@@ -81,7 +81,12 @@ const ROWS: [Row; 9] = [
     row("wrong ServiceAccount", CannotKnow, CannotKnow, BACK),
     row("missing right", CannotKnow, CannotKnow, BACK),
     row("module that cannot be pulled", NoAnswer, NoAnswer, BACK),
-    row("overlay applied later", Created, Returns, "nothing to repair"),
+    row(
+        "overlay applied later",
+        Created,
+        Returns,
+        "nothing to repair",
+    ),
     row("PolicyServer stopped", NoAnswer, NoAnswer, BACK),
     row(
         "PolicyServer stopped, namespace of the StatefulSet without PPS not labelled",
@@ -109,8 +114,17 @@ const ROWS: [Row; 9] = [
 ];
 
 /// The Pods of the first four columns never depend on the product.
-const fn row(way: &'static str, without_pps: Outcome, with_state: Outcome, afterwards: &'static str) -> Row {
-    Row { way, outcomes: [Created, Created, Created, Created, without_pps, with_state], afterwards }
+const fn row(
+    way: &'static str,
+    without_pps: Outcome,
+    with_state: Outcome,
+    afterwards: &'static str,
+) -> Row {
+    Row {
+        way,
+        outcomes: [Created, Created, Created, Created, without_pps, with_state],
+        afterwards,
+    }
 }
 
 fn outcomes(way: &str) -> [Outcome; 6] {
@@ -130,18 +144,29 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn new(installed: &'a Installed, home: &'a Home) -> Self {
         let namespace = home.namespace;
-        Self { installed, home, disabled: format!("{namespace}-disabled"), plain: namespace.to_owned() }
+        Self {
+            installed,
+            home,
+            disabled: format!("{namespace}-disabled"),
+            plain: namespace.to_owned(),
+        }
     }
 
     /// Creates one workload of each kind, and deletes the Pod with a state.
     async fn begin(&self) {
-        let Self { installed, home, disabled, plain } = self;
+        let Self {
+            installed,
+            home,
+            disabled,
+            plain,
+        } = self;
         let namespace = home.namespace;
         let container = json!([{"name": "main", "image": "example.invalid/main:1"}]);
         let spec = json!({"automountServiceAccountToken": false, "containers": container,
             "nodeSelector": installed.pool(namespace).selector()});
         let template = |name: &str| json!({"metadata": {"labels": {"app": name}}, "spec": spec});
-        let metadata = |name: &str| json!({"namespace": namespace, "name": name, "labels": {"app": name}});
+        let metadata =
+            |name: &str| json!({"namespace": namespace, "name": name, "labels": {"app": name}});
         let mut once = template("job");
         once["spec"]["restartPolicy"] = "Never".into();
         let objects = [
@@ -164,7 +189,14 @@ impl<'a> Attempt<'a> {
         let namespace = self.home.namespace;
         let of = |name| (namespace, name);
         let (disabled, plain) = ((&*self.disabled, "disabled"), (&*self.plain, "plain"));
-        [of("deployment"), of("job"), of("bare"), disabled, plain, of("db")]
+        [
+            of("deployment"),
+            of("job"),
+            of("bare"),
+            disabled,
+            plain,
+            of("db"),
+        ]
     }
 
     /// Which of the workloads have a Pod that is not terminating.
@@ -189,7 +221,11 @@ impl<'a> Attempt<'a> {
         let what = format!("these Pods to be created: {wanted:?} of {COLUMNS:?}");
         wait_for(&what, TIMEOUT, async || {
             let created = self.created().await;
-            Ok(Progress::when(created == wanted, (), format!("{created:?}")))
+            Ok(Progress::when(
+                created == wanted,
+                (),
+                format!("{created:?}"),
+            ))
         })
         .await
         .unwrap();
@@ -199,7 +235,9 @@ impl<'a> Attempt<'a> {
             let why = match outcome {
                 Created | Late | Returns => continue,
                 NoAnswer => "failed calling webhook",
-                CannotKnow => "denied the request: cannot look up the PersistentPodState of StatefulSet",
+                CannotKnow => {
+                    "denied the request: cannot look up the PersistentPodState of StatefulSet"
+                }
             };
             self.installed.refusal(self.home.namespace, name, why).await;
         }
@@ -212,7 +250,11 @@ impl<'a> Attempt<'a> {
     async fn finish(&self) {
         self.installed.retry(&[self.home.namespace]).await;
         for (namespace, name) in self.workloads() {
-            self.installed.cluster.wait_ready(namespace, name, 1, TIMEOUT).await.unwrap();
+            self.installed
+                .cluster
+                .wait_ready(namespace, name, 1, TIMEOUT)
+                .await
+                .unwrap();
         }
     }
 }
@@ -233,7 +275,13 @@ fn table() -> String {
             CannotKnow => "delayed: refused",
         });
         let code = code_of(row.way);
-        let _ = writeln!(text, "| {} | {} | `{code}` | {} |", row.way, outcomes.join(" | "), row.afterwards);
+        let _ = writeln!(
+            text,
+            "| {} | {} | `{code}` | {} |",
+            row.way,
+            outcomes.join(" | "),
+            row.afterwards
+        );
     }
     text
 }
@@ -245,7 +293,9 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     // The account of the PolicyServer `default`, which `deploy` does not bind.
     let home = installed.run_recorded("wrong-account").await;
     installed.serve(kubewarden::SERVICE_ACCOUNT).await.unwrap();
-    Attempt::new(&installed, &home).run("wrong ServiceAccount").await;
+    Attempt::new(&installed, &home)
+        .run("wrong ServiceAccount")
+        .await;
     installed.serve(ACCOUNT).await.unwrap();
     finish(&installed, &home).await;
 
@@ -258,7 +308,9 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     // Kubewarden refuses to move the policies, so they stay. The bindings of both servers exist side by side.
     let home = installed.run_recorded("overlay").await;
     apply_without_policies(&installed, "deploy/overlays/shared-policy-server").await;
-    Attempt::new(&installed, &home).run("overlay applied later").await;
+    Attempt::new(&installed, &home)
+        .run("overlay applied later")
+        .await;
 
     // The registry from which the module is pulled runs in a StatefulSet.
     let stopped = installed.run_recorded("stopped").await;
@@ -267,23 +319,48 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     let registry = StatefulSetSpec::new("registry-itself", "registry", 1);
     installed.cluster.run_stateful_set(&registry).await.unwrap();
     installed.stop_policy_server().await;
-    installed.cluster.delete_pods("registry-itself", "registry", &["registry-0"]).await.unwrap();
-    let (one, other) = (Attempt::new(&installed, &stopped), Attempt::new(&installed, &needed));
-    tokio::join!(one.run("PolicyServer stopped"), other.run("registry that needs us"));
-    installed.refusal("registry-itself", "registry", "failed calling webhook").await;
+    installed
+        .cluster
+        .delete_pods("registry-itself", "registry", &["registry-0"])
+        .await
+        .unwrap();
+    let (one, other) = (
+        Attempt::new(&installed, &stopped),
+        Attempt::new(&installed, &needed),
+    );
+    tokio::join!(
+        one.run("PolicyServer stopped"),
+        other.run("registry that needs us")
+    );
+    installed
+        .refusal("registry-itself", "registry", "failed calling webhook")
+        .await;
     // The PolicyServer is started again while its module is missing.
     let published = installed.installation.published.policy.clone();
     let (repository, _) = published.split_once('@').unwrap();
     let module = set_module(&installed, &format!("registry://{repository}:missing")).await;
     let error = format!("{:#}", installed.serve(ACCOUNT).await.unwrap_err());
-    report::note(&format!("the PolicyServer does not start: {}", first_line(&error)));
-    Attempt::new(&installed, &unpulled).run("module that cannot be pulled").await;
+    report::note(&format!(
+        "the PolicyServer does not start: {}",
+        first_line(&error)
+    ));
+    Attempt::new(&installed, &unpulled)
+        .run("module that cannot be pulled")
+        .await;
     set_module(&installed, &module).await;
     installed.label("registry-itself", "disabled").await;
     installed.retry(&["registry-itself"]).await;
-    installed.cluster.wait_ready("registry-itself", "registry", 1, TIMEOUT).await.unwrap();
+    installed
+        .cluster
+        .wait_ready("registry-itself", "registry", 1, TIMEOUT)
+        .await
+        .unwrap();
     installed.serve(ACCOUNT).await.unwrap();
-    tokio::join!(finish(&installed, &stopped), finish(&installed, &needed), finish(&installed, &unpulled));
+    tokio::join!(
+        finish(&installed, &stopped),
+        finish(&installed, &needed),
+        finish(&installed, &unpulled)
+    );
 
     // The API server can be told which namespaces use states: only those are sent.
     let home = installed.run_recorded("opted-in").await;
@@ -294,8 +371,13 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     let plain = "not-opted-in".to_owned();
     installed.cluster.namespace(&plain).await.unwrap();
     installed.label(&plain, "not-enabled").await;
-    let attempt = Attempt { plain, ..Attempt::new(&installed, &home) };
-    attempt.run("PolicyServer stopped, namespace of the StatefulSet without PPS not labelled").await;
+    let attempt = Attempt {
+        plain,
+        ..Attempt::new(&installed, &home)
+    };
+    attempt
+        .run("PolicyServer stopped, namespace of the StatefulSet without PPS not labelled")
+        .await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.retry(&[home.namespace]).await;
     home.assert_back(&installed).await;
@@ -310,7 +392,10 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     installed.cluster.namespace("crowd").await.unwrap();
     installed.cluster.apply_objects(&crowd).await.unwrap();
     let attempt = Attempt::new(&installed, &home);
-    let (started, limit) = (Instant::now(), longest_wait(&installed, crowd.len() + 2).await);
+    let (started, limit) = (
+        Instant::now(),
+        longest_wait(&installed, crowd.len() + 2).await,
+    );
     attempt.begin().await;
     wait_for("the Pod that is not sent", limit + SLACK, async || {
         let [.., late, _, _] = attempt.created().await;
@@ -324,15 +409,32 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     ));
     attempt.observe(outcomes("PolicyServer hangs")).await;
     installed.serve(ACCOUNT).await.unwrap();
-    let delete = ["delete", "statefulset", "--all", "--namespace", "crowd", "--wait=false"];
-    installed.cluster.control_plane.kubectl(&delete).await.unwrap();
+    let delete = [
+        "delete",
+        "statefulset",
+        "--all",
+        "--namespace",
+        "crowd",
+        "--wait=false",
+    ];
+    installed
+        .cluster
+        .control_plane
+        .kubectl(&delete)
+        .await
+        .unwrap();
     finish(&installed, &home).await;
 
     // Last: all recorded states are gone with it.
     let home = installed.run_recorded("no-definition").await;
     let crd = "persistentpodstates.apps.kruise.io";
     let processes = processes_of_sidecars(&installed).await;
-    installed.cluster.control_plane.kubectl(&["delete", "crd", crd]).await.unwrap();
+    installed
+        .cluster
+        .control_plane
+        .kubectl(&["delete", "crd", crd])
+        .await
+        .unwrap();
     wait_for("no sidecar to be ready", TIMEOUT, async || {
         let sidecars = installed.installation.sidecars(&installed.cluster).await?;
         let none = !sidecars.iter().any(|pod| PodInfo::from(pod).ready);
@@ -340,27 +442,48 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     })
     .await
     .unwrap();
-    Attempt::new(&installed, &home).run("definition deleted").await;
+    Attempt::new(&installed, &home)
+        .run("definition deleted")
+        .await;
     assert_sidecars_name_the_definition(&installed).await;
     Attempt::new(&installed, &home).finish().await;
     let away = home.assert_away(&installed).await;
     recreate_definition(&installed, &home).await;
     assert_eq!(home.recorded(&installed).await, Some(json!(away)));
-    installed.installation.wait_available(&installed.cluster).await.unwrap();
-    assert_eq!(processes_of_sidecars(&installed).await, processes, "they recover without a restart");
+    installed
+        .installation
+        .wait_available(&installed.cluster)
+        .await
+        .unwrap();
+    assert_eq!(
+        processes_of_sidecars(&installed).await,
+        processes,
+        "they recover without a restart"
+    );
 
     let version = installed.cluster.control_plane.version();
-    let server =
-        if policy_server::executable().is_some() { "Kubewarden's PolicyServer" } else { "the stand-in" };
+    let server = if policy_server::executable().is_some() {
+        "Kubewarden's PolicyServer"
+    } else {
+        "the stand-in"
+    };
     let text = table();
-    report::note(&format!("Kubernetes {}.{}, {server}\n\n{text}", version.major, version.minor));
+    report::note(&format!(
+        "Kubernetes {}.{}, {server}\n\n{text}",
+        version.major, version.minor
+    ));
     let document = fs::read_to_string(repository_file("docs/reference/faults.md")).unwrap();
-    assert!(document.contains(&text), "docs/reference/faults.md has another table");
+    assert!(
+        document.contains(&text),
+        "docs/reference/faults.md has another table"
+    );
 }
 
 /// StatefulSets in scope, more than the controller has workers.
 fn stateful_sets(namespace: &str) -> Vec<Value> {
-    (0..8).map(|at| StatefulSetSpec::new(namespace, &format!("one-{at}"), 1).object()).collect()
+    (0..8)
+        .map(|at| StatefulSetSpec::new(namespace, &format!("one-{at}"), 1).object())
+        .collect()
 }
 
 /// How long a Pod that is not sent waits at most while so many others get no answer: the formula of
@@ -401,19 +524,35 @@ async fn assert_sidecars_name_the_definition(installed: &Installed) {
     for (name, process) in processes {
         // The process listens at an address of its own.
         let arguments = fs::read_to_string(format!("/proc/{}/cmdline", process.unwrap())).unwrap();
-        let address = arguments.split('\0').find_map(|word| word.strip_prefix("--admin-address=")).unwrap();
+        let address = arguments
+            .split('\0')
+            .find_map(|word| word.strip_prefix("--admin-address="))
+            .unwrap();
         let (code, body) = http::get(address, "/readyz").await.unwrap();
-        assert!(code == 503 && body.contains("persistentpodstates"), "{name}: {code} {body}");
-        assert_eq!(http::get(address, "/healthz").await.unwrap().0, 200, "{name}");
+        assert!(
+            code == 503 && body.contains("persistentpodstates"),
+            "{name}: {code} {body}"
+        );
+        assert_eq!(
+            http::get(address, "/healthz").await.unwrap().0,
+            200,
+            "{name}"
+        );
     }
 }
 
 /// The process of each sidecar.
 async fn processes_of_sidecars(installed: &Installed) -> BTreeMap<String, Option<u32>> {
-    let sidecars = installed.installation.sidecars(&installed.cluster).await.unwrap();
+    let sidecars = installed
+        .installation
+        .sidecars(&installed.cluster)
+        .await
+        .unwrap();
     let supervisor = installed.cluster.control_plane.supervisor();
     let sidecars = sidecars.iter().map(ResourceExt::name_any);
-    sidecars.map(|name| (name.clone(), supervisor.status(&name).unwrap().pid)).collect()
+    sidecars
+        .map(|name| (name.clone(), supervisor.status(&name).unwrap().pid))
+        .collect()
 }
 
 fn first_line(text: &str) -> &str {
@@ -422,24 +561,57 @@ fn first_line(text: &str) -> &str {
 
 /// Grants the policies' role its right, or takes it away.
 async fn grant(installed: &Installed, granted: bool) {
-    let rules =
-        json!([{"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates"], "verbs": ["get"]}]);
+    let rules = json!([{"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates"], "verbs": ["get"]}]);
     let rules = if granted { rules } else { json!([]) };
     let patch = json!({"rules": rules}).to_string();
-    let patch = ["patch", "clusterrole", "pps-policy", "--type=merge", "--patch", &patch];
-    installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+    let patch = [
+        "patch",
+        "clusterrole",
+        "pps-policy",
+        "--type=merge",
+        "--patch",
+        &patch,
+    ];
+    installed
+        .cluster
+        .control_plane
+        .kubectl(&patch)
+        .await
+        .unwrap();
     let user = format!("system:serviceaccount:{}:{ACCOUNT}", kubewarden::NAMESPACE);
-    wait_for_permission(&installed.cluster, &user, "apps.kruise.io", "persistentpodstates", "get", granted)
-        .await;
+    wait_for_permission(
+        &installed.cluster,
+        &user,
+        "apps.kruise.io",
+        "persistentpodstates",
+        "get",
+        granted,
+    )
+    .await;
 }
 
 /// Lets the policies name that module. Returns the one that they have named.
 async fn set_module(installed: &Installed, module: &str) -> String {
-    let before = installed_policies(&installed.cluster).await.unwrap()[0].module().unwrap().to_owned();
+    let before = installed_policies(&installed.cluster).await.unwrap()[0]
+        .module()
+        .unwrap()
+        .to_owned();
     let patch = json!({"spec": {"module": module}}).to_string();
     for policy in ["persistent-pod-state", "persistent-pod-state-validation"] {
-        let patch = ["patch", "clusteradmissionpolicy", policy, "--type=merge", "--patch", &patch];
-        installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+        let patch = [
+            "patch",
+            "clusteradmissionpolicy",
+            policy,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        installed
+            .cluster
+            .control_plane
+            .kubectl(&patch)
+            .await
+            .unwrap();
     }
     before
 }
@@ -447,7 +619,10 @@ async fn set_module(installed: &Installed, module: &str) -> String {
 /// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies: all other
 /// objects.
 async fn apply_without_policies(installed: &Installed, folder: &str) {
-    let objects = as_served(render_kustomize(folder).unwrap(), installed.cluster.control_plane.version());
+    let objects = as_served(
+        render_kustomize(folder).unwrap(),
+        installed.cluster.control_plane.version(),
+    );
     let is_other = |object: &Value| {
         let kind = object["kind"].as_str().unwrap_or_default();
         // The sidecar's image is not the one that was pushed.

@@ -14,11 +14,21 @@ use crate::support::cases::{host_of, outcome_of};
 
 fn evaluate(module: &PolicyModule, case: &Case) -> Result<Outcome> {
     let evaluation = module.evaluate(&case.request, &case.settings, &host_of(case))?;
-    ensure!(evaluation.logs.iter().all(|entry| entry.level == "warning"), "{:?}", evaluation.logs);
+    ensure!(
+        evaluation.logs.iter().all(|entry| entry.level == "warning"),
+        "{:?}",
+        evaluation.logs
+    );
     let calls = evaluation.host_calls.iter();
     Ok(Outcome {
-        host_calls: calls.map(|call| (call.operation.clone(), call.payload_json())).collect(),
-        log: evaluation.logs.into_iter().filter_map(|entry| entry.message).collect(),
+        host_calls: calls
+            .map(|call| (call.operation.clone(), call.payload_json()))
+            .collect(),
+        log: evaluation
+            .logs
+            .into_iter()
+            .filter_map(|entry| entry.message)
+            .collect(),
         ..outcome_of(evaluation.response)?
     })
 }
@@ -55,11 +65,22 @@ fn the_module_is_small_imports_only_wapc_and_holds_one_metadata_section() -> Res
             _ => {}
         }
     }
-    assert_eq!(imports, BTreeSet::from(["wapc".to_owned()]), "Kubewarden's hosts provide only waPC");
-    assert_eq!(metadata.len(), 1, "the host ignores every section but the first");
+    assert_eq!(
+        imports,
+        BTreeSet::from(["wapc".to_owned()]),
+        "Kubewarden's hosts provide only waPC"
+    );
+    assert_eq!(
+        metadata.len(),
+        1,
+        "the host ignores every section but the first"
+    );
     let metadata = &metadata[0];
     assert_eq!(metadata["protocolVersion"], "v1");
-    assert_eq!(metadata["annotations"]["io.kubewarden.policy.version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        metadata["annotations"]["io.kubewarden.policy.version"],
+        env!("CARGO_PKG_VERSION")
+    );
     assert_eq!(metadata["mutating"], true);
     Ok(())
 }
@@ -81,7 +102,10 @@ fn invalid_settings_are_refused_with_the_field_and_a_remedy() -> Result<()> {
             json!({"onLookupFailure": "Reject"}),
             "settings.onLookupFailure is \"Reject\": set it to \"reject\" or \"accept\"",
         ),
-        (json!({"onLookupFailure": 1}), "settings.onLookupFailure is 1"),
+        (
+            json!({"onLookupFailure": 1}),
+            "settings.onLookupFailure is 1",
+        ),
         (json!({"lookup": "full"}), "settings.lookup is unknown"),
         (
             json!({"annotations": {"deny": ["a*b"]}}),

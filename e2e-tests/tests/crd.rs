@@ -11,7 +11,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    },
 };
 use pps_e2e::{
     cluster::Cluster,
@@ -75,9 +77,17 @@ async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) -> kube::Res
     api.create(&PostParams::default(), &pps(name, spec)).await
 }
 
-async fn patch_status(api: &Api<DynamicObject>, name: &str, status: &Value) -> kube::Result<DynamicObject> {
-    let manager = PatchParams { field_manager: Some("recorder".to_owned()), ..PatchParams::default() };
-    api.patch_status(name, &manager, &Patch::Merge(json!({"status": status}))).await
+async fn patch_status(
+    api: &Api<DynamicObject>,
+    name: &str,
+    status: &Value,
+) -> kube::Result<DynamicObject> {
+    let manager = PatchParams {
+        field_manager: Some("recorder".to_owned()),
+        ..PatchParams::default()
+    };
+    api.patch_status(name, &manager, &Patch::Merge(json!({"status": status})))
+        .await
 }
 
 async fn crd_is_established_structural_and_explained(cluster: &Cluster) {
@@ -88,7 +98,12 @@ async fn crd_is_established_structural_and_explained(cluster: &Cluster) {
         .and_then(|status| status.conditions)
         .unwrap()
         .into_iter()
-        .map(|condition| (condition.type_, (condition.status, condition.message.unwrap_or_default())))
+        .map(|condition| {
+            (
+                condition.type_,
+                (condition.status, condition.message.unwrap_or_default()),
+            )
+        })
         .collect();
     assert_eq!(conditions["Established"].0, "True", "{conditions:?}");
     assert_eq!(conditions["NamesAccepted"].0, "True", "{conditions:?}");
@@ -105,13 +120,19 @@ async fn crd_is_established_structural_and_explained(cluster: &Cluster) {
 }
 
 async fn check_that_every_field_is_explained(cluster: &Cluster) {
-    let definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    let definition = manifests::read(&repository_file("deploy/base/crd.yaml"))
+        .unwrap()
+        .remove(0);
     let root = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let all: Value = serde_json::from_str(&documented(cluster, true).await).unwrap();
-    wait_for("kubectl explain knows the resource", Duration::from_mins(2), async || {
-        let text = cluster.control_plane.kubectl(&["explain", "pps"]).await?;
-        Ok(Progress::when(text.contains(DESCRIPTION), (), text))
-    })
+    wait_for(
+        "kubectl explain knows the resource",
+        Duration::from_mins(2),
+        async || {
+            let text = cluster.control_plane.kubectl(&["explain", "pps"]).await?;
+            Ok(Progress::when(text.contains(DESCRIPTION), (), text))
+        },
+    )
     .await
     .unwrap();
 
@@ -122,19 +143,33 @@ async fn check_that_every_field_is_explained(cluster: &Cluster) {
         for (field, below) in schema["properties"].as_object().unwrap() {
             let path = format!("{path}.{field}");
             let served = &served["properties"][field];
-            assert!(below["description"].as_str().is_some_and(|text| !text.is_empty()), "{path}");
+            assert!(
+                below["description"]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty()),
+                "{path}"
+            );
             assert_eq!(served["description"], below["description"], "{path}");
             // Descend into lists and maps of objects.
-            let of_items = ["items", "additionalProperties"].into_iter().find(|key| below.get(key).is_some());
-            let (below, served) = of_items.map_or((below, served), |key| (&below[key], &served[key]));
+            let of_items = ["items", "additionalProperties"]
+                .into_iter()
+                .find(|key| below.get(key).is_some());
+            let (below, served) =
+                of_items.map_or((below, served), |key| (&below[key], &served[key]));
             if below.get("properties").is_some() {
                 pending.push((path.clone(), below, served));
             }
             explained.insert(path);
         }
     }
-    for field in ["spec.persistentPodAnnotations.valueFrom", "status.podStates.nodeName"] {
-        assert!(explained.contains(&format!("pps.{field}")), "{field} is missing in {explained:?}");
+    for field in [
+        "spec.persistentPodAnnotations.valueFrom",
+        "status.podStates.nodeName",
+    ] {
+        assert!(
+            explained.contains(&format!("pps.{field}")),
+            "{field} is missing in {explained:?}"
+        );
     }
 }
 
@@ -146,12 +181,20 @@ const DESCRIPTION: &str = "names a workload";
 /// What the API server describes, which `kubectl explain` shows, once our definition is there, or another one
 /// of the kind. That is a moment after the definition is in use.
 async fn documented(cluster: &Cluster, is_ours: bool) -> String {
-    wait_for("the definition to be described", Duration::from_mins(2), async || {
-        let request = axum::http::Request::get("/openapi/v2").body(Vec::new())?;
-        let text = cluster.client().request_text(request).await?;
-        let is_there = text.contains(DOCUMENTED) && text.contains(DESCRIPTION) == is_ours;
-        Ok(Progress::when(is_there, text, "no definition, or the one before"))
-    })
+    wait_for(
+        "the definition to be described",
+        Duration::from_mins(2),
+        async || {
+            let request = axum::http::Request::get("/openapi/v2").body(Vec::new())?;
+            let text = cluster.client().request_text(request).await?;
+            let is_there = text.contains(DOCUMENTED) && text.contains(DESCRIPTION) == is_ours;
+            Ok(Progress::when(
+                is_there,
+                text,
+                "no definition, or the one before",
+            ))
+        },
+    )
     .await
     .unwrap()
 }
@@ -187,7 +230,10 @@ async fn accepts_objects_written_for_openkruise_unchanged(cluster: &Cluster) {
     // A minimal object gets no defaults.
     let least = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
         "persistentPodAnnotations": [{"key": "a"}]});
-    assert_eq!(create(&api, "least", &least).await.unwrap().data["spec"], least);
+    assert_eq!(
+        create(&api, "least", &least).await.unwrap().data["spec"],
+        least
+    );
 }
 
 /// Manifests as OpenKruise's documentation has them, in both of its versions.
@@ -241,22 +287,43 @@ fn api_of(cluster: &Cluster, version: &str) -> Api<DynamicObject> {
     )
 }
 
-async fn accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both(cluster: &Cluster) {
+async fn accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both(
+    cluster: &Cluster,
+) {
     let written: Vec<Value> = manifests::parse(MANIFESTS).unwrap();
     cluster.apply(MANIFESTS).await.unwrap();
     let status = json!({"podStates": {"sample-0": {"nodeName": "node-1"}}});
-    patch_status(&api_of(cluster, "v1beta1"), "sample", &status).await.unwrap();
+    patch_status(&api_of(cluster, "v1beta1"), "sample", &status)
+        .await
+        .unwrap();
     for version in ["v1alpha1", "v1beta1"] {
         let api = api_of(cluster, version);
         for manifest in &written {
-            let read = api.get(manifest["metadata"]["name"].as_str().unwrap()).await.unwrap();
+            let read = api
+                .get(manifest["metadata"]["name"].as_str().unwrap())
+                .await
+                .unwrap();
             assert_eq!(read.data["spec"], manifest["spec"], "{version}");
-            assert_eq!(read.types.unwrap().api_version, format!("apps.kruise.io/{version}"));
+            assert_eq!(
+                read.types.unwrap().api_version,
+                format!("apps.kruise.io/{version}")
+            );
         }
-        assert_eq!(api.get("sample").await.unwrap().data["status"], status, "{version}");
+        assert_eq!(
+            api.get("sample").await.unwrap().data["status"],
+            status,
+            "{version}"
+        );
         let resource = format!("persistentpodstates.{version}.apps.kruise.io");
-        let table = cluster.control_plane.kubectl(&["get", &resource]).await.unwrap();
-        assert!(table.starts_with("NAME") && table.contains("RECORDED"), "{table}");
+        let table = cluster
+            .control_plane
+            .kubectl(&["get", &resource])
+            .await
+            .unwrap();
+        assert!(
+            table.starts_with("NAME") && table.contains("RECORDED"),
+            "{table}"
+        );
     }
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
     let status = definitions.get(DEFINITION).await.unwrap().status.unwrap();
@@ -265,7 +332,9 @@ async fn accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_bot
 
 /// A definition with the schemas, the spellings and the storage version of OpenKruise's.
 fn openkruise_definition() -> Value {
-    let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml"))
+        .unwrap()
+        .remove(0);
     let text = json!({"type": "string"});
     let version = |name: &str, spelling: &str| {
         let keys = json!({"type": "object", "required": [spelling], "properties": {
@@ -304,18 +373,27 @@ fn openkruise_definition() -> Value {
 
 /// Puts a definition in place of the one that is there, and waits until the API server uses it.
 async fn replace_definition(cluster: &Cluster, definition: &Value, is_ours: bool) {
-    cluster.apply_objects(std::slice::from_ref(definition)).await.unwrap();
+    cluster
+        .apply_objects(std::slice::from_ref(definition))
+        .await
+        .unwrap();
     documented(cluster, is_ours).await;
 }
 
 /// Deletes the definition with all objects.
 async fn delete_definition(cluster: &Cluster) {
-    cluster.control_plane.kubectl(&["delete", "crd", DEFINITION]).await.unwrap();
+    cluster
+        .control_plane
+        .kubectl(&["delete", "crd", DEFINITION])
+        .await
+        .unwrap();
 }
 
 async fn replaces_openkruises_definition_and_back_with_objects_in_it(cluster: &Cluster) {
     delete_definition(cluster).await;
-    let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    let ours = manifests::read(&repository_file("deploy/base/crd.yaml"))
+        .unwrap()
+        .remove(0);
     replace_definition(cluster, &openkruise_definition(), false).await;
     let beta = api_of(cluster, "v1beta1");
     let spec = json!({
@@ -327,7 +405,9 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it(cluster: &C
             "metadata": {"name": "web"}, "spec": spec});
         serde_json::from_value::<DynamicObject>(object).unwrap()
     };
-    beta.create(&PostParams::default(), &object(&spec)).await.unwrap();
+    beta.create(&PostParams::default(), &object(&spec))
+        .await
+        .unwrap();
     let status = json!({"observedGeneration": 1, "podStates":
         {"web-0": {"nodeName": "node-0", "nodeTopologyLabels": {"zone": "a"}}}});
     patch_status(&beta, "web", &status).await.unwrap();
@@ -335,14 +415,20 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it(cluster: &C
     replace_definition(cluster, &ours, true).await;
     for version in ["v1alpha1", "v1beta1"] {
         let read = api_of(cluster, version).get("web").await.unwrap();
-        assert_eq!([&read.data["spec"], &read.data["status"]], [&spec, &status], "{version}");
+        assert_eq!(
+            [&read.data["spec"], &read.data["status"]],
+            [&spec, &status],
+            "{version}"
+        );
     }
     // From now on it can be written in either version, with the fields that only ours has.
     let alpha = api_of(cluster, "v1alpha1");
     let more = json!({"desired": 2, "podStates": {"web-1": {"nodeName": "node-1"}}});
     patch_status(&alpha, "web", &more).await.unwrap();
     let forget = Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget"}}));
-    beta.patch("web", &PatchParams::default(), &forget).await.unwrap();
+    beta.patch("web", &PatchParams::default(), &forget)
+        .await
+        .unwrap();
     assert_eq!(beta.get("web").await.unwrap().data["status"]["desired"], 2);
 
     // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields that its
@@ -354,7 +440,10 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it(cluster: &C
     assert_eq!(states["web-1"], json!({"nodeName": "node-1"}));
     replace_definition(cluster, &ours, true).await;
     let read = alpha.get("web").await.unwrap();
-    assert_eq!(read.data["spec"]["requiredPersistentTopology"], spec["requiredPersistentTopology"]);
+    assert_eq!(
+        read.data["spec"]["requiredPersistentTopology"],
+        spec["requiredPersistentTopology"]
+    );
     assert_eq!(read.data["spec"]["nodeDeletionPolicy"], "Forget");
     assert_eq!(&read.data["status"]["podStates"], states);
 }
@@ -375,63 +464,137 @@ async fn replaces_a_definition_that_has_a_conversion_webhook(cluster: &Cluster) 
     let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await;
 
     for is_server_side in [false, true] {
-        cluster.apply_objects(std::slice::from_ref(&openkruises)).await.unwrap();
-        let before = definitions.get(DEFINITION).await.unwrap().spec.conversion.unwrap();
-        assert_eq!((before.strategy.as_str(), before.webhook.is_some()), ("Webhook", true));
+        cluster
+            .apply_objects(std::slice::from_ref(&openkruises))
+            .await
+            .unwrap();
+        let before = definitions
+            .get(DEFINITION)
+            .await
+            .unwrap()
+            .spec
+            .conversion
+            .unwrap();
+        assert_eq!(
+            (before.strategy.as_str(), before.webhook.is_some()),
+            ("Webhook", true)
+        );
         if is_server_side {
             // A server-side apply does not remove what another manager set, so the guide has the patch.
             let error = kubectl(&server_side).await.unwrap_err();
-            assert!(error.to_string().contains("should not be set when strategy"), "{error}");
-            kubectl(&["patch", "crd", DEFINITION, "--type=merge", "-p", patch]).await.unwrap();
+            assert!(
+                error
+                    .to_string()
+                    .contains("should not be set when strategy"),
+                "{error}"
+            );
+            kubectl(&["patch", "crd", DEFINITION, "--type=merge", "-p", patch])
+                .await
+                .unwrap();
             kubectl(&server_side).await.unwrap();
         } else {
             kubectl(&["apply", "-f", file]).await.unwrap();
         }
         let after = definitions.get(DEFINITION).await.unwrap().spec;
         let conversion = after.conversion.unwrap();
-        assert_eq!((conversion.strategy.as_str(), conversion.webhook), ("None", None));
+        assert_eq!(
+            (conversion.strategy.as_str(), conversion.webhook),
+            ("None", None)
+        );
         let stored: Vec<&str> = after
             .versions
             .iter()
             .filter(|version| version.storage)
             .map(|version| version.name.as_str())
             .collect();
-        assert_eq!(stored, ["v1alpha1"], "the rest of the file is applied as well");
+        assert_eq!(
+            stored,
+            ["v1alpha1"],
+            "the rest of the file is applied as well"
+        );
     }
 }
 
 async fn schema_refuses_invalid_specs(cluster: &Cluster) {
     let api = cluster.pps_api("default");
-    let term = |weight: i64| json!({"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}});
+    let term =
+        |weight: i64| json!({"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}});
     let refused = [
         (json!({"preferredPersistentTopology": [term(0)]}), "weight"),
-        (json!({"preferredPersistentTopology": [term(101)]}), "weight"),
-        (json!({"preferredPersistentTopology": [{"weight": 1}]}), "preference"),
-        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": []}}), "nodeTopologyKeys"),
-        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": [""]}}), "nodeTopologyKeys"),
+        (
+            json!({"preferredPersistentTopology": [term(101)]}),
+            "weight",
+        ),
+        (
+            json!({"preferredPersistentTopology": [{"weight": 1}]}),
+            "preference",
+        ),
+        (
+            json!({"requiredPersistentTopology": {"nodeTopologyKeys": []}}),
+            "nodeTopologyKeys",
+        ),
+        (
+            json!({"requiredPersistentTopology": {"nodeTopologyKeys": [""]}}),
+            "nodeTopologyKeys",
+        ),
         (json!({"requiredPersistentTopology": {"keys": []}}), "keys"),
-        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": vec!["zone"; 65]}}), "nodeTopologyKeys"),
-        (json!({"requiredPersistentTopology": {"keys": ["k".repeat(318)]}}), "keys"),
-        (json!({"preferredPersistentTopology": vec![term(1); 65]}), "preferredPersistentTopology"),
-        (json!({"persistentPodAnnotations": vec![json!({"key": "a"}); 129]}), "persistentPodAnnotations"),
-        (json!({"targetRef": {"name": "w".repeat(254)}}), "targetRef.name"),
+        (
+            json!({"requiredPersistentTopology": {"nodeTopologyKeys": vec!["zone"; 65]}}),
+            "nodeTopologyKeys",
+        ),
+        (
+            json!({"requiredPersistentTopology": {"keys": ["k".repeat(318)]}}),
+            "keys",
+        ),
+        (
+            json!({"preferredPersistentTopology": vec![term(1); 65]}),
+            "preferredPersistentTopology",
+        ),
+        (
+            json!({"persistentPodAnnotations": vec![json!({"key": "a"}); 129]}),
+            "persistentPodAnnotations",
+        ),
+        (
+            json!({"targetRef": {"name": "w".repeat(254)}}),
+            "targetRef.name",
+        ),
         (json!({"targetRef": {"name": ""}}), "targetRef.name"),
         (json!({"targetRef": {"kind": null}}), "targetRef.kind"),
         (json!({"targetRef": null}), "targetRef"),
-        (json!({"persistentPodStateRetentionPolicy": "Always"}), "persistentPodStateRetentionPolicy"),
+        (
+            json!({"persistentPodStateRetentionPolicy": "Always"}),
+            "persistentPodStateRetentionPolicy",
+        ),
         (json!({"nodeDeletionPolicy": "keep"}), "nodeDeletionPolicy"),
-        (json!({"persistentPodAnnotations": [{"valueFrom": "PodIPsCSV"}]}), "key"),
-        (json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}), "valueFrom"),
+        (
+            json!({"persistentPodAnnotations": [{"valueFrom": "PodIPsCSV"}]}),
+            "key",
+        ),
+        (
+            json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}),
+            "valueFrom",
+        ),
         // A bare string instead of an object.
-        (json!({"persistentPodAnnotations": ["a"]}), "must be of type object"),
+        (
+            json!({"persistentPodAnnotations": ["a"]}),
+            "must be of type object",
+        ),
     ];
     for (changes, named) in refused {
-        let refusal = create(&api, "refused", &spec_with(&changes)).await.unwrap_err().to_string();
-        assert!(refusal.contains("is invalid") && refusal.contains(named), "{changes}: {refusal}");
+        let refusal = create(&api, "refused", &spec_with(&changes))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refusal.contains("is invalid") && refusal.contains(named),
+            "{changes}: {refusal}"
+        );
     }
     for weight in [1, 100] {
         let changes = json!({"preferredPersistentTopology": [term(weight)]});
-        create(&api, &format!("weight-{weight}"), &spec_with(&changes)).await.unwrap();
+        create(&api, &format!("weight-{weight}"), &spec_with(&changes))
+            .await
+            .unwrap();
     }
 }
 
@@ -441,7 +604,10 @@ const RATCHETING: Version = Version::minor(30);
 
 async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster: &Cluster) {
     if cluster.control_plane.version() < RATCHETING {
-        return report::skipped("rules of the definition", "this API server does not evaluate them");
+        return report::skipped(
+            "rules of the definition",
+            "this API server does not evaluate them",
+        );
     }
     let api = cluster.pps_api("default");
     let none = json!({"requiredPersistentTopology": null});
@@ -453,16 +619,28 @@ async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster:
             "spec.requiredPersistentTopology",
             "in either nodeTopologyKeys or keys",
         ),
-        (deployment.clone(), "spec.targetRef.kind", "it is \"Deployment\", whose Pods"),
+        (
+            deployment.clone(),
+            "spec.targetRef.kind",
+            "it is \"Deployment\", whose Pods",
+        ),
     ] {
-        let refusal = create(&api, "ruled", &spec_with(&changes)).await.unwrap_err().to_string();
+        let refusal = create(&api, "ruled", &spec_with(&changes))
+            .await
+            .unwrap_err()
+            .to_string();
         // Kubernetes before 1.36 says `Invalid value: "object": ` in between.
         let path = format!("{path}: Invalid value: ");
-        assert!(refusal.contains(&path) && refusal.contains(message), "{changes}: {refusal}");
+        assert!(
+            refusal.contains(&path) && refusal.contains(message),
+            "{changes}: {refusal}"
+        );
     }
     let alias = json!({"targetRef": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "PersistentPodState", "name": "a"},
         "requiredPersistentTopology": null});
-    create(&api, "ruled-alias", &spec_with(&alias)).await.unwrap();
+    create(&api, "ruled-alias", &spec_with(&alias))
+        .await
+        .unwrap();
 
     create(&api, "ruled", &spec_with(&json!({}))).await.unwrap();
     let update = async |name: &str, patch: Value| {
@@ -472,14 +650,32 @@ async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster:
     };
     for (field, value, message) in [
         ("name", "db", "it is \"db\" and cannot change from \"web\""),
-        ("kind", "Database", "it is \"Database\" and cannot change from \"StatefulSet\""),
-        ("apiVersion", "apps.kruise.io/v1", "its group cannot change from that of \"apps/v1\""),
+        (
+            "kind",
+            "Database",
+            "it is \"Database\" and cannot change from \"StatefulSet\"",
+        ),
+        (
+            "apiVersion",
+            "apps.kruise.io/v1",
+            "its group cannot change from that of \"apps/v1\"",
+        ),
     ] {
-        let refusal = update("ruled", json!({"spec": {"targetRef": {field: value}}})).await.unwrap_err();
+        let refusal = update("ruled", json!({"spec": {"targetRef": {field: value}}}))
+            .await
+            .unwrap_err();
         let path = format!("spec.targetRef.{field}: Invalid value");
-        assert!(refusal.contains(&path) && refusal.contains(message), "{refusal}");
+        assert!(
+            refusal.contains(&path) && refusal.contains(message),
+            "{refusal}"
+        );
     }
-    update("ruled", json!({"spec": {"targetRef": {"apiVersion": "apps/v2"}}})).await.unwrap();
+    update(
+        "ruled",
+        json!({"spec": {"targetRef": {"apiVersion": "apps/v2"}}}),
+    )
+    .await
+    .unwrap();
 
     // Objects that are older than the rules.
     let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
@@ -502,17 +698,29 @@ async fn rules_refuse_what_the_policy_refuses_and_keep_no_broken_object(cluster:
     .unwrap();
     cluster.apply_objects(&ours).await.unwrap();
     wait_for("the rules to be back", Duration::from_mins(1), async || {
-        let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let refused = api.create(&dry, &pps("ruled-dry", &spec_with(&none))).await.is_err();
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let refused = api
+            .create(&dry, &pps("ruled-dry", &spec_with(&none)))
+            .await
+            .is_err();
         Ok(Progress::when(refused, (), "not refused"))
     })
     .await
     .unwrap();
     for (name, _) in broken {
-        patch_status(&api, name, &json!({"desired": 3})).await.unwrap();
-        update(name, json!({"metadata": {"labels": {"a": "b"}}})).await.unwrap();
+        patch_status(&api, name, &json!({"desired": 3}))
+            .await
+            .unwrap();
+        update(name, json!({"metadata": {"labels": {"a": "b"}}}))
+            .await
+            .unwrap();
         api.delete(name, &DeleteParams::default()).await.unwrap();
-        update(name, json!({"metadata": {"finalizers": null}})).await.unwrap();
+        update(name, json!({"metadata": {"finalizers": null}}))
+            .await
+            .unwrap();
         assert!(api.get_opt(name).await.unwrap().is_none(), "{name}");
     }
 }
@@ -542,45 +750,87 @@ async fn status_subresource_stores_states_and_prints_columns(cluster: &Cluster) 
     });
     let patched = patch_status(&api, "web", &status).await.unwrap();
     assert_eq!(patched.data["status"], status);
-    assert_eq!(patched.metadata.generation, Some(1), "a status must not change the generation");
+    assert_eq!(
+        patched.metadata.generation,
+        Some(1),
+        "a status must not change the generation"
+    );
 
     // The status is a subresource: a write to the object cannot change it.
     let intruder = Patch::Merge(json!({"status": {"recorded": 9}}));
-    let untouched = api.patch("web", &PatchParams::default(), &intruder).await.unwrap();
+    let untouched = api
+        .patch("web", &PatchParams::default(), &intruder)
+        .await
+        .unwrap();
     assert_eq!(untouched.data["status"], status);
 
     // A merge patch of one Pod keeps the others, although the map is atomic.
-    let patched =
-        patch_status(&api, "web", &json!({"podStates": {"web-0": {"nodeName": "node-2"}}})).await.unwrap();
+    let patched = patch_status(
+        &api,
+        "web",
+        &json!({"podStates": {"web-0": {"nodeName": "node-2"}}}),
+    )
+    .await
+    .unwrap();
     let recorded = &patched.data["status"]["podStates"];
     assert_eq!(recorded["web-0"]["nodeName"], "node-2");
-    assert_eq!(recorded["web-0"]["nodeTopologyLabels"]["topology.kubernetes.io/zone"], "a");
+    assert_eq!(
+        recorded["web-0"]["nodeTopologyLabels"]["topology.kubernetes.io/zone"],
+        "a"
+    );
     assert_eq!(recorded["web-1"], status["podStates"]["web-1"]);
     assert_that_managed_fields_do_not_list_pods(&patched);
 
-    let patched = patch_status(&api, "web", &json!({"podStates": {"web-0": null}})).await.unwrap();
-    assert_eq!(patched.data["status"]["podStates"], json!({"web-1": status["podStates"]["web-1"]}));
+    let patched = patch_status(&api, "web", &json!({"podStates": {"web-0": null}}))
+        .await
+        .unwrap();
+    assert_eq!(
+        patched.data["status"]["podStates"],
+        json!({"web-1": status["podStates"]["web-1"]})
+    );
 
-    let table = cluster.control_plane.kubectl(&["get", "pps", "web"]).await.unwrap();
-    let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(cells[0], ["NAME", "KIND", "TARGET", "RECORDED", "DESIRED", "STATUS", "AGE"]);
-    assert_eq!(cells[1][..6], ["web", "StatefulSet", "web", "2", "3", "Recorded"]);
+    let table = cluster
+        .control_plane
+        .kubectl(&["get", "pps", "web"])
+        .await
+        .unwrap();
+    let cells: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        cells[0],
+        [
+            "NAME", "KIND", "TARGET", "RECORDED", "DESIRED", "STATUS", "AGE"
+        ]
+    );
+    assert_eq!(
+        cells[1][..6],
+        ["web", "StatefulSet", "web", "2", "3", "Recorded"]
+    );
 }
 
 fn assert_that_managed_fields_do_not_list_pods(object: &DynamicObject) {
     let entries = object.metadata.managed_fields.as_ref().unwrap();
-    let entry = entries.iter().find(|entry| entry.manager.as_deref() == Some("recorder")).unwrap();
+    let entry = entries
+        .iter()
+        .find(|entry| entry.manager.as_deref() == Some("recorder"))
+        .unwrap();
     let fields = serde_json::to_value(&entry.fields_v1).unwrap();
     assert_eq!(fields["f:status"]["f:podStates"], json!({}), "{fields}");
     assert!(!fields.to_string().contains("web-0"), "{fields}");
     // Conditions are merged by type.
-    assert!(fields["f:status"]["f:conditions"][r#"k:{"type":"Recording"}"#].is_object(), "{fields}");
+    assert!(
+        fields["f:status"]["f:conditions"][r#"k:{"type":"Recording"}"#].is_object(),
+        "{fields}"
+    );
 }
 
 async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluster) {
     cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
     for file in ["namespace", "serviceaccount", "rbac", "policy-server"] {
-        let mut objects = manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
+        let mut objects =
+            manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
         objects.retain(|object| object["kind"] != "PolicyServer");
         cluster.apply_objects(&objects).await.unwrap();
     }
@@ -589,9 +839,17 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
         ("", "namespaces", "list watch"),
         ("", "nodes", "get list watch"),
         ("", "pods", "list watch"),
-        ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+        (
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "list watch",
+        ),
         ("apps", "statefulsets", "list watch"),
-        ("apps.kruise.io", "persistentpodstates", "create delete list patch watch"),
+        (
+            "apps.kruise.io",
+            "persistentpodstates",
+            "create delete list patch watch",
+        ),
         ("apps.kruise.io", "persistentpodstates/status", "patch"),
         ("apps.kruise.io", "statefulsets", "list watch"),
         ("coordination.k8s.io", "leases/kruise-manager", "get"),
@@ -600,9 +858,17 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
     let expected_of_policy = permissions([("apps.kruise.io", "persistentpodstates", "get")]);
     for (namespace, account, expected) in [
         (NAMESPACE, "pps-sidecar", expected_of_sidecar),
-        (kubewarden::NAMESPACE, "policy-server-persistent-pod-state", expected_of_policy),
+        (
+            kubewarden::NAMESPACE,
+            "policy-server-persistent-pod-state",
+            expected_of_policy,
+        ),
     ] {
-        let client = cluster.control_plane.client_for_service_account(namespace, account).await.unwrap();
+        let client = cluster
+            .control_plane
+            .client_for_service_account(namespace, account)
+            .await
+            .unwrap();
         let granted = wait_for("the role to be bound", Duration::from_mins(2), async || {
             let permissions = permissions_of(&client, "default").await?;
             Ok(Progress::when(!permissions.is_empty(), permissions, "none"))
@@ -616,7 +882,11 @@ async fn service_accounts_have_exactly_the_expected_permissions(cluster: &Cluste
                 ("coordination.k8s.io", "leases/pps-sidecar", "get update"),
             ]));
         }
-        assert_eq!(permissions_of(&client, NAMESPACE).await.unwrap(), expected, "{account}");
+        assert_eq!(
+            permissions_of(&client, NAMESPACE).await.unwrap(),
+            expected,
+            "{account}"
+        );
     }
 }
 
@@ -626,7 +896,10 @@ type Permissions = BTreeMap<(String, String), BTreeSet<String>>;
 fn permissions<const N: usize>(of: [(&str, &str, &str); N]) -> Permissions {
     of.into_iter()
         .map(|(group, resource, verbs)| {
-            ((group.to_owned(), resource.to_owned()), verbs.split(' ').map(str::to_owned).collect())
+            (
+                (group.to_owned(), resource.to_owned()),
+                verbs.split(' ').map(str::to_owned).collect(),
+            )
         })
         .collect()
 }
@@ -637,17 +910,32 @@ const REVIEWS: [&str; 2] = ["authorization.k8s.io", "authentication.k8s.io"];
 /// The permissions of a client in a namespace, except those that every account has.
 async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Permissions> {
     let review = SelfSubjectRulesReview {
-        spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
+        spec: SelfSubjectRulesReviewSpec {
+            namespace: Some(namespace.to_owned()),
+        },
         ..SelfSubjectRulesReview::default()
     };
-    let review = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    let review = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
     let mut permissions = Permissions::new();
-    for rule in review.status.into_iter().flat_map(|status| status.resource_rules) {
+    for rule in review
+        .status
+        .into_iter()
+        .flat_map(|status| status.resource_rules)
+    {
         let names = rule.resource_names.unwrap_or_default();
-        for group in rule.api_groups.iter().flatten().filter(|group| !REVIEWS.contains(&group.as_str())) {
+        for group in rule
+            .api_groups
+            .iter()
+            .flatten()
+            .filter(|group| !REVIEWS.contains(&group.as_str()))
+        {
             for resource in rule.resources.iter().flatten() {
                 let whole = names.is_empty().then(|| resource.clone());
-                for resource in whole.into_iter().chain(names.iter().map(|name| format!("{resource}/{name}")))
+                for resource in whole
+                    .into_iter()
+                    .chain(names.iter().map(|name| format!("{resource}/{name}")))
                 {
                     let verbs = permissions.entry((group.clone(), resource)).or_default();
                     verbs.extend(rule.verbs.iter().cloned());
@@ -658,7 +946,9 @@ async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Perm
     Ok(permissions)
 }
 
-async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it(cluster: &Cluster) {
+async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it(
+    cluster: &Cluster,
+) {
     cluster.namespace("compact").await.unwrap();
     let api = cluster.pps_api("compact");
     create(&api, "web", &spec_with(&json!({}))).await.unwrap();
@@ -668,25 +958,42 @@ async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_i
         "ordinals-102300": "\n",
     });
     let packed = json!({"version": 1, "buckets": buckets});
-    let patched = patch_status(&api, "web", &json!({"packed": packed})).await.unwrap();
+    let patched = patch_status(&api, "web", &json!({"packed": packed}))
+        .await
+        .unwrap();
     assert_eq!(patched.data["status"]["packed"], packed);
-    assert_eq!(api.get("web").await.unwrap().data["status"]["packed"], packed);
+    assert_eq!(
+        api.get("web").await.unwrap().data["status"]["packed"],
+        packed
+    );
     // A merge patch of one bucket keeps the others, although the map is atomic.
     let one = json!({"packed": {"buckets": {"ordinals-0": "1 web-0 n\n% %\n", "hash-63": null}}});
     let patched = patch_status(&api, "web", &one).await.unwrap();
     let expected = json!({"ordinals-0": "1 web-0 n\n% %\n", "ordinals-102300": "\n"});
-    assert_eq!(patched.data["status"]["packed"], json!({"version": 1, "buckets": expected}));
+    assert_eq!(
+        patched.data["status"]["packed"],
+        json!({"version": 1, "buckets": expected})
+    );
     for (refused, named) in [
         (json!({"packed": {"version": "1"}}), "packed.version"),
         (json!({"packed": {"version": null}}), "packed.version"),
-        (json!({"packed": {"buckets": {"ordinals-0": 7}}}), "packed.buckets.ordinals-0"),
+        (
+            json!({"packed": {"buckets": {"ordinals-0": 7}}}),
+            "packed.buckets.ordinals-0",
+        ),
     ] {
-        let refusal = patch_status(&api, "web", &refused).await.unwrap_err().to_string();
+        let refusal = patch_status(&api, "web", &refused)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(refusal.contains(named), "{refused}: {refusal}");
     }
 
     replace_definition(cluster, &openkruise_definition(), false).await;
-    assert_eq!(api.get("web").await.unwrap().data["status"].get("packed"), None);
+    assert_eq!(
+        api.get("web").await.unwrap().data["status"].get("packed"),
+        None
+    );
     let status = json!({"observedGeneration": 1, "packed": packed});
     let patched = patch_status(&api, "web", &status).await.unwrap();
     assert_eq!(patched.data["status"].get("packed"), None);

@@ -28,7 +28,10 @@ const LEAST: [(&str, usize); 2] = [("PersistentPodState", 5), ("StatefulSet", 1)
 async fn api_server_and_policy_accept_every_example() {
     let mut cluster = Cluster::builder().deployed_rights().start().await.unwrap();
     let module = PolicyModule::load_file(&policy_path()).unwrap();
-    cluster.start_webhook(module, WebhookOptions::default()).await.unwrap();
+    cluster
+        .start_webhook(module, WebhookOptions::default())
+        .await
+        .unwrap();
 
     let mut tried: BTreeMap<String, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -45,9 +48,14 @@ async fn api_server_and_policy_accept_every_example() {
             for object in objects {
                 let kind = object["kind"].as_str().unwrap_or_default().to_owned();
                 if object["apiVersion"].is_string()
-                    && (NAMESPACED.contains(&kind.as_str()) || CLUSTER_WIDE.contains(&kind.as_str()))
+                    && (NAMESPACED.contains(&kind.as_str())
+                        || CLUSTER_WIDE.contains(&kind.as_str()))
                 {
-                    wrong.extend(refusal(&cluster, &object).await.map(|refusal| format!("{at}: {refusal}")));
+                    wrong.extend(
+                        refusal(&cluster, &object)
+                            .await
+                            .map(|refusal| format!("{at}: {refusal}")),
+                    );
                     *tried.entry(kind).or_default() += 1;
                 }
             }
@@ -70,10 +78,17 @@ async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
     let api: Api<DynamicObject> = if CLUSTER_WIDE.contains(&types.kind.as_str()) {
         Api::all_with(cluster.client(), &resource)
     } else {
-        let namespace = object.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let namespace = object
+            .metadata
+            .namespace
+            .clone()
+            .unwrap_or_else(|| "default".to_owned());
         Api::namespaced_with(cluster.client(), &namespace, &resource)
     };
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
     match api.create(&dry, &object).await {
         Err(error) => Some(error.to_string()),
         Ok(taken) => {
@@ -86,14 +101,22 @@ async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
 /// The first field of an example that was not stored.
 fn lost(example: &Value, taken: &Value, path: &str) -> Option<String> {
     match (example, taken) {
-        (Value::Object(example), Value::Object(taken)) => example.iter().find_map(|(key, value)| {
-            lost(value, taken.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"))
-        }),
+        (Value::Object(example), Value::Object(taken)) => {
+            example.iter().find_map(|(key, value)| {
+                lost(
+                    value,
+                    taken.get(key).unwrap_or(&Value::Null),
+                    &format!("{path}.{key}"),
+                )
+            })
+        }
         (Value::Array(example), Value::Array(taken)) if example.len() == taken.len() => example
             .iter()
             .zip(taken)
             .enumerate()
-            .find_map(|(index, (example, taken))| lost(example, taken, &format!("{path}[{index}]"))),
+            .find_map(|(index, (example, taken))| {
+                lost(example, taken, &format!("{path}[{index}]"))
+            }),
         _ => (example != taken).then(|| path.to_owned()),
     }
 }
@@ -104,34 +127,47 @@ fn detects_fields_that_the_api_server_drops() {
     let more = serde_json::json!({"spec": {"keys": ["a", {"b": 1, "c": 2}]}, "status": {}});
     assert_eq!(lost(&example, &more, ""), None);
     let less = serde_json::json!({"spec": {"keys": ["a", {}]}});
-    assert_eq!(lost(&example, &less, ""), Some(".spec.keys[1].b".to_owned()));
+    assert_eq!(
+        lost(&example, &less, ""),
+        Some(".spec.keys[1].b".to_owned())
+    );
 }
 
 #[test]
 fn links_have_existing_targets() {
     let documents = documents();
-    let anchors: BTreeMap<PathBuf, BTreeSet<String>> =
-        documents.iter().map(|(path, text)| (absolute(path), anchors(text))).collect();
+    let anchors: BTreeMap<PathBuf, BTreeSet<String>> = documents
+        .iter()
+        .map(|(path, text)| (absolute(path), anchors(text)))
+        .collect();
     let mut wrong = Vec::new();
     let mut count = 0;
     for (path, text) in &documents {
         for link in links(text).into_iter().filter(|link| !link.contains("://")) {
             count += 1;
-            let (file, anchor) =
-                link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let (file, anchor) = link
+                .split_once('#')
+                .map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
             let target = match file {
                 "" => absolute(path),
                 file => absolute(&path.parent().unwrap().join(file)),
             };
             let there = target.exists()
-                && anchor
-                    .is_none_or(|anchor| anchors.get(&target).is_some_and(|known| known.contains(anchor)));
+                && anchor.is_none_or(|anchor| {
+                    anchors
+                        .get(&target)
+                        .is_some_and(|known| known.contains(anchor))
+                });
             if !there {
                 wrong.push(format!("{}: {link}", path.display()));
             }
         }
     }
-    assert!(wrong.is_empty(), "these links have no target:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "these links have no target:\n{}",
+        wrong.join("\n")
+    );
     assert!(count >= 20, "only {count} links were found");
 }
 
@@ -141,9 +177,15 @@ fn links_and_anchors_are_read_as_github_reads_them() {
                 ```sh\n# no heading [no](no)\n```\n[two\nlines](#a)";
     assert_eq!(links(text), ["y.md#z", "i.png", "#a"]);
     let expected = ["a-b-c", "what-to-do-", "-an-object-is-full", "a-b-c-1"];
-    assert_eq!(anchors(text), expected.into_iter().map(str::to_owned).collect());
     assert_eq!(
-        blocks("a\n```yaml\nb: 1\n```\n- c\n  ```yaml\n  d:\n    e: 2\n  ```\n", "yaml"),
+        anchors(text),
+        expected.into_iter().map(str::to_owned).collect()
+    );
+    assert_eq!(
+        blocks(
+            "a\n```yaml\nb: 1\n```\n- c\n  ```yaml\n  d:\n    e: 2\n  ```\n",
+            "yaml"
+        ),
         [(2, "b: 1\n".to_owned()), (6, "d:\n  e: 2\n".to_owned()),]
     );
 }
@@ -207,7 +249,9 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str, Option<(&str, usize)>
 fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, usize, String)> = Vec::new();
     for (number, line, fence) in lines(text) {
-        let Some((_, indent)) = fence.filter(|(name, _)| *name == language) else { continue };
+        let Some((_, indent)) = fence.filter(|(name, _)| *name == language) else {
+            continue;
+        };
         let line = line.get(indent..).unwrap_or_default();
         match blocks.last_mut() {
             Some((_, last, block)) if *last + 1 == number => {
@@ -218,7 +262,10 @@ fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
             _ => blocks.push((number - 1, number, format!("{line}\n"))),
         }
     }
-    blocks.into_iter().map(|(first, _, block)| (first, block)).collect()
+    blocks
+        .into_iter()
+        .map(|(first, _, block)| (first, block))
+        .collect()
 }
 
 /// The targets of the links of a text.
@@ -230,7 +277,10 @@ fn links(text: &str) -> Vec<String> {
         prose.push('\n');
     }
     let after = prose.split("](").skip(1);
-    after.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+    after
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.to_owned())
+        .collect()
 }
 
 /// The anchors of a text's headings.
@@ -242,10 +292,17 @@ fn anchors(text: &str) -> BTreeSet<String> {
             continue;
         }
         let kept = title.trim().to_lowercase();
-        let kept = kept.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
-        let anchor: String = kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect();
+        let kept = kept
+            .chars()
+            .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        let anchor: String = kept
+            .map(|letter| if letter == ' ' { '-' } else { letter })
+            .collect();
         let twins = (1..).map(|number| format!("{anchor}-{number}"));
-        let free = [anchor.clone()].into_iter().chain(twins).find(|name| !anchors.contains(name));
+        let free = [anchor.clone()]
+            .into_iter()
+            .chain(twins)
+            .find(|name| !anchors.contains(name));
         anchors.extend(free);
     }
     anchors

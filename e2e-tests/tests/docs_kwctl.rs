@@ -49,16 +49,26 @@ fn blocks(text: &str) -> Vec<Block> {
             needs = rest.strip_suffix(" -->").map(str::to_owned);
         } else if line == "```console" {
             is_inside = true;
-            blocks.push(Block { needs: needs.take(), commands: Vec::new() });
+            blocks.push(Block {
+                needs: needs.take(),
+                commands: Vec::new(),
+            });
         } else if line.starts_with("```") {
             // Readers take any block for tested.
-            assert!(is_inside && line == "```", "only console blocks are tested: {line}");
+            assert!(
+                is_inside && line == "```",
+                "only console blocks are tested: {line}"
+            );
             is_inside = false;
         } else if is_inside {
             let commands = &mut blocks.last_mut().unwrap().commands;
             match line.strip_prefix("$ ") {
                 Some(command) => commands.push((command.to_owned(), Vec::new())),
-                None => commands.last_mut().expect("a command comes first").1.push(line.to_owned()),
+                None => commands
+                    .last_mut()
+                    .expect("a command comes first")
+                    .1
+                    .push(line.to_owned()),
             }
         }
     }
@@ -67,9 +77,13 @@ fn blocks(text: &str) -> Vec<Block> {
 
 /// Whether a line matches the line in the document.
 fn is_line(line: &str, expected: &str) -> bool {
-    let Some((start, rest)) = expected.split_once(ANYTHING) else { return line == expected };
+    let Some((start, rest)) = expected.split_once(ANYTHING) else {
+        return line == expected;
+    };
     line.strip_prefix(start).is_some_and(|line| {
-        line.char_indices().any(|(index, _)| is_line(&line[index..], rest)) || is_line("", rest)
+        line.char_indices()
+            .any(|(index, _)| is_line(&line[index..], rest))
+            || is_line("", rest)
     })
 }
 
@@ -78,9 +92,9 @@ pub(crate) fn is_output(lines: &[&str], expected: &[&str]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),
         Some((&ANYTHING, rest)) => (0..=lines.len()).any(|index| is_output(&lines[index..], rest)),
-        Some((first, rest)) => {
-            lines.split_first().is_some_and(|(line, lines)| is_line(line, first) && is_output(lines, rest))
-        }
+        Some((first, rest)) => lines
+            .split_first()
+            .is_some_and(|(line, lines)| is_line(line, first) && is_output(lines, rest)),
     }
 }
 
@@ -102,9 +116,17 @@ fn run(command: &str, variables: &[(&str, String)]) -> String {
     );
     let mut plain = String::new();
     for (index, part) in text.split("\u{1b}[").enumerate() {
-        plain.push_str(if index == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) });
+        plain.push_str(if index == 0 {
+            part
+        } else {
+            part.split_once('m').map_or("", |(_, rest)| rest)
+        });
     }
-    plain.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    plain
+        .lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A program that is killed when this is dropped.
@@ -119,12 +141,19 @@ impl Drop for Running {
 
 /// The registry in the folder of the control plane's programs, started.
 async fn registry(folder: &Path) -> Option<(Running, String)> {
-    let binary = [env::var_os("PPS_CONTROL_PLANE_DIR").map(PathBuf::from), Some("/usr/bin".into())]
-        .into_iter()
-        .flatten()
-        .map(|folder| folder.join("docker-registry"))
-        .find(|path| path.is_file())?;
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let binary = [
+        env::var_os("PPS_CONTROL_PLANE_DIR").map(PathBuf::from),
+        Some("/usr/bin".into()),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|folder| folder.join("docker-registry"))
+    .find(|path| path.is_file())?;
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let config = folder.join("registry.yml");
     let content = json!({
         "version": 0.1,
@@ -133,7 +162,11 @@ async fn registry(folder: &Path) -> Option<(Running, String)> {
     });
     fs::write(&config, content.to_string()).unwrap();
     let mut command = Command::new(binary);
-    command.arg("serve").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg("serve")
+        .arg(config)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let running = Running(command.spawn().unwrap());
     wait_for("the registry", Duration::from_mins(2), async || {
         let answers = TcpStream::connect(("127.0.0.1", port)).is_ok();
@@ -149,18 +182,26 @@ async fn cluster() -> Cluster {
     let cluster = Cluster::builder().start().await.unwrap();
     cluster.namespace("shop").await.unwrap();
     let case = repository_file("testdata/cases/rule-05-pod-without-affinity/pps.json");
-    let mut object: Value =
-        serde_json::from_str::<Vec<Value>>(&fs::read_to_string(case).unwrap()).unwrap().remove(0);
+    let mut object: Value = serde_json::from_str::<Vec<Value>>(&fs::read_to_string(case).unwrap())
+        .unwrap()
+        .remove(0);
     let mut status = object["status"].take();
     status["recorded"] = 2.into();
     status["desired"] = 2.into();
     status["conditions"] = json!([{"type": "Recording", "status": "True", "reason": "AllRecorded",
         "message": "at least as many states are recorded as the workload wants Pods", "lastTransitionTime": "2026-01-02T03:04:05Z"}]);
     object.as_object_mut().unwrap().remove("status");
-    object["metadata"].as_object_mut().unwrap().remove("creationTimestamp");
+    object["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("creationTimestamp");
     cluster.apply_objects(&[object]).await.unwrap();
     let patch = Patch::Merge(json!({"status": status}));
-    cluster.pps_api("shop").patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    cluster
+        .pps_api("shop")
+        .patch_status("web", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
     cluster
 }
 
@@ -173,10 +214,17 @@ fn section() -> String {
 
 #[tokio::test]
 async fn commands_of_the_document_print_what_it_shows() {
-    let skip = |remedy: &str| report::skipped("commands_of_the_document_print_what_it_shows", remedy);
-    let Some(kwctl) = find_kwctl() else { return skip("set KWCTL=… to run it") };
+    let skip =
+        |remedy: &str| report::skipped("commands_of_the_document_print_what_it_shows", remedy);
+    let Some(kwctl) = find_kwctl() else {
+        return skip("set KWCTL=… to run it");
+    };
     require_jq();
-    assert_eq!(policy_path(), repository_file("policy.wasm"), "the document names policy.wasm");
+    assert_eq!(
+        policy_path(),
+        repository_file("policy.wasm"),
+        "the document names policy.wasm"
+    );
     let text = section();
     let scratch = Scratch::folder("kwctl").unwrap();
     let folder = scratch.path().to_owned();
@@ -200,16 +248,29 @@ async fn commands_of_the_document_print_what_it_shows() {
             Some(other) => panic!("unknown need of a block: {other}"),
         }
         if block.needs.is_some() && running_cluster.is_none() && running_registry.is_none() {
-            let commands: Vec<&str> = block.commands.iter().map(|(command, _)| command.as_str()).collect();
-            skip(&format!("set PPS_CONTROL_PLANE_DIR=… to run also {commands:?}"));
+            let commands: Vec<&str> = block
+                .commands
+                .iter()
+                .map(|(command, _)| command.as_str())
+                .collect();
+            skip(&format!(
+                "set PPS_CONTROL_PLANE_DIR=… to run also {commands:?}"
+            ));
             continue;
         }
         folders.extend(env::split_paths(&env::var_os("PATH").unwrap()));
-        variables.push(("PATH", env::join_paths(folders).unwrap().into_string().unwrap()));
+        variables.push((
+            "PATH",
+            env::join_paths(folders).unwrap().into_string().unwrap(),
+        ));
         for (command, expected) in &block.commands {
-            let address = running_registry.as_ref().map_or(REGISTRY, |(_, address)| address);
+            let address = running_registry
+                .as_ref()
+                .map_or(REGISTRY, |(_, address)| address);
             // kwctl does not overwrite an existing file.
-            let own = command.replace(REGISTRY, address).replace("/tmp/", &format!("{}/", folder.display()));
+            let own = command
+                .replace(REGISTRY, address)
+                .replace("/tmp/", &format!("{}/", folder.display()));
             let printed = run(&own, &variables).replace(address, REGISTRY);
             if env::var_os("UPDATE").is_some_and(|value| value == "1") {
                 eprintln!("$ {command}\n{printed}");
@@ -217,7 +278,10 @@ async fn commands_of_the_document_print_what_it_shows() {
             let lines: Vec<&str> = printed.lines().collect();
             let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
             if !is_output(&lines, &expected) {
-                failures.push(format!("$ {command}\n{printed}\ninstead of\n\n{}\n", expected.join("\n")));
+                failures.push(format!(
+                    "$ {command}\n{printed}\ninstead of\n\n{}\n",
+                    expected.join("\n")
+                ));
             }
         }
         drop(running_registry);
@@ -254,13 +318,25 @@ fn output_matches_up_to_ellipses() {
 fn blocks_are_parsed_with_their_needs_and_commands() {
     let text = "# T\n```console\n$ a\n1\n$ b\n```\n<!-- needs: cluster -->\n```console\n$ c\n```\n";
     let command = |command: &str, lines: &[&str]| {
-        (command.to_owned(), lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>())
+        (
+            command.to_owned(),
+            lines
+                .iter()
+                .map(|&line| line.to_owned())
+                .collect::<Vec<_>>(),
+        )
     };
     assert_eq!(
         blocks(text),
         [
-            Block { needs: None, commands: vec![command("a", &["1"]), command("b", &[])] },
-            Block { needs: Some("cluster".into()), commands: vec![command("c", &[])] },
+            Block {
+                needs: None,
+                commands: vec![command("a", &["1"]), command("b", &[])]
+            },
+            Block {
+                needs: Some("cluster".into()),
+                commands: vec![command("c", &[])]
+            },
         ]
     );
 }

@@ -40,7 +40,10 @@ const NOT_HERE: [(&str, &[&str]); 5] = [
     ("kind", &["docker", "kind"]),
     ("k3d", &["k3d"]),
     ("its chart is in another repository", &["helm"]),
-    ("the test pushes to a registry of its own", &["make publish"]),
+    (
+        "the test pushes to a registry of its own",
+        &["make publish"],
+    ),
     ("velero", &["velero"]),
 ];
 
@@ -57,31 +60,53 @@ fn only_commands_that_cannot_run_here_are_left_out() {
                 .unwrap_or_else(|| panic!("{at}: {why} is no known reason why a block is not run"));
             for command in &block.commands {
                 let uses = |program: &&str| {
-                    command.text().lines().any(|line| line.trim_start().starts_with(*program))
+                    command
+                        .text()
+                        .lines()
+                        .any(|line| line.trim_start().starts_with(*program))
                 };
-                assert!(programs.iter().any(uses), "{at}: run it, it needs none of {programs:?}");
+                assert!(
+                    programs.iter().any(uses),
+                    "{at}: run it, it needs none of {programs:?}"
+                );
             }
             used.push(*why);
         }
     }
     for (why, _) in NOT_HERE {
-        assert!(used.contains(&why), "no block is left out because of: {why}");
+        assert!(
+            used.contains(&why),
+            "no block is left out because of: {why}"
+        );
     }
 }
 
 #[tokio::test]
 async fn commands_of_the_pages_do_what_they_show() {
     require_jq();
-    let mut cluster = Cluster::builder().without_crd().nodes(3, 1).start().await.unwrap();
+    let mut cluster = Cluster::builder()
+        .without_crd()
+        .nodes(3, 1)
+        .start()
+        .await
+        .unwrap();
     let _controller = Controller::install(&cluster).await.unwrap();
     let installation = Installation::publish(&cluster).await.unwrap();
     let scratch = Scratch::folder("pages").unwrap();
     let shell = start_shell(&cluster, &installation, scratch.path()).await;
     let version = cluster.control_plane.version();
-    let mut stage = Stage { cluster: &mut cluster, installation, shell };
+    let mut stage = Stage {
+        cluster: &mut cluster,
+        installation,
+        shell,
+    };
     let mut problems = Vec::new();
     for page in PAGES.map(Page::read) {
-        for block in page.blocks.iter().filter(|block| block.not_run.is_none() && block.is_for(version)) {
+        for block in page
+            .blocks
+            .iter()
+            .filter(|block| block.not_run.is_none() && block.is_for(version))
+        {
             let at = format!("{}:{}", page.path, block.line);
             report::note(&at);
             if let Err(problem) = stage.play(block).await {
@@ -92,17 +117,35 @@ async fn commands_of_the_pages_do_what_they_show() {
             }
         }
     }
-    assert!(problems.is_empty(), "{} blocks do not work:\n\n{}", problems.len(), problems.join("\n\n"));
+    assert!(
+        problems.is_empty(),
+        "{} blocks do not work:\n\n{}",
+        problems.len(),
+        problems.join("\n\n")
+    );
 }
 
 /// The reader's shell, in a folder with what scenes need, where the checkout's chart and plugin are installed
 /// from a registry without TLS.
 async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Path) -> Shell {
     let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
-    let registries = ["localhost:5001/pps", "kind-registry:5000/pps", "kind-registry:5000"];
-    let replacements = registries.map(|name| (name.to_owned(), registry.to_owned())).to_vec();
+    let registries = [
+        "localhost:5001/pps",
+        "kind-registry:5000/pps",
+        "kind-registry:5000",
+    ];
+    let replacements = registries
+        .map(|name| (name.to_owned(), registry.to_owned()))
+        .to_vec();
     let chart = repository_file(render::CHART);
-    start_shell_with(cluster, folder, &chart, &plugin::folder().unwrap(), replacements).await
+    start_shell_with(
+        cluster,
+        folder,
+        &chart,
+        &plugin::folder().unwrap(),
+        replacements,
+    )
+    .await
 }
 
 /// The same, with a chart and the folder of a plugin.
@@ -119,18 +162,30 @@ pub(crate) async fn start_shell_with(
     fs::write(folder.join("volume.yaml"), scenes::volume()).unwrap();
 
     let kubeconfig = control_plane.kubeconfig_for(ADMIN).unwrap();
-    let folders =
-        [control_plane.binaries().folder().to_owned(), render::folder().unwrap(), plugin.to_owned()];
+    let folders = [
+        control_plane.binaries().folder().to_owned(),
+        render::folder().unwrap(),
+        plugin.to_owned(),
+    ];
     let path = plugin::search_path(&folders).unwrap();
     let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.into_os_string())];
 
     let copy = folder.join("chart");
     render::copy_chart(chart, version, &copy).unwrap();
     // Kubernetes 1.20 does not serve policy/v1.
-    let budget = format!("podDisruptionBudget: {{enabled: {}}}", version >= Version::minor(21));
+    let budget = format!(
+        "podDisruptionBudget: {{enabled: {}}}",
+        version >= Version::minor(21)
+    );
     replacements.extend([
-        ("charts/persistent-pod-state".to_owned(), copy.display().to_string()),
-        ("cat >registry.yaml <<'END'\n".to_owned(), format!("cat >registry.yaml <<'END'\n{budget}\n")),
+        (
+            "charts/persistent-pod-state".to_owned(),
+            copy.display().to_string(),
+        ),
+        (
+            "cat >registry.yaml <<'END'\n".to_owned(),
+            format!("cat >registry.yaml <<'END'\n{budget}\n"),
+        ),
     ]);
     Shell::start(folder, &variables, replacements).await
 }

@@ -2,7 +2,12 @@
 //!
 //! They are one program: it is compiled and linked once, and its tests run side by side, since most of
 //! them wait most of the time. `.cargo/config.toml` says how many run at once.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may"
+)]
 
 #[macro_use]
 mod support;

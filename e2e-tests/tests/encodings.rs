@@ -17,7 +17,9 @@ use pps_recorder::{
     decide::index::Index,
     facts::{NamespacedName, interest::Interest, store::Update},
 };
-use pps_sidecar::observe::wire::{self, Encoded, Encoding, Event, Events, Item, Malformed, Message, Page};
+use pps_sidecar::observe::wire::{
+    self, Encoded, Encoding, Event, Events, Item, Malformed, Message, Page,
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -35,16 +37,25 @@ const TO_BREAK: &str = "REPLACED";
 async fn json_and_protobuf_show_the_same_facts() {
     let supervisor = Arc::new(Supervisor::start().unwrap());
     // The controllers would change or delete these objects.
-    let options = Options { controllers: false, ..Options::default() };
+    let options = Options {
+        controllers: false,
+        ..Options::default()
+    };
     let control_plane = ControlPlane::start(supervisor, options).await.unwrap();
     let client = control_plane.client();
     let etcd = Client::try_from(Config::new(control_plane.etcd_url().parse().unwrap())).unwrap();
     let mut random = Random::of("json_and_protobuf_show_the_same_facts");
     let mut make = |prefix: &str, object: fn(&mut Random, u64) -> Value| -> Vec<(String, Value)> {
-        (0..OBJECTS).map(|index| (format!("{prefix}{index}"), object(&mut random, index))).collect()
+        (0..OBJECTS)
+            .map(|index| (format!("{prefix}{index}"), object(&mut random, index)))
+            .collect()
     };
     let mut stored = || {
-        [make("pods/default/p", pod), make("minions/n", node), make("statefulsets/default/s", stateful_set)]
+        [
+            make("pods/default/p", pod),
+            make("minions/n", node),
+            make("statefulsets/default/s", stateful_set),
+        ]
     };
     let (before, [new_pods, new_nodes, new_workloads]) = (stored(), stored());
     for batch in before.iter().flat_map(|objects| objects.chunks(100)) {
@@ -53,13 +64,15 @@ async fn json_and_protobuf_show_the_same_facts() {
     store_invalid_text(&client).await;
 
     let interest = interest();
-    let pods =
-        compare((&client, &etcd, &new_pods), "/api/v1/pods", "", |object| wire::read_pod(object, &interest));
+    let pods = compare((&client, &etcd, &new_pods), "/api/v1/pods", "", |object| {
+        wire::read_pod(object, &interest)
+    });
     let facts: Vec<_> = pods.await.into_values().map(|item| item.fact).collect();
     // The objects are so various that the comparison means something.
     let facts: Vec<_> = facts.into_iter().flatten().collect();
-    let count =
-        |is_so: fn(&pps_recorder::facts::PodFact) -> bool| facts.iter().filter(|fact| is_so(fact)).count();
+    let count = |is_so: fn(&pps_recorder::facts::PodFact) -> bool| {
+        facts.iter().filter(|fact| is_so(fact)).count()
+    };
     let expected = [
         count(|fact| fact.ready),
         count(|fact| !fact.ready),
@@ -67,21 +80,44 @@ async fn json_and_protobuf_show_the_same_facts() {
         count(|fact| fact.terminating),
         count(|fact| fact.exempt),
         count(|fact| fact.pending.is_some()),
-        count(|fact| fact.pending.as_ref().is_some_and(|pending| !pending.required_affinity.is_empty())),
+        count(|fact| {
+            fact.pending
+                .as_ref()
+                .is_some_and(|pending| !pending.required_affinity.is_empty())
+        }),
         count(|fact| fact.node.is_some()),
         count(|fact| fact.ips.len() > 1),
         count(|fact| fact.annotations.len() > 1),
-        count(|fact| fact.annotations.iter().any(|(_, value)| value.contains('\u{fffd}'))),
+        count(|fact| {
+            fact.annotations
+                .iter()
+                .any(|(_, value)| value.contains('\u{fffd}'))
+        }),
     ];
     assert!(expected.iter().all(|count| *count > 0), "{expected:?}");
-    let nodes = compare((&client, &etcd, &new_nodes), "/api/v1/nodes", "PartialObjectMetadata", |object| {
-        wire::read_node(object, &interest)
-    });
-    assert!(nodes.await.into_values().any(|item| item.fact.is_some_and(|fact| !fact.labels.is_empty())));
-    let workloads =
-        compare((&client, &etcd, &new_workloads), "/apis/apps/v1/statefulsets", "", wire::read_stateful_set);
-    let replicas: std::collections::BTreeSet<_> =
-        workloads.await.into_values().filter_map(|item| item.fact?.demand.replicas()).collect();
+    let nodes = compare(
+        (&client, &etcd, &new_nodes),
+        "/api/v1/nodes",
+        "PartialObjectMetadata",
+        |object| wire::read_node(object, &interest),
+    );
+    assert!(
+        nodes
+            .await
+            .into_values()
+            .any(|item| item.fact.is_some_and(|fact| !fact.labels.is_empty()))
+    );
+    let workloads = compare(
+        (&client, &etcd, &new_workloads),
+        "/apis/apps/v1/statefulsets",
+        "",
+        wire::read_stateful_set,
+    );
+    let replicas: std::collections::BTreeSet<_> = workloads
+        .await
+        .into_values()
+        .filter_map(|item| item.fact?.demand.replicas())
+        .collect();
     assert!(replicas.len() > 2, "{replicas:?}");
     assert_refused_version_is_readable(&client, &etcd).await;
 }
@@ -102,23 +138,43 @@ where
     let mut lists = Vec::new();
     let mut version = String::new();
     for encoding in [JSON, PROTOBUF] {
-        let list_kind = if as_.is_empty() { String::new() } else { format!("{as_}List") };
+        let list_kind = if as_.is_empty() {
+            String::new()
+        } else {
+            format!("{as_}List")
+        };
         let message = get(client, path, encoding, &list_kind).await;
-        assert_eq!(matches!(message, Message::Protobuf(_)), encoding == PROTOBUF, "{path}");
+        assert_eq!(
+            matches!(message, Message::Protobuf(_)),
+            encoding == PROTOBUF,
+            "{path}"
+        );
         let page = Page::read(&message).unwrap();
         version = page.resource_version;
         let items = page.items.into_iter().map(&read);
-        lists.push(items.map(|item| (item.key.to_string(), item)).collect::<BTreeMap<_, _>>());
+        lists.push(
+            items
+                .map(|item| (item.key.to_string(), item))
+                .collect::<BTreeMap<_, _>>(),
+        );
     }
     let protobuf = lists.pop().unwrap();
     let json = lists.pop().unwrap();
     for (key, item) in &json {
         assert_eq!(protobuf.get(key), Some(item), "{path} {key}");
     }
-    assert!(json.len() as u64 >= OBJECTS && protobuf.len() == json.len(), "{path}: {}", protobuf.len());
+    assert!(
+        json.len() as u64 >= OBJECTS && protobuf.len() == json.len(),
+        "{path}: {}",
+        protobuf.len()
+    );
 
-    let mut watches = [JSON, PROTOBUF].map(|encoding| Watch::new(client, path, (encoding, as_), &version));
-    let deletions = changes.iter().skip(changes.len() - 9).map(|(key, _)| deletion(key));
+    let mut watches =
+        [JSON, PROTOBUF].map(|encoding| Watch::new(client, path, (encoding, as_), &version));
+    let deletions = changes
+        .iter()
+        .skip(changes.len() - 9)
+        .map(|(key, _)| deletion(key));
     let requests: Vec<Value> = changes.iter().map(replacement).chain(deletions).collect();
     for portion in requests.chunks(50) {
         // Each gets a version of its own, from which a watch can go on.
@@ -148,7 +204,14 @@ struct Watch<'a, K, F> {
 
 impl<'a, K, F> Watch<'a, K, F> {
     fn new(client: &'a Client, path: &'a str, encoding: (&'a str, &'a str), version: &str) -> Self {
-        Self { client, path, encoding, version: version.to_owned(), stream: None, seen: Vec::new() }
+        Self {
+            client,
+            path,
+            encoding,
+            version: version.to_owned(),
+            stream: None,
+            seen: Vec::new(),
+        }
     }
 
     /// Reads so many events. The API server ends the watch of a client that does not keep up, as on a busy
@@ -158,7 +221,9 @@ impl<'a, K, F> Watch<'a, K, F> {
         while self.seen.len() < count {
             let (events, body) = match &mut self.stream {
                 Some(stream) => stream,
-                none => none.insert(open(self.client, self.path, self.encoding, &self.version).await),
+                none => {
+                    none.insert(open(self.client, self.path, self.encoding, &self.version).await)
+                }
             };
             let Some(Ok(frame)) = timeout(TIMEOUT, body.frame()).await.unwrap() else {
                 ends += 1;
@@ -183,7 +248,12 @@ impl<'a, K, F> Watch<'a, K, F> {
     }
 }
 
-async fn open(client: &Client, path: &str, (encoding, as_): (&str, &str), version: &str) -> (Events, Body) {
+async fn open(
+    client: &Client,
+    path: &str,
+    (encoding, as_): (&str, &str),
+    version: &str,
+) -> (Events, Body) {
     let query = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=600");
     let (encoding, body) = send(client, &query, encoding, as_).await;
     (Events::new(encoding, 1 << 20), body)
@@ -191,15 +261,23 @@ async fn open(client: &Client, path: &str, (encoding, as_): (&str, &str), versio
 
 /// etcd has forgotten the earlier versions. The API server has no cache of Events that would know them.
 async fn assert_refused_version_is_readable(client: &Client, etcd: &Client) {
-    let version = Page::read(&get(client, "/api/v1/events", JSON, "").await).unwrap().resource_version;
-    let body = json!({"revision": version, "physical": true}).to_string().into_bytes();
+    let version = Page::read(&get(client, "/api/v1/events", JSON, "").await)
+        .unwrap()
+        .resource_version;
+    let body = json!({"revision": version, "physical": true})
+        .to_string()
+        .into_bytes();
     let request = Request::post("/v3/kv/compaction").body(body).unwrap();
     etcd.request::<Value>(request).await.unwrap();
     let path = "/api/v1/events?watch=true&resourceVersion=1";
     let (encoding, mut body) = send(client, path, PROTOBUF, "").await;
     let mut events = Events::new(encoding, 1 << 20);
     let event = loop {
-        let frame = timeout(TIMEOUT, body.frame()).await.unwrap().unwrap().unwrap();
+        let frame = timeout(TIMEOUT, body.frame())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         events.push(&frame.into_data().unwrap_or_default());
         if let Some(event) = events.next_event().unwrap() {
             break event;
@@ -210,13 +288,33 @@ async fn assert_refused_version_is_readable(client: &Client, etcd: &Client) {
 }
 
 async fn send(client: &Client, path: &str, encoding: &str, as_: &str) -> (Encoding, Body) {
-    let as_ = if as_.is_empty() { String::new() } else { format!(";as={as_};g=meta.k8s.io;v=v1") };
-    let request = Request::get(path).header(header::ACCEPT, format!("{encoding}{as_}")).body(Body::empty());
+    let as_ = if as_.is_empty() {
+        String::new()
+    } else {
+        format!(";as={as_};g=meta.k8s.io;v=v1")
+    };
+    let request = Request::get(path)
+        .header(header::ACCEPT, format!("{encoding}{as_}"))
+        .body(Body::empty());
     let response = client.send(request.unwrap()).await.unwrap();
-    assert!(response.status().is_success(), "{path}: {}", response.status());
-    let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    assert!(
+        response.status().is_success(),
+        "{path}: {}",
+        response.status()
+    );
+    let content_type = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let is_protobuf = content_type.is_some_and(|value| value.starts_with(PROTOBUF));
-    (if is_protobuf { Encoding::Protobuf } else { Encoding::Json }, response.into_body())
+    (
+        if is_protobuf {
+            Encoding::Protobuf
+        } else {
+            Encoding::Json
+        },
+        response.into_body(),
+    )
 }
 
 async fn get(client: &Client, path: &str, encoding: &str, as_: &str) -> Message {
@@ -250,16 +348,25 @@ async fn store_invalid_text(client: &Client) {
         let Message::Protobuf(mut bytes) = get(client, &path, PROTOBUF, "").await else {
             panic!("no protobuf")
         };
-        let Some(at) = bytes.windows(TO_BREAK.len()).position(|window| window == TO_BREAK.as_bytes()) else {
+        let Some(at) = bytes
+            .windows(TO_BREAK.len())
+            .position(|window| window == TO_BREAK.as_bytes())
+        else {
             panic!("the Pod has no annotation")
         };
         bytes[at..at + TO_BREAK.len()].copy_from_slice(b"a\xff\xfeb\xf0\x9f\xc0z");
-        let request =
-            Request::put(path).header(header::CONTENT_TYPE, PROTOBUF).body(Body::from(bytes)).unwrap();
+        let request = Request::put(path)
+            .header(header::CONTENT_TYPE, PROTOBUF)
+            .body(Body::from(bytes))
+            .unwrap();
         let response = client.send(request).await.unwrap();
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        assert!(head.status.is_success(), "{}", String::from_utf8_lossy(&body));
+        assert!(
+            head.status.is_success(),
+            "{}",
+            String::from_utf8_lossy(&body)
+        );
     }
 }
 
@@ -278,7 +385,9 @@ fn deletion(key: &str) -> Value {
 
 async fn commit(etcd: &Client, requests: &[Value]) {
     let body = json!({"success": requests});
-    let request = Request::post("/v3/kv/txn").body(serde_json::to_vec(&body).unwrap()).unwrap();
+    let request = Request::post("/v3/kv/txn")
+        .body(serde_json::to_vec(&body).unwrap())
+        .unwrap();
     let response: Value = etcd.request(request).await.unwrap();
     assert_eq!(response["succeeded"], true, "{response}");
 }

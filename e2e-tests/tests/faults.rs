@@ -38,7 +38,9 @@ async fn recovers_from_network_faults() {
     let cluster = without_policy().control_plane(|options| {
         options.audit_log = true;
         // The watch cache of the API server would survive a compaction of etcd.
-        options.api_server_flags.push("--watch-cache=false".to_owned());
+        options
+            .api_server_flags
+            .push("--watch-cache=false".to_owned());
     });
     let cluster = cluster.start().await.unwrap();
     let network = network::Network::new(&cluster).await;
@@ -68,7 +70,11 @@ async fn recovers_from_silence_and_from_kills_while_objects_change_their_form() 
 
 #[tokio::test]
 async fn recovers_from_api_server_and_webhook_faults() {
-    let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
+    let cluster = without_policy()
+        .sidecar(SidecarOptions::default())
+        .start()
+        .await
+        .unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         outage::recovers_from_an_api_server_outage,
         contention::failing_writes_do_not_block_other_objects,
@@ -79,11 +85,19 @@ async fn recovers_from_api_server_and_webhook_faults() {
 
 #[tokio::test]
 async fn recovers_from_kills_and_clock_jumps() {
-    let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
+    let cluster = Cluster::builder()
+        .product()
+        .rbac(repository_file(EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(clock::sidecar()).start().await.unwrap();
-    let first = support::run_in_turn(scenarios![&cluster; clock::ignores_jumps_of_the_wall_clock]).await;
+    let first =
+        support::run_in_turn(scenarios![&cluster; clock::ignores_jumps_of_the_wall_clock]).await;
     // Without the policy, as in the other tests of faults.
-    cluster.webhook().unwrap().unregister(&cluster.client()).await.unwrap();
+    cluster
+        .webhook()
+        .unwrap()
+        .unregister(&cluster.client())
+        .await
+        .unwrap();
     let second = support::run_in_turn(scenarios![&cluster;
         kills::records_everything_despite_repeated_leader_kills,
     ])

@@ -11,8 +11,8 @@ use pps_e2e::{
     manifests::{
         self,
         render::{
-            CHART, as_served, files_below, kustomizations, name_of, render_chart, render_chart_with,
-            render_kustomize,
+            CHART, as_served, files_below, kustomizations, name_of, render_chart,
+            render_chart_with, render_kustomize,
         },
     },
     repository::repository_file,
@@ -63,7 +63,9 @@ fn differences(stored: &Value, sent: &Value, path: &str, found: &mut BTreeSet<St
 }
 
 fn ignored_by_the_example() -> BTreeSet<String> {
-    let example = manifests::read(&repository_file("docs/examples/argo-cd.yaml")).unwrap().remove(0);
+    let example = manifests::read(&repository_file("docs/examples/argo-cd.yaml"))
+        .unwrap()
+        .remove(0);
     let ignored = example["spec"]["ignoreDifferences"].as_array().unwrap();
     let pointers = ignored.iter().flat_map(|one| {
         let kind = one["kind"].as_str().unwrap();
@@ -80,17 +82,31 @@ fn ignored_by_the_example() -> BTreeSet<String> {
 fn a_difference_is_a_field_that_is_missing_or_has_another_value() {
     let mut found = BTreeSet::new();
     let stored = json!({"a": {"cpu": "1"}, "b": [1, 2], "default": true});
-    differences(&stored, &json!({"a": {"cpu": "1000m"}, "b": [1, 3], "c": null}), "", &mut found);
+    differences(
+        &stored,
+        &json!({"a": {"cpu": "1000m"}, "b": [1, 3], "c": null}),
+        "",
+        &mut found,
+    );
     assert_eq!(found, ["/a/cpu", "/b/1", "/c"].map(str::to_owned).into());
 }
 
 async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(cluster: &Cluster) {
-    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    manifests::ensure_namespace(&cluster.client(), NAMESPACE).await.unwrap();
+    install_definitions(&cluster.client(), cluster.control_plane.version())
+        .await
+        .unwrap();
+    manifests::ensure_namespace(&cluster.client(), NAMESPACE)
+        .await
+        .unwrap();
     let group = "monitoring.coreos.com";
-    let definitions = [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")]
-        .map(|(kind, plural)| permissive_definition(group, "v1", kind, plural, "Namespaced"));
-    manifests::apply(&cluster.client(), &definitions).await.unwrap();
+    let definitions = [
+        ("ServiceMonitor", "servicemonitors"),
+        ("PrometheusRule", "prometheusrules"),
+    ]
+    .map(|(kind, plural)| permissive_definition(group, "v1", kind, plural, "Namespaced"));
+    manifests::apply(&cluster.client(), &definitions)
+        .await
+        .unwrap();
 
     let mut sets: Vec<(String, Vec<Value>)> = kustomizations()
         .unwrap()
@@ -100,8 +116,15 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
     for values in files_below(&repository_file(&format!("{CHART}/ci"))).unwrap() {
         let mut objects = render_ci(&values);
         // GitOps tools create hooks again each time and do not compare them.
-        objects.retain(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_none());
-        sets.push((values.file_name().unwrap().to_str().unwrap().to_owned(), objects));
+        objects.retain(|object| {
+            object["metadata"]["annotations"]
+                .get("helm.sh/hook")
+                .is_none()
+        });
+        sets.push((
+            values.file_name().unwrap().to_str().unwrap().to_owned(),
+            objects,
+        ));
     }
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (set, objects) in sets {
@@ -116,9 +139,18 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
         // Deployment.
         wait_for("the Deployment to be observed", TIMEOUT, async || {
             let path = "-o=jsonpath={.metadata.generation} {.status.observedGeneration}";
-            let seen = ["get", "deployment", "pps-sidecar", "--namespace", NAMESPACE, path];
+            let seen = [
+                "get",
+                "deployment",
+                "pps-sidecar",
+                "--namespace",
+                NAMESPACE,
+                path,
+            ];
             let seen = cluster.control_plane.kubectl(&seen).await?;
-            let same = seen.split_once(' ').is_some_and(|(wanted, observed)| wanted == observed);
+            let same = seen
+                .split_once(' ')
+                .is_some_and(|(wanted, observed)| wanted == observed);
             Ok(Progress::when(same, (), seen))
         })
         .await
@@ -144,7 +176,12 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
                 "ResourceQuota",
             ];
             if !with_status.contains(&sent["kind"].as_str().unwrap_or_default()) {
-                assert_eq!(before.resource_version(), after.resource_version(), "{set}: {}", name_of(sent));
+                assert_eq!(
+                    before.resource_version(),
+                    after.resource_version(),
+                    "{set}: {}",
+                    name_of(sent)
+                );
             }
         }
     }
@@ -156,20 +193,42 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing(clus
 #[test]
 fn the_examples_for_argo_cd_and_flux_render_without_a_cluster() {
     let expected = render_chart("persistent-pod-state", NAMESPACE, None).unwrap();
-    let argo = manifests::read(&repository_file("docs/examples/argo-cd.yaml")).unwrap().remove(0);
+    let argo = manifests::read(&repository_file("docs/examples/argo-cd.yaml"))
+        .unwrap()
+        .remove(0);
     let flux = manifests::read(&repository_file("docs/examples/flux.yaml")).unwrap();
-    let release = flux.iter().find(|object| object["kind"] == "HelmRelease").unwrap();
-    let source = flux.iter().find(|object| object["kind"] == "OCIRepository").unwrap();
+    let release = flux
+        .iter()
+        .find(|object| object["kind"] == "HelmRelease")
+        .unwrap();
+    let source = flux
+        .iter()
+        .find(|object| object["kind"] == "OCIRepository")
+        .unwrap();
     let version = json!(env!("CARGO_PKG_VERSION"));
     assert_eq!(
-        (&argo["spec"]["source"]["targetRevision"], &source["spec"]["ref"]["tag"]),
+        (
+            &argo["spec"]["source"]["targetRevision"],
+            &source["spec"]["ref"]["tag"]
+        ),
         (&version, &version)
     );
     // Else what policies still need is removed first, and only then Kubewarden refuses to change them.
-    assert!(argo["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap().contains(&json!("PruneLast=true")));
-    for values in [&argo["spec"]["source"]["helm"]["valuesObject"], &release["spec"]["values"]] {
+    assert!(
+        argo["spec"]["syncPolicy"]["syncOptions"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("PruneLast=true"))
+    );
+    for values in [
+        &argo["spec"]["source"]["helm"]["valuesObject"],
+        &release["spec"]["values"],
+    ] {
         let file = Scratch::file("values.yaml", values.to_string()).unwrap();
-        assert_eq!(render_chart_with("persistent-pod-state", NAMESPACE, &[file.path()]).unwrap(), expected);
+        assert_eq!(
+            render_chart_with("persistent-pod-state", NAMESPACE, &[file.path()]).unwrap(),
+            expected
+        );
     }
 }
 
@@ -177,7 +236,9 @@ async fn may(cluster: &Cluster, user: &str, verb: &str, subresource: &str) -> an
     let review = json!({"metadata": {}, "spec": {"user": user, "resourceAttributes": {"namespace": "default",
         "group": "apps.kruise.io", "resource": "persistentpodstates", "verb": verb, "subresource": subresource}}});
     let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
-    let review = reviews.create(&PostParams::default(), &serde_json::from_value(review)?).await?;
+    let review = reviews
+        .create(&PostParams::default(), &serde_json::from_value(review)?)
+        .await?;
     Ok(review.status.is_some_and(|status| status.allowed))
 }
 
@@ -185,21 +246,25 @@ async fn users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded(cl
     let objects = render_kustomize("deploy")
         .unwrap()
         .into_iter()
-        .filter(|object| object["metadata"]["labels"]["app.kubernetes.io/component"] == "aggregated-role");
+        .filter(|object| {
+            object["metadata"]["labels"]["app.kubernetes.io/component"] == "aggregated-role"
+        });
     let mut objects: Vec<Value> = objects.collect();
     let group = "rbac.authorization.k8s.io";
     for role in ["view", "edit", "admin"] {
-        objects.push(json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        objects.push(
+            json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
             "metadata": {"name": role, "namespace": "default"},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": role}]}));
+            "subjects": [{"apiGroup": group, "kind": "User", "name": role}]}),
+        );
     }
     cluster.apply_objects(&objects).await.unwrap();
     for role in ["view", "edit", "admin"] {
         let writes = role != "view";
         wait_for("the roles to be aggregated", TIMEOUT, async || {
-            let allowed =
-                may(cluster, role, "watch", "").await? && may(cluster, role, "delete", "").await? == writes;
+            let allowed = may(cluster, role, "watch", "").await?
+                && may(cluster, role, "delete", "").await? == writes;
             Ok(Progress::when(allowed, (), format!("{role} may not")))
         })
         .await
@@ -208,8 +273,15 @@ async fn users_of_a_namespace_read_and_write_objects_but_not_what_is_recorded(cl
             assert!(may(cluster, role, verb, "").await.unwrap(), "{role} {verb}");
         }
         for verb in ["create", "update", "patch", "delete"] {
-            assert_eq!(may(cluster, role, verb, "").await.unwrap(), writes, "{role} {verb}");
-            assert!(!may(cluster, role, verb, "status").await.unwrap(), "{role} {verb} status");
+            assert_eq!(
+                may(cluster, role, verb, "").await.unwrap(),
+                writes,
+                "{role} {verb}"
+            );
+            assert!(
+                !may(cluster, role, verb, "status").await.unwrap(),
+                "{role} {verb} status"
+            );
         }
     }
 }
@@ -219,8 +291,12 @@ async fn namespaces_that_enforce_the_profile_restricted_take_all_pods(cluster: &
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "restricted",
         "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     cluster.apply_objects(&[namespace]).await.unwrap();
-    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(cluster.client(), "restricted");
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let pods: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(cluster.client(), "restricted");
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "any", "namespace": "restricted"}});
     cluster.apply_objects(&[account]).await.unwrap();
     let mut tried = 0;
@@ -239,7 +315,8 @@ async fn namespaces_that_enforce_the_profile_restricted_take_all_pods(cluster: &
             if let Some(spec) = spec.as_object_mut() {
                 spec.remove("priorityClassName");
             }
-            let pod = serde_json::from_value(json!({"metadata": {"name": "any"}, "spec": spec})).unwrap();
+            let pod =
+                serde_json::from_value(json!({"metadata": {"name": "any"}, "spec": spec})).unwrap();
             let answer = pods.create(&dry, &pod).await;
             assert!(answer.is_ok(), "{folder}: {}: {answer:?}", name_of(&object));
             tried += 1;
@@ -250,6 +327,10 @@ async fn namespaces_that_enforce_the_profile_restricted_take_all_pods(cluster: &
     if cluster.control_plane.version() >= Version::minor(25) {
         let pod = json!({"metadata": {"name": "any"}, "spec": {"serviceAccountName": "any",
             "containers": [{"name": "any", "image": "any", "securityContext": {"privileged": true}}]}});
-        assert!(pods.create(&dry, &serde_json::from_value(pod).unwrap()).await.is_err());
+        assert!(
+            pods.create(&dry, &serde_json::from_value(pod).unwrap())
+                .await
+                .is_err()
+        );
     }
 }

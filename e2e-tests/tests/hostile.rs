@@ -32,10 +32,17 @@ fn hostile_payloads_stay_within_a_budget_of_instructions_and_memory() -> Result<
             attacker.call(operation, &String::from_utf8_lossy(payload))
         });
         let cost = meter.validate(&hostile.payload, host, INSTRUCTIONS)?;
-        let Measurement { instructions, memory, .. } = cost;
+        let Measurement {
+            instructions,
+            memory,
+            ..
+        } = cost;
         match cost.answer {
             Some(answer) => wrong.extend(hostile.check(&answer).err()),
-            None => wrong.push(format!("{}: no answer after {instructions} instructions", hostile.name)),
+            None => wrong.push(format!(
+                "{}: no answer after {instructions} instructions",
+                hostile.name
+            )),
         }
         if memory > MEMORY {
             wrong.push(format!("{}: {} MiB of memory", hostile.name, memory >> 20));

@@ -23,10 +23,14 @@ pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
 
 /// A cluster of real nodes with Kubewarden's definitions and namespace, but without the product.
 pub(crate) async fn cluster() -> Cluster {
-    let cluster =
-        Cluster::builder().without_crd().real_nodes(3).control_plane(|options| options.audit_log = true);
+    let cluster = Cluster::builder()
+        .without_crd()
+        .real_nodes(3)
+        .control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
-    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
+    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version())
+        .await
+        .unwrap();
     cluster
 }
 
@@ -35,16 +39,27 @@ pub(crate) async fn install(cluster: &mut Cluster, real: bool) -> Installation {
     let mut installation = Installation::publish(cluster).await.unwrap();
     installation.apply(cluster, "deploy").await.unwrap();
     installation.wait_available(cluster).await.unwrap();
-    installation.serve_policy(cluster, ACCOUNT, real).await.unwrap();
+    installation
+        .serve_policy(cluster, ACCOUNT, real)
+        .await
+        .unwrap();
     installation
 }
 
 /// Runs `ctr images` on a node.
 pub(crate) fn images(cluster: &Cluster, node: &str, args: &[&str]) -> String {
-    let first = cluster.control_plane.supervisor().status(node).unwrap().pid.unwrap();
+    let first = cluster
+        .control_plane
+        .supervisor()
+        .status(node)
+        .unwrap()
+        .pid
+        .unwrap();
     let socket = format!("/proc/{first}/root/run/containerd/containerd.sock");
     let mut ctr = Command::new(Binaries::find_one("node/usr/bin/ctr").unwrap());
-    let ctr = ctr.args(["--address", &socket, "--namespace", "k8s.io", "images"]).args(args);
+    let ctr = ctr
+        .args(["--address", &socket, "--namespace", "k8s.io", "images"])
+        .args(args);
     let output = ctr.output().unwrap();
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -63,7 +78,10 @@ pub(crate) fn assert_used_as_granted(cluster: &Cluster) {
 async fn an_installation_works_with_the_real_policy_server() {
     const TEST: &str = "an_installation_works_with_the_real_policy_server";
     if policy_server::executable().is_none() {
-        return report::skipped(TEST, "set POLICY_SERVER=… (Kubewarden's executable) to run it");
+        return report::skipped(
+            TEST,
+            "set POLICY_SERVER=… (Kubewarden's executable) to run it",
+        );
     }
     if !real_nodes::available(TEST) {
         return;

@@ -22,14 +22,23 @@ use crate::support::{self, TIMEOUT};
 
 #[tokio::test]
 async fn commands_do_what_they_say() {
-    let mut cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    for user in [answers::VIEWER, move_pod::DEVELOPER, simulate::USER, rights::USER, files::USER, flags::USER]
-    {
+    let mut cluster = Cluster::builder()
+        .control_plane(|options| options.audit_log = true)
+        .product();
+    for user in [
+        answers::VIEWER,
+        move_pod::DEVELOPER,
+        simulate::USER,
+        rights::USER,
+        files::USER,
+        flags::USER,
+    ] {
         cluster = cluster.user(User::new(user));
     }
     let cluster = cluster.start().await.unwrap();
     // It shows nodes by their names, so there must be no others.
-    let picture = support::run_in_turn(scenarios![&cluster; picture::the_readme_has_a_picture_of_the_plugin]);
+    let picture =
+        support::run_in_turn(scenarios![&cluster; picture::the_readme_has_a_picture_of_the_plugin]);
     picture.await.unwrap();
     let mut scenarios = move_several::scenarios(&cluster);
     scenarios.extend(move_pod::scenarios(&cluster));
@@ -58,5 +67,7 @@ async fn commands_do_what_they_say() {
         answers::nothing_is_known_without_a_definition,
     ])
     .await;
-    [result, without_sidecar, without_definition].into_iter().for_each(Result::unwrap);
+    [result, without_sidecar, without_definition]
+        .into_iter()
+        .for_each(Result::unwrap);
 }

@@ -26,22 +26,31 @@ use crate::support;
 #[test]
 fn every_kustomization_builds() {
     let folders = kustomizations().unwrap();
-    assert!(folders.contains(&"deploy".to_owned()) && folders.len() > 5, "{folders:?}");
+    assert!(
+        folders.contains(&"deploy".to_owned()) && folders.len() > 5,
+        "{folders:?}"
+    );
     for folder in folders {
         let objects = render_kustomize(&folder).unwrap();
         let names: BTreeSet<String> = objects.iter().map(name_of).collect();
-        assert!(names.len() == objects.len() && names.len() > 10, "{folder}: {names:?}");
+        assert!(
+            names.len() == objects.len() && names.len() > 10,
+            "{folder}: {names:?}"
+        );
     }
 }
 
 /// The bindings of the role that reads PersistentPodStates: the PolicyServer's name and its ServiceAccount.
 fn policy_server_accounts(objects: &[Value]) -> BTreeMap<String, Value> {
-    let bindings = objects
-        .iter()
-        .filter(|object| object["kind"] == "ClusterRoleBinding" && object["roleRef"]["name"] == "pps-policy");
+    let bindings = objects.iter().filter(|object| {
+        object["kind"] == "ClusterRoleBinding" && object["roleRef"]["name"] == "pps-policy"
+    });
     let server = |binding: &Value| {
         let name = binding["metadata"]["name"].as_str().unwrap();
-        (name.strip_prefix("pps-policy-").unwrap().to_owned(), binding["subjects"].clone())
+        (
+            name.strip_prefix("pps-policy-").unwrap().to_owned(),
+            binding["subjects"].clone(),
+        )
     };
     bindings.map(server).collect()
 }
@@ -50,7 +59,8 @@ fn policy_server_accounts(objects: &[Value]) -> BTreeMap<String, Value> {
 fn exactly_the_policy_server_of_the_policies_has_the_role() {
     for folder in kustomizations().unwrap() {
         let objects = render_kustomize(&folder).unwrap();
-        let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+        let of_kind =
+            |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
         let used: BTreeSet<&str> = of_kind("ClusterAdmissionPolicy")
             .map(|policy| policy["spec"]["policyServer"].as_str().unwrap())
             .collect();
@@ -61,11 +71,22 @@ fn exactly_the_policy_server_of_the_policies_has_the_role() {
             ("persistent-pod-state", "policy-server-persistent-pod-state")
         };
         assert_eq!(used, BTreeSet::from([server]), "{folder}");
-        let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": "kubewarden"}]);
+        let subjects =
+            json!([{"kind": "ServiceAccount", "name": account, "namespace": "kubewarden"}]);
         let bound = policy_server_accounts(&objects);
-        assert_eq!(bound, BTreeMap::from([(server.to_owned(), subjects)]), "{folder}");
-        let created: Vec<_> = of_kind("PolicyServer").map(|one| &one["spec"]["serviceAccountName"]).collect();
-        assert_eq!(created, if shared { vec![] } else { vec![account] }, "{folder}");
+        assert_eq!(
+            bound,
+            BTreeMap::from([(server.to_owned(), subjects)]),
+            "{folder}"
+        );
+        let created: Vec<_> = of_kind("PolicyServer")
+            .map(|one| &one["spec"]["serviceAccountName"])
+            .collect();
+        assert_eq!(
+            created,
+            if shared { vec![] } else { vec![account] },
+            "{folder}"
+        );
     }
 }
 
@@ -86,17 +107,32 @@ fn one_line_names_the_namespace_of_kubewarden() {
     let copy = copy_of_deploy();
     let file = copy.path().join("base/kubewarden.yaml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("namespace: kubewarden", "namespace: elsewhere")).unwrap();
+    fs::write(
+        &file,
+        text.replace("namespace: kubewarden", "namespace: elsewhere"),
+    )
+    .unwrap();
     for folder in kustomizations().unwrap() {
-        let below = folder.strip_prefix("deploy").unwrap().trim_start_matches('/');
+        let below = folder
+            .strip_prefix("deploy")
+            .unwrap()
+            .trim_start_matches('/');
         let objects = render_kustomize(copy.path().join(below).to_str().unwrap()).unwrap();
         let mut namespaces = BTreeSet::new();
         for object in &objects {
             let subjects = object["subjects"].as_array().into_iter().flatten();
             let named = subjects.map(|subject| &subject["namespace"]);
-            namespaces.extend(named.chain([&object["metadata"]["namespace"]]).filter_map(Value::as_str));
+            namespaces.extend(
+                named
+                    .chain([&object["metadata"]["namespace"]])
+                    .filter_map(Value::as_str),
+            );
         }
-        assert_eq!(namespaces, BTreeSet::from(["elsewhere", NAMESPACE]), "{folder}");
+        assert_eq!(
+            namespaces,
+            BTreeSet::from(["elsewhere", NAMESPACE]),
+            "{folder}"
+        );
     }
 }
 
@@ -109,26 +145,45 @@ fn reports_what_kustomize_complains_about() {
 #[test]
 fn every_file_belongs_to_a_kustomization() {
     let mut named = BTreeSet::new();
-    let files: BTreeSet<PathBuf> = files_below(&repository_file("deploy")).unwrap().into_iter().collect();
-    for file in files.iter().filter(|file| file.ends_with("kustomization.yaml")) {
+    let files: BTreeSet<PathBuf> = files_below(&repository_file("deploy"))
+        .unwrap()
+        .into_iter()
+        .collect();
+    for file in files
+        .iter()
+        .filter(|file| file.ends_with("kustomization.yaml"))
+    {
         let folder = file.parent().unwrap();
         let kustomization = manifests::read(file).unwrap().remove(0);
         let resources = ["resources", "components"].map(|field| &kustomization[field]);
-        let generated = kustomization["configMapGenerator"].as_array().into_iter().flatten();
+        let generated = kustomization["configMapGenerator"]
+            .as_array()
+            .into_iter()
+            .flatten();
         let generated = generated.map(|generator| &generator["files"]);
-        for path in
-            resources.into_iter().chain(generated).flat_map(|list| list.as_array().into_iter().flatten())
+        for path in resources
+            .into_iter()
+            .chain(generated)
+            .flat_map(|list| list.as_array().into_iter().flatten())
         {
             let path = path.as_str().unwrap();
             let path = folder.join(path.split_once('=').map_or(path, |(_, file)| file));
-            let path = if path.is_dir() { path.join("kustomization.yaml") } else { path };
+            let path = if path.is_dir() {
+                path.join("kustomization.yaml")
+            } else {
+                path
+            };
             named.insert(path.canonicalize().unwrap());
         }
     }
     let root = repository_file("deploy");
     for file in files {
         let file = file.canonicalize().unwrap();
-        let name = file.strip_prefix(root.canonicalize().unwrap()).unwrap().to_str().unwrap();
+        let name = file
+            .strip_prefix(root.canonicalize().unwrap())
+            .unwrap()
+            .to_str()
+            .unwrap();
         // Users apply these, and copy the last one.
         let applied = name == "kustomization.yaml"
             || name == "check.yaml"
@@ -146,23 +201,50 @@ fn every_file_belongs_to_a_kustomization() {
 fn deployment_meets_the_restricted_pod_security_profile() {
     for folder in kustomizations().unwrap() {
         let objects = render_kustomize(&folder).unwrap();
-        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let of_kind = |kind: &str| {
+            objects
+                .iter()
+                .find(|object| object["kind"] == kind)
+                .unwrap()
+        };
         let namespace = &of_kind("Namespace")["metadata"];
-        assert_eq!(namespace["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+        assert_eq!(
+            namespace["labels"]["pod-security.kubernetes.io/enforce"],
+            "restricted"
+        );
         let deployment = of_kind("Deployment");
         assert_eq!(deployment["metadata"]["namespace"], namespace["name"]);
         let pod = &deployment["spec"]["template"]["spec"];
-        for field in ["hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"] {
+        for field in [
+            "hostNetwork",
+            "hostPID",
+            "hostIPC",
+            "volumes",
+            "initContainers",
+        ] {
             assert_eq!(pod.get(field), None, "{folder}: {field}");
         }
         let context = &pod["securityContext"];
-        assert!(context["runAsNonRoot"] == true && context["seccompProfile"]["type"] == "RuntimeDefault");
+        assert!(
+            context["runAsNonRoot"] == true
+                && context["seccompProfile"]["type"] == "RuntimeDefault"
+        );
         for container in pod["containers"].as_array().unwrap() {
             let context = &container["securityContext"];
             assert_eq!(context["allowPrivilegeEscalation"], false, "{folder}");
-            assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{folder}");
+            assert_eq!(
+                context["capabilities"],
+                json!({"drop": ["ALL"]}),
+                "{folder}"
+            );
             assert_eq!(context["readOnlyRootFilesystem"], true, "{folder}");
-            assert!(container["ports"].as_array().unwrap().iter().all(|port| port.get("hostPort").is_none()));
+            assert!(
+                container["ports"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|port| port.get("hostPort").is_none())
+            );
         }
     }
 }
@@ -183,41 +265,79 @@ async fn a_cluster_takes_the_manifests_and_keeps_states_without_them() {
 /// Follows requests of the sidecar and of the policies through API priority and fairness. A flood of other
 /// accounts, or a large list, must not delay Leases, writes and lookups.
 async fn leases_writes_and_lookups_are_kept_apart_from_other_requests(cluster: &Cluster) {
-    let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
-    let schemas: Vec<Value> = objects.into_iter().filter(|object| object["kind"] == "FlowSchema").collect();
+    let objects = as_served(
+        render_kustomize("deploy").unwrap(),
+        cluster.control_plane.version(),
+    );
+    let schemas: Vec<Value> = objects
+        .into_iter()
+        .filter(|object| object["kind"] == "FlowSchema")
+        .collect();
     let applied = cluster.apply_objects(&schemas).await.unwrap();
     let schema = |name: &str| {
-        let found = applied.iter().find(|schema| schema.metadata.name.as_deref() == Some(name));
-        found.unwrap_or_else(|| panic!("no FlowSchema {name}")).metadata.uid.clone()
+        let found = applied
+            .iter()
+            .find(|schema| schema.metadata.name.as_deref() == Some(name));
+        found
+            .unwrap_or_else(|| panic!("no FlowSchema {name}"))
+            .metadata
+            .uid
+            .clone()
     };
     let (leases, states) = (schema("pps-sidecar-leader-election"), schema("pps-states"));
-    let schema_of = async |method: &str, namespace: &str, account: &str, path: &str| -> Option<String> {
-        let request = hyper::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("Impersonate-User", format!("system:serviceaccount:{namespace}:{account}"))
-            .header("Impersonate-Group", "system:serviceaccounts")
-            .header("Impersonate-Group", format!("system:serviceaccounts:{namespace}"))
-            .header("Impersonate-Group", "system:authenticated")
-            .body(kube::client::Body::empty())
-            .unwrap();
-        let answer = cluster.client().send(request).await.unwrap();
-        Some(answer.headers().get("X-Kubernetes-PF-FlowSchema-UID")?.to_str().unwrap().to_owned())
-    };
+    let schema_of =
+        async |method: &str, namespace: &str, account: &str, path: &str| -> Option<String> {
+            let request = hyper::Request::builder()
+                .method(method)
+                .uri(path)
+                .header(
+                    "Impersonate-User",
+                    format!("system:serviceaccount:{namespace}:{account}"),
+                )
+                .header("Impersonate-Group", "system:serviceaccounts")
+                .header(
+                    "Impersonate-Group",
+                    format!("system:serviceaccounts:{namespace}"),
+                )
+                .header("Impersonate-Group", "system:authenticated")
+                .body(kube::client::Body::empty())
+                .unwrap();
+            let answer = cluster.client().send(request).await.unwrap();
+            Some(
+                answer
+                    .headers()
+                    .get("X-Kubernetes-PF-FlowSchema-UID")?
+                    .to_str()
+                    .unwrap()
+                    .to_owned(),
+            )
+        };
     let sidecar = (NAMESPACE, "pps-sidecar");
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/pps-sidecar");
     let object = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/persistentpodstates/web";
     let status = format!("{object}/status");
-    let policy_servers =
-        [("kubewarden", "policy-server-persistent-pod-state"), ("kubewarden", "policy-server")];
+    let policy_servers = [
+        ("kubewarden", "policy-server-persistent-pod-state"),
+        ("kubewarden", "policy-server"),
+    ];
     let expected = [
         ("GET", sidecar, &*lease, Some(&leases)),
         ("PATCH", sidecar, &*status, Some(&states)),
-        ("POST", sidecar, "/api/v1/namespaces/shop/pods/web-0/eviction", Some(&states)),
+        (
+            "POST",
+            sidecar,
+            "/api/v1/namespaces/shop/pods/web-0/eviction",
+            Some(&states),
+        ),
         ("GET", sidecar, "/api/v1/nodes/node-1", Some(&states)),
         ("GET", policy_servers[0], object, Some(&states)),
         ("GET", policy_servers[1], object, Some(&states)),
-        ("GET", policy_servers[0], "/apis/apps.kruise.io/v1alpha1", Some(&states)),
+        (
+            "GET",
+            policy_servers[0],
+            "/apis/apps.kruise.io/v1alpha1",
+            Some(&states),
+        ),
         ("GET", sidecar, "/api/v1/pods", None),
         ("GET", policy_servers[0], "/api/v1/pods", None),
         ("GET", ("shop", "default"), object, None),
@@ -245,13 +365,20 @@ async fn leases_writes_and_lookups_are_kept_apart_from_other_requests(cluster: &
 fn only_the_monitoring_overlay_opens_the_admin_port() {
     let ingress = |folder: &str| {
         let objects = render_kustomize(folder).unwrap();
-        let policy = objects.into_iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+        let policy = objects
+            .into_iter()
+            .find(|object| object["kind"] == "NetworkPolicy")
+            .unwrap();
         policy["spec"]["ingress"].clone()
     };
     for folder in kustomizations().unwrap() {
         let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}});
         let rule = json!({"from": [{"namespaceSelector": selector}], "ports": [{"port": "admin", "protocol": "TCP"}]});
-        let expected = if folder.ends_with("/monitoring") { json!([rule]) } else { Value::Null };
+        let expected = if folder.ends_with("/monitoring") {
+            json!([rule])
+        } else {
+            Value::Null
+        };
         assert_eq!(ingress(&folder), expected, "{folder}");
     }
 }
@@ -260,22 +387,47 @@ fn only_the_monitoring_overlay_opens_the_admin_port() {
 #[test]
 fn example_kustomization_of_the_readme_works() {
     let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
-    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
-    let example = example.replace("https://git.example.com/pps/persistent-pod-state-policy//deploy", "..");
-    let example: Vec<&str> = example.lines().map(|line| line.split("?ref=").next().unwrap()).collect();
+    let example = text
+        .split("```yaml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let example = example.replace(
+        "https://git.example.com/pps/persistent-pod-state-policy//deploy",
+        "..",
+    );
+    let example: Vec<&str> = example
+        .lines()
+        .map(|line| line.split("?ref=").next().unwrap())
+        .collect();
     let scratch = copy_of_deploy();
     let copy = scratch.path();
     fs::create_dir_all(copy.join("mine")).unwrap();
     fs::write(copy.join("mine/kustomization.yaml"), example.join("\n")).unwrap();
     let objects = render_kustomize(copy.join("mine").to_str().unwrap()).unwrap();
-    let spec = |kind: &str| &objects.iter().find(|object| object["kind"] == kind).unwrap()["spec"];
+    let spec = |kind: &str| {
+        &objects
+            .iter()
+            .find(|object| object["kind"] == kind)
+            .unwrap()["spec"]
+    };
     let container = &spec("Deployment")["template"]["spec"]["containers"][0];
     assert!(
-        container["image"].as_str().unwrap().starts_with("registry.example/persistent-pod-state-sidecar:v")
+        container["image"]
+            .as_str()
+            .unwrap()
+            .starts_with("registry.example/persistent-pod-state-sidecar:v")
     );
     assert_eq!(container["args"][1], "--node-grace-period=15m");
     let policy = spec("ClusterAdmissionPolicy");
-    assert!(policy["module"].as_str().unwrap().starts_with("registry://registry.example/"));
+    assert!(
+        policy["module"]
+            .as_str()
+            .unwrap()
+            .starts_with("registry://registry.example/")
+    );
     assert_eq!(policy["settings"]["onLookupFailure"], "accept");
     assert_eq!(policy["policyServer"], "persistent-pod-state");
     assert!(spec("ServiceMonitor").is_object() && spec("PolicyServer").is_object());
@@ -283,8 +435,13 @@ fn example_kustomization_of_the_readme_works() {
 
 /// Follows deploy/README.md.
 async fn removing_the_product_keeps_the_recorded_states(cluster: &Cluster) {
-    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
+    install_definitions(&cluster.client(), cluster.control_plane.version())
+        .await
+        .unwrap();
+    let objects = as_served(
+        render_kustomize("deploy").unwrap(),
+        cluster.control_plane.version(),
+    );
     cluster.apply_objects(&objects).await.unwrap();
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
         "metadata": {"name": "web"}, "spec": {
@@ -293,12 +450,24 @@ async fn removing_the_product_keeps_the_recorded_states(cluster: &Cluster) {
     cluster.apply_objects(&[object]).await.unwrap();
 
     let manifests = cluster.control_plane.folder().join("manifests.json");
-    fs::write(&manifests, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()).unwrap();
+    fs::write(
+        &manifests,
+        json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
+    )
+    .unwrap();
     let selector = "app.kubernetes.io/name=persistent-pod-state";
     let file = manifests.to_str().unwrap();
-    let kubectl = async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await.unwrap();
+    let kubectl =
+        async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await.unwrap();
     let said = kubectl(&["delete", "-f", file, "--selector", selector, "--wait=false"]).await;
     assert_eq!(said.lines().count(), objects.len() - 1, "{said}");
-    assert!(said.contains("clusteradmissionpolicy") && !said.contains("customresourcedefinition"), "{said}");
-    assert!(kubectl(&["get", "pps", "web", "--output=name"]).await.contains("web"));
+    assert!(
+        said.contains("clusteradmissionpolicy") && !said.contains("customresourcedefinition"),
+        "{said}"
+    );
+    assert!(
+        kubectl(&["get", "pps", "web", "--output=name"])
+            .await
+            .contains("web")
+    );
 }

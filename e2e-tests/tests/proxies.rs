@@ -36,32 +36,63 @@ struct World {
 #[tokio::test]
 async fn the_plugin_and_the_check_use_a_proxy_where_kubectl_does() {
     let world = World::start().await;
-    let (http, socks) = (&format!("http://{}", world.http), &format!("socks5://{}", world.socks));
+    let (http, socks) = (
+        &format!("http://{}", world.http),
+        &format!("socks5://{}", world.socks),
+    );
     let (none, here) = ("", "127.0.0.1");
     for (server, named, environment, expected) in [
         (ELSEWHERE, none, vec![("HTTPS_PROXY", http)], Way::Http),
-        (ELSEWHERE, none, vec![("https_proxy", &world.http)], Way::Http),
+        (
+            ELSEWHERE,
+            none,
+            vec![("https_proxy", &world.http)],
+            Way::Http,
+        ),
         (ELSEWHERE, none, vec![("HTTPS_PROXY", socks)], Way::Socks),
         (ELSEWHERE, none, vec![("HTTP_PROXY", http)], Way::Direct),
         (
             ELSEWHERE,
             none,
-            vec![("HTTPS_PROXY", http), ("NO_PROXY", &"10.0.0.0/8, 0.0.0.0".into())],
+            vec![
+                ("HTTPS_PROXY", http),
+                ("NO_PROXY", &"10.0.0.0/8, 0.0.0.0".into()),
+            ],
             Way::Direct,
         ),
-        (ELSEWHERE, none, vec![("HTTPS_PROXY", http), ("no_proxy", &"0.0.0.0/8".into())], Way::Direct),
+        (
+            ELSEWHERE,
+            none,
+            vec![("HTTPS_PROXY", http), ("no_proxy", &"0.0.0.0/8".into())],
+            Way::Direct,
+        ),
         // The proxy's own address is no exception.
-        (ELSEWHERE, none, vec![("HTTPS_PROXY", http), ("NO_PROXY", &here.into())], Way::Http),
+        (
+            ELSEWHERE,
+            none,
+            vec![("HTTPS_PROXY", http), ("NO_PROXY", &here.into())],
+            Way::Http,
+        ),
         (here, none, vec![("HTTPS_PROXY", http)], Way::Direct),
         // The kubeconfig knows better.
-        (here, socks, vec![("HTTPS_PROXY", http), ("NO_PROXY", &here.into())], Way::Socks),
+        (
+            here,
+            socks,
+            vec![("HTTPS_PROXY", http), ("NO_PROXY", &here.into())],
+            Way::Socks,
+        ),
         (ELSEWHERE, http, vec![("HTTPS_PROXY", socks)], Way::Http),
     ] {
         let kubeconfig = world.kubeconfig(server, named);
         for (program, args, answer) in world.programs() {
-            let way = world.way_of(&program, args, answer, &kubeconfig, &environment).await;
+            let way = world
+                .way_of(&program, args, answer, &kubeconfig, &environment)
+                .await;
             let program = program.display();
-            assert_eq!(way, expected, "{program} to {server} with proxy-url {named:?}, {environment:?}");
+            assert_eq!(
+                way, expected,
+                "{program} to {server} with proxy-url {named:?}, {environment:?}"
+            );
         }
     }
 }
@@ -69,18 +100,31 @@ async fn the_plugin_and_the_check_use_a_proxy_where_kubectl_does() {
 impl World {
     async fn start() -> Self {
         let supervisor = Arc::new(Supervisor::start().unwrap());
-        let options = Options { controllers: false, ..Options::default() };
-        let control_plane = ControlPlane::start(Arc::clone(&supervisor), options).await.unwrap();
+        let options = Options {
+            controllers: false,
+            ..Options::default()
+        };
+        let control_plane = ControlPlane::start(Arc::clone(&supervisor), options)
+            .await
+            .unwrap();
         let [http, socks] = [free_port().unwrap(), free_port().unwrap()];
-        let settings = format!("Port {http}\nListen 127.0.0.1\nAllow 127.0.0.1\nLogLevel Connect\n");
+        let settings =
+            format!("Port {http}\nListen 127.0.0.1\nAllow 127.0.0.1\nLogLevel Connect\n");
         let file = supervisor.folder().join("tinyproxy.conf");
         std::fs::write(&file, settings).unwrap();
         let file = file.display().to_string();
         let [http, socks] = [http, socks].map(|port| format!("127.0.0.1:{port}"));
-        let world = Self { supervisor, control_plane, http, socks };
+        let world = Self {
+            supervisor,
+            control_plane,
+            http,
+            socks,
+        };
         world.run(HTTP, &["-d", "-c", &file], &world.http).await;
         let (address, port) = world.socks.split_once(':').unwrap();
-        world.run(SOCKS, &["-i", address, "-p", port], &world.socks).await;
+        world
+            .run(SOCKS, &["-i", address, "-p", port], &world.socks)
+            .await;
         world
     }
 
@@ -88,17 +132,29 @@ impl World {
     async fn run(&self, name: &str, args: &[&str], address: &str) {
         let program = self.control_plane.binaries().path(name).unwrap();
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        self.supervisor.spawn(Spec { name: name.into(), program, args, env: Vec::new() }).unwrap();
+        self.supervisor
+            .spawn(Spec {
+                name: name.into(),
+                program,
+                args,
+                env: Vec::new(),
+            })
+            .unwrap();
         wait_for(&format!("{name} to listen"), TIMEOUT, async || {
             let connected = TcpStream::connect(address);
-            Ok(Progress::when(connected.is_ok(), (), format!("{connected:?}")))
+            Ok(Progress::when(
+                connected.is_ok(),
+                (),
+                format!("{connected:?}"),
+            ))
         })
         .await
         .unwrap();
     }
 
     fn kubeconfig(&self, server: &str, proxy: &str) -> Scratch {
-        let kubeconfig = std::fs::read_to_string(self.control_plane.kubeconfig_for(ADMIN).unwrap()).unwrap();
+        let kubeconfig =
+            std::fs::read_to_string(self.control_plane.kubeconfig_for(ADMIN).unwrap()).unwrap();
         let mut kubeconfig: Value = serde_json::from_str(&kubeconfig).unwrap();
         let cluster = &mut kubeconfig["clusters"][0]["cluster"];
         cluster["server"] = self.control_plane.url().replace("127.0.0.1", server).into();
@@ -112,7 +168,11 @@ impl World {
         let built = plugin::folder().unwrap();
         let check: &[&str] = &["check", "--all", "--skip-registry", "--without-policies"];
         [
-            (self.control_plane.binaries().path("kubectl").unwrap(), &["version"], "Server Version"),
+            (
+                self.control_plane.binaries().path("kubectl").unwrap(),
+                &["version"],
+                "Server Version",
+            ),
             (plugin::executable().unwrap(), check, "Kubernetes: v"),
             (built.join("pps-sidecar"), check, "Kubernetes: v"),
         ]
@@ -139,9 +199,16 @@ impl World {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(TIMEOUT, output).await.unwrap().unwrap();
+        let output = tokio::time::timeout(TIMEOUT, output)
+            .await
+            .unwrap()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains(answer), "{} {environment:?}: {output:?}", program.display());
+        assert!(
+            text.contains(answer),
+            "{} {environment:?}: {output:?}",
+            program.display()
+        );
         let after = seen();
         match [after[0] > before[0], after[1] > before[1]] {
             [false, false] => Way::Direct,
@@ -154,6 +221,9 @@ impl World {
     /// How many connections to the API server a proxy has logged.
     fn connections(&self, proxy: &str) -> usize {
         let port = self.control_plane.url().rsplit_once(':').unwrap().1;
-        self.supervisor.log(proxy).matches(&format!(":{port}")).count()
+        self.supervisor
+            .log(proxy)
+            .matches(&format!(":{port}"))
+            .count()
     }
 }

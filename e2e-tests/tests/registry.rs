@@ -23,16 +23,21 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Registries with and without TLS and a password.
 fn all_kinds() -> Vec<RegistryOptions> {
     let credentials = Some(("pusher".to_owned(), "let me: in".to_owned()));
-    [(false, None), (false, credentials.clone()), (true, None), (true, credentials)]
-        .into_iter()
-        .enumerate()
-        .map(|(index, (tls, credentials))| RegistryOptions {
-            tls,
-            credentials,
-            name: format!("registry-{index}"),
-            ..RegistryOptions::default()
-        })
-        .collect()
+    [
+        (false, None),
+        (false, credentials.clone()),
+        (true, None),
+        (true, credentials),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(index, (tls, credentials))| RegistryOptions {
+        tls,
+        credentials,
+        name: format!("registry-{index}"),
+        ..RegistryOptions::default()
+    })
+    .collect()
 }
 
 fn with_password() -> RegistryOptions {
@@ -52,7 +57,10 @@ fn provenance() -> Vec<(&'static str, String)> {
         ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
         ("org.opencontainers.image.source", repository.clone()),
         ("org.opencontainers.image.url", repository),
-        ("org.opencontainers.image.vendor", "The PersistentPodState authors".to_owned()),
+        (
+            "org.opencontainers.image.vendor",
+            "The PersistentPodState authors".to_owned(),
+        ),
         ("org.opencontainers.image.version", VERSION.to_owned()),
     ]
 }
@@ -60,9 +68,18 @@ fn provenance() -> Vec<(&'static str, String)> {
 #[test]
 fn deployment_and_publish_script_name_the_same_images() {
     let script = fs::read_to_string(repository_file("hack/publish.sh")).unwrap();
-    for name in ["policies/persistent-pod-state", "persistent-pod-state-sidecar"] {
-        assert!(script.contains(&format!("/{name}:v$VERSION")), "hack/publish.sh does not push {name}");
+    for name in [
+        "policies/persistent-pod-state",
+        "persistent-pod-state-sidecar",
+    ] {
+        assert!(
+            script.contains(&format!("/{name}:v$VERSION")),
+            "hack/publish.sh does not push {name}"
+        );
     }
     let deployment = fs::read_to_string(repository_file("deploy/base/deployment.yaml")).unwrap();
-    assert!(deployment.contains(&format!("/persistent-pod-state-sidecar:v{VERSION}\n")), "{deployment}");
+    assert!(
+        deployment.contains(&format!("/persistent-pod-state-sidecar:v{VERSION}\n")),
+        "{deployment}"
+    );
 }

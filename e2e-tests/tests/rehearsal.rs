@@ -62,7 +62,10 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let work = cluster.control_plane.folder().join("release");
     note(&format!("installing {}", dist.display()));
-    let chart = unpack(&dist.join(format!("persistent-pod-state-{VERSION}.tgz")), &work.join("released"));
+    let chart = unpack(
+        &dist.join(format!("persistent-pod-state-{VERSION}.tgz")),
+        &work.join("released"),
+    );
     let chart = chart.join("persistent-pod-state");
     let plugin = dist.join(format!("kubectl-pps-{VERSION}-linux-{NATIVE}.tar.gz"));
     let plugin = unpack(&plugin, &work.join("plugin"));
@@ -73,7 +76,10 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let objects = render::as_served(objects, version);
     cluster.apply_objects(&objects).await.unwrap();
     installation.wait_available(&cluster).await.unwrap();
-    installation.serve_policy(&mut cluster, install::ACCOUNT, false).await.unwrap();
+    installation
+        .serve_policy(&mut cluster, install::ACCOUNT, false)
+        .await
+        .unwrap();
     let first = installation.published.clone();
     let next = upgrade::push_next(&installation, &dist, &work).await;
 
@@ -82,7 +88,10 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     let change = Box::pin(async {
         installation.published = next.clone();
         installation.apply(&cluster, "deploy").await.unwrap();
-        let newer = installation.start_webhook(&cluster, install::ACCOUNT).await.unwrap();
+        let newer = installation
+            .start_webhook(&cluster, install::ACCOUNT)
+            .await
+            .unwrap();
         upgrade::run_image(&cluster, &installation, &next).await;
         newer
     });
@@ -98,22 +107,41 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
 
     // Here the quick start's registry has TLS, and another address.
     for name in ["localhost:5001", "kind-registry:5000"] {
-        cluster.real_nodes().unwrap().mirror(name, &installation.registry).unwrap();
+        cluster
+            .real_nodes()
+            .unwrap()
+            .mirror(name, &installation.registry)
+            .unwrap();
     }
     for node in cluster.real_nodes().unwrap().names() {
         install::images(&cluster, node, &["tag", real_nodes::IMAGE, PAUSE]);
     }
     let shell = start_shell_with(&cluster, &work, &chart, &plugin, Vec::new()).await;
-    let mut stage = Stage { cluster: &mut cluster, installation, shell };
-    for block in Page::read("docs/quick-start.md").blocks.iter().filter(|block| block.not_run.is_none()) {
+    let mut stage = Stage {
+        cluster: &mut cluster,
+        installation,
+        shell,
+    };
+    for block in Page::read("docs/quick-start.md")
+        .blocks
+        .iter()
+        .filter(|block| block.not_run.is_none())
+    {
         if let Err(problem) = stage.play(block).await {
             panic!("docs/quick-start.md:{}: {problem}", block.line);
         }
     }
 
-    let Stage { installation, mut shell, .. } = stage;
+    let Stage {
+        installation,
+        mut shell,
+        ..
+    } = stage;
     let cluster = &cluster;
-    let workloads = Pool { cluster, namespace: "shop" };
+    let workloads = Pool {
+        cluster,
+        namespace: "shop",
+    };
     workloads.recorded("db", "db").await;
     upgrade::run_image(cluster, &installation, &first).await;
     verified("the quick start, as printed, with the chart and the plugin of the folder");
@@ -127,13 +155,19 @@ async fn a_release_is_installed_upgraded_and_removed_on_real_nodes() {
     for (command, image) in [(upgrade, &next), (rollback, &first)] {
         let change = Box::pin(async {
             shell.run(&Script(command.clone())).await.unwrap();
-            let webhook = installation.start_webhook(cluster, install::ACCOUNT).await.unwrap();
+            let webhook = installation
+                .start_webhook(cluster, install::ACCOUNT)
+                .await
+                .unwrap();
             upgrade::run_image(cluster, &installation, image).await;
             webhook
         });
         webhooks.push(upgrade::while_pods_are_replaced(workloads, change).await);
         let (command, _) = command.split_at("helm rollback".len());
-        verified(&format!("{}: no Pod is refused or loses its place", command.trim()));
+        verified(&format!(
+            "{}: no Pod is refused or loses its place",
+            command.trim()
+        ));
     }
     upgrade::uninstall(cluster, &mut shell, webhooks.last().unwrap()).await;
     assert_eq!(workloads.states("db").await, recorded);
@@ -148,7 +182,13 @@ fn verified(what: &str) {
 /// Unpacks an archive into a new folder.
 fn unpack(archive: &Path, folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
-    let tar = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder).status().unwrap();
+    let tar = Command::new("tar")
+        .arg("-xzf")
+        .arg(archive)
+        .arg("-C")
+        .arg(folder)
+        .status()
+        .unwrap();
     assert!(tar.success(), "{}", archive.display());
     folder.to_owned()
 }
@@ -157,21 +197,43 @@ fn unpack(archive: &Path, folder: &Path) -> PathBuf {
 /// once more under the quick start's path, which gives the same digests. Signs them, if cosign is here.
 async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
     let nodes = cluster.real_nodes().unwrap();
-    let options = RegistryOptions { address: nodes.address(), tls: true, ..RegistryOptions::default() };
-    let registry = Registry::start(cluster.control_plane.supervisor(), options).await.unwrap();
+    let options = RegistryOptions {
+        address: nodes.address(),
+        tls: true,
+        ..RegistryOptions::default()
+    };
+    let registry = Registry::start(cluster.control_plane.supervisor(), options)
+        .await
+        .unwrap();
     let (released, path) = REGISTRY.split_once('/').unwrap();
     let names = [path, "pps"].map(|path| format!("{}/{path}", registry.host()));
     let [references, again] = names.each_ref().map(|name| push(&registry, dist, name));
-    let relative =
-        |name: &str, all: &[String]| all.iter().map(|one| one.replace(name, "")).collect::<Vec<_>>();
-    assert_eq!(relative(&names[1], &again), relative(&names[0], &references));
+    let relative = |name: &str, all: &[String]| {
+        all.iter()
+            .map(|one| one.replace(name, ""))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        relative(&names[1], &again),
+        relative(&names[0], &references)
+    );
 
     let [policy, sidecar, chart] = references.try_into().unwrap();
     let pushed = registry.reader().unwrap().manifest(&chart).await.unwrap();
     let packed = fs::read(dist.join(format!("persistent-pod-state-{VERSION}.tgz"))).unwrap();
-    assert_eq!(pushed.layers[0].digest, digest(&packed), "make release and make publish pack the same chart");
-    verified("the same files, pushed twice, have the same digests; the pushed chart is that of the folder");
-    sign(&registry, dist, &[policy.as_str(), &sidecar, &chart].join("\n"));
+    assert_eq!(
+        pushed.layers[0].digest,
+        digest(&packed),
+        "make release and make publish pack the same chart"
+    );
+    verified(
+        "the same files, pushed twice, have the same digests; the pushed chart is that of the folder",
+    );
+    sign(
+        &registry,
+        dist,
+        &[policy.as_str(), &sidecar, &chart].join("\n"),
+    );
     nodes.mirror(released, &registry).unwrap();
     Installation::of(cluster, registry, Published { policy, sidecar }).unwrap()
 }
@@ -180,33 +242,72 @@ async fn publish(cluster: &Cluster, dist: &Path) -> Installation {
 fn push(registry: &Registry, dist: &Path, name: &str) -> Vec<String> {
     let publisher = Publisher::to(registry);
     let mut script = Command::new(repository_file("hack/publish.sh"));
-    script.arg(name).args(&publisher.access).env("DOCKER_CONFIG", &publisher.docker_config);
-    script.env("PPS_PUBLISH", executable().unwrap()).env("PPS_POLICY_WASM", dist.join("policy.wasm"));
-    for (variable, processor) in [("PPS_STATIC_SIDECAR", NATIVE), ("PPS_FOREIGN_SIDECAR", FOREIGN)] {
-        script.env(variable, dist.join(format!("pps-sidecar-linux-{processor}")));
+    script
+        .arg(name)
+        .args(&publisher.access)
+        .env("DOCKER_CONFIG", &publisher.docker_config);
+    script
+        .env("PPS_PUBLISH", executable().unwrap())
+        .env("PPS_POLICY_WASM", dist.join("policy.wasm"));
+    for (variable, processor) in [
+        ("PPS_STATIC_SIDECAR", NATIVE),
+        ("PPS_FOREIGN_SIDECAR", FOREIGN),
+    ] {
+        script.env(
+            variable,
+            dist.join(format!("pps-sidecar-linux-{processor}")),
+        );
     }
     let output = script.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Signs and verifies with a key that nobody keeps, as the documents say.
 fn sign(registry: &Registry, dist: &Path, references: &str) {
-    let cosign = env::var_os("COSIGN").filter(|program| !program.is_empty()).unwrap_or("cosign".into());
+    let cosign = env::var_os("COSIGN")
+        .filter(|program| !program.is_empty())
+        .unwrap_or("cosign".into());
     if Command::new(&cosign).arg("version").output().is_err() {
-        return report::skipped("signatures: not verified", "cosign is not here; set COSIGN to version 3");
+        return report::skipped(
+            "signatures: not verified",
+            "cosign is not here; set COSIGN to version 3",
+        );
     }
     let folder = Scratch::folder("keys").unwrap();
     let run = |program: &Path, args: &[&OsStr], input: &str| {
         let mut program = Command::new(program);
-        program.args(args).current_dir(folder.path()).env("COSIGN", &cosign).env("COSIGN_PASSWORD", "");
-        program.env("SSL_CERT_FILE", registry.ca().unwrap()).stdin(Stdio::piped());
+        program
+            .args(args)
+            .current_dir(folder.path())
+            .env("COSIGN", &cosign)
+            .env("COSIGN_PASSWORD", "");
+        program
+            .env("SSL_CERT_FILE", registry.ca().unwrap())
+            .stdin(Stdio::piped());
         let mut child = program.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
         assert!(child.wait().unwrap().success(), "{args:?}");
     };
     run(cosign.as_ref(), &["generate-key-pair".as_ref()], "");
     let script = repository_file("hack/sign.sh").canonicalize().unwrap();
-    run(&script, &[dist.as_os_str(), "--key".as_ref(), "cosign.key".as_ref()], references);
+    run(
+        &script,
+        &[dist.as_os_str(), "--key".as_ref(), "cosign.key".as_ref()],
+        references,
+    );
     verified("what was pushed and SHA256SUMS have signatures, made with a throw-away key");
 }

@@ -31,7 +31,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The program that this variable names.
 fn built(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+    env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 /// What stands in for the plugin says its version: to compress a debug build takes seconds.
@@ -59,10 +61,19 @@ fn release(dist: &Path, tag: &str) -> Output {
         .env("TAG", tag)
         .env("PPS_PUBLISH", executable().unwrap())
         .env("PPS_POLICY_WASM", policy_path())
-        .env("PPS_STATIC_SIDECAR", sidecar.unwrap_or_else(|| foreign::stand_in(folder, NATIVE).unwrap()))
-        .env("PPS_FOREIGN_SIDECAR", foreign::sidecar_or_stand_in(folder).unwrap())
+        .env(
+            "PPS_STATIC_SIDECAR",
+            sidecar.unwrap_or_else(|| foreign::stand_in(folder, NATIVE).unwrap()),
+        )
+        .env(
+            "PPS_FOREIGN_SIDECAR",
+            foreign::sidecar_or_stand_in(folder).unwrap(),
+        )
         .env("PPS_STATIC_PLUGIN", plugin_or_stand_in(folder))
-        .env("PPS_FOREIGN_PLUGIN", foreign::sidecar_or_stand_in(folder).unwrap())
+        .env(
+            "PPS_FOREIGN_PLUGIN",
+            foreign::sidecar_or_stand_in(folder).unwrap(),
+        )
         .output()
         .unwrap()
 }
@@ -77,10 +88,16 @@ fn release_is_complete_and_reproducible() {
     let supervisor = Supervisor::start().unwrap();
     let dist = supervisor.folder().join("dist");
     let made = release(&dist, "");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
 
-    let files: BTreeSet<String> =
-        fs::read_dir(&dist).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let files: BTreeSet<String> = fs::read_dir(&dist)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
     let chart = format!("persistent-pod-state-{VERSION}.tgz");
     for name in [
         "artifacthub-pkg.yml",
@@ -109,18 +126,33 @@ fn release_is_complete_and_reproducible() {
             let list: Value = serde_json::from_slice(&list).unwrap();
             let packages = list["packages"].as_array().unwrap();
             let hash = digest(&fs::read(dist.join(file)).unwrap());
-            let listed =
-                |package: &Value| package["checksums"][0]["checksumValue"].as_str().map(str::to_owned);
+            let listed = |package: &Value| {
+                package["checksums"][0]["checksumValue"]
+                    .as_str()
+                    .map(str::to_owned)
+            };
             let listed: Vec<String> = packages.iter().filter_map(listed).collect();
             assert_eq!(listed, [hash.trim_start_matches("sha256:")], "{name}");
         }
     }
     the_plugin_can_be_installed(&dist, supervisor.folder());
     let sums = digest_sums(&dist);
-    let summed: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
-    assert_eq!(summed, files.iter().map(String::as_str).filter(|name| *name != "SHA256SUMS").collect());
-    let check =
-        Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist).status();
+    let summed: BTreeSet<&str> = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap().1)
+        .collect();
+    assert_eq!(
+        summed,
+        files
+            .iter()
+            .map(String::as_str)
+            .filter(|name| *name != "SHA256SUMS")
+            .collect()
+    );
+    let check = Command::new("sha256sum")
+        .args(["--check", "--quiet", "SHA256SUMS"])
+        .current_dir(&dist)
+        .status();
     assert!(check.unwrap().success());
 
     // The manifests and the chart are those that other tests check.
@@ -133,14 +165,28 @@ fn release_is_complete_and_reproducible() {
     }
     let packed = dist.join(chart);
     let required = repository_file(REQUIRED).display().to_string();
-    let arguments = ["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"];
+    let arguments = [
+        "template",
+        "pps",
+        packed.to_str().unwrap(),
+        "--namespace",
+        "persistent-pod-state",
+    ];
     let rendered = helm(&[&arguments[..], &["--values", &required]].concat());
     let unpacked = render_chart("pps", "persistent-pod-state", None).unwrap();
     assert_eq!(manifests::parse(&rendered.unwrap()).unwrap(), unpacked);
 
     let components = fs::read(dist.join("policy-sbom.spdx.json")).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&components).unwrap()["spdxVersion"], "SPDX-2.3");
-    assert!(!fs::read_to_string(dist.join("RELEASE_NOTES.md")).unwrap().trim().is_empty());
+    assert_eq!(
+        serde_json::from_slice::<Value>(&components).unwrap()["spdxVersion"],
+        "SPDX-2.3"
+    );
+    assert!(
+        !fs::read_to_string(dist.join("RELEASE_NOTES.md"))
+            .unwrap()
+            .trim()
+            .is_empty()
+    );
 
     let again = supervisor.folder().join("again");
     assert!(release(&again, "").status.success());
@@ -155,7 +201,10 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
     assert_eq!(platforms.len(), 2);
     for platform in platforms {
         let labels = &platform["selector"]["matchLabels"];
-        let (os, architecture) = (labels["os"].as_str().unwrap(), labels["arch"].as_str().unwrap());
+        let (os, architecture) = (
+            labels["os"].as_str().unwrap(),
+            labels["arch"].as_str().unwrap(),
+        );
         let name = format!("kubectl-pps-{VERSION}-{os}-{architecture}.tar.gz");
         let uri = platform["uri"].as_str().unwrap();
         assert!(
@@ -163,7 +212,10 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
             "{uri}"
         );
         let archive = fs::read(dist.join(&name)).unwrap();
-        assert_eq!(format!("sha256:{}", platform["sha256"].as_str().unwrap()), digest(&archive));
+        assert_eq!(
+            format!("sha256:{}", platform["sha256"].as_str().unwrap()),
+            digest(&archive)
+        );
         let installed = folder.join(architecture);
         fs::create_dir_all(&installed).unwrap();
         let unpacked = Command::new("tar")
@@ -172,13 +224,26 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
             .current_dir(&installed)
             .status();
         assert!(unpacked.unwrap().success());
-        for file in ["LICENSE", "kubectl-pps.1", "kubectl_complete-pps", platform["bin"].as_str().unwrap()] {
+        for file in [
+            "LICENSE",
+            "kubectl-pps.1",
+            "kubectl_complete-pps",
+            platform["bin"].as_str().unwrap(),
+        ] {
             assert!(installed.join(file).is_file(), "{file}");
         }
     }
-    let path = format!("{}:{}", folder.join(NATIVE).display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        folder.join(NATIVE).display(),
+        std::env::var("PATH").unwrap()
+    );
     let kubectl = Binaries::find().unwrap().folder().join("kubectl");
-    let answer = Command::new(kubectl).args(["pps", "--version"]).env("PATH", path).output().unwrap();
+    let answer = Command::new(kubectl)
+        .args(["pps", "--version"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(said.contains(VERSION), "{answer:?}");
 }
@@ -187,16 +252,23 @@ fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
 #[tokio::test]
 async fn the_plugin_looks_up_names_where_no_other_file_is() {
     let Some(built) = built("PPS_STATIC_PLUGIN").filter(|_| geteuid().is_root()) else {
-        let remedy = "run make release-tests as root, which builds the plugin and sets PPS_STATIC_PLUGIN";
+        let remedy =
+            "run make release-tests as root, which builds the plugin and sets PPS_STATIC_PLUGIN";
         return report::skipped("the_plugin_looks_up_names_where_no_other_file_is", remedy);
     };
     let program = fs::read(built).unwrap();
     let glibc = b"/etc/nsswitch.conf";
-    assert!(!program.windows(glibc.len()).any(|bytes| bytes == glibc), "the plugin has glibc inside");
+    assert!(
+        !program.windows(glibc.len()).any(|bytes| bytes == glibc),
+        "the plugin has glibc inside"
+    );
 
     let cluster = Cluster::builder().product().start().await.unwrap();
     let control_plane = &cluster.control_plane;
-    let (name, root) = ("kubernetes.default.svc", control_plane.folder().join("root"));
+    let (name, root) = (
+        "kubernetes.default.svc",
+        control_plane.folder().join("root"),
+    );
     fs::create_dir_all(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), format!("127.0.0.1 {name}\n")).unwrap();
     write_program(&root.join("kubectl-pps"), &program);
@@ -204,11 +276,18 @@ async fn the_plugin_looks_up_names_where_no_other_file_is() {
     let kubeconfig = fs::read(control_plane.kubeconfig_for(ADMIN).unwrap()).unwrap();
     let mut kubeconfig: Value = serde_json::from_slice(&kubeconfig).unwrap();
     let server = control_plane.url().replace("127.0.0.1", name);
-    kubeconfig["clusters"][0]["cluster"] = json!({"server": server, "certificate-authority": "/ca.crt"});
+    kubeconfig["clusters"][0]["cluster"] =
+        json!({"server": server, "certificate-authority": "/ca.crt"});
     fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
     let mut status = Command::new("/usr/sbin/chroot");
-    let status = status.arg(&root).args(["/kubectl-pps", "status", "--all-namespaces"]);
-    let answer = status.env_clear().env("KUBECONFIG", "/kubeconfig").output().unwrap();
+    let status = status
+        .arg(&root)
+        .args(["/kubectl-pps", "status", "--all-namespaces"]);
+    let answer = status
+        .env_clear()
+        .env("KUBECONFIG", "/kubeconfig")
+        .output()
+        .unwrap();
     assert!(answer.status.success(), "{answer:?}");
 }
 
@@ -220,7 +299,9 @@ fn refuses_a_tag_that_is_not_the_version() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success());
     assert!(
-        said.contains(&format!("the tag is v9.9.9, but the version in Cargo.toml is {VERSION}")),
+        said.contains(&format!(
+            "the tag is v9.9.9, but the version in Cargo.toml is {VERSION}"
+        )),
         "{said}"
     );
     assert!(!dist.exists());

@@ -38,8 +38,12 @@ const VALIDATION: &str = "clusterwide-persistent-pod-state-validation";
 /// How long a Pod may take that nobody holds up, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-const BASE: [&str; 2] = ["base/cluster-admission-policy", "base/cluster-admission-policy-validation"];
-const FOR_CUSTOM_KINDS: &str = "components/custom-workloads/cluster-admission-policy-custom-workloads";
+const BASE: [&str; 2] = [
+    "base/cluster-admission-policy",
+    "base/cluster-admission-policy-validation",
+];
+const FOR_CUSTOM_KINDS: &str =
+    "components/custom-workloads/cluster-admission-policy-custom-workloads";
 
 /// Serves these policies of `deploy/` in place of others.
 async fn serve(cluster: &mut Cluster, files: &[&str]) {
@@ -50,7 +54,9 @@ async fn serve(cluster: &mut Cluster, files: &[&str]) {
     let policies = policies.collect();
     let module = PolicyModule::load_file(&policy_path()).unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig_for(POLICY_SERVER).unwrap();
-    let webhook = cluster.start_installed_webhook(&module, policies, &kubeconfig).await;
+    let webhook = cluster
+        .start_installed_webhook(&module, policies, &kubeconfig)
+        .await;
     cluster.webhook = Some(webhook.unwrap());
 }
 
@@ -63,18 +69,33 @@ async fn namespace(cluster: &Cluster, name: &str, labels: &BTreeMap<String, Stri
     let object = json!({"metadata": {"name": name, "labels": labels}});
     let object: Namespace = serde_json::from_value(object).unwrap();
     // Labels that come later may reach the API server's cache after the first Pod.
-    if namespaces.create(&PostParams::default(), &object).await.is_err() {
+    if namespaces
+        .create(&PostParams::default(), &object)
+        .await
+        .is_err()
+    {
         let mut labels = json!(labels);
-        labels.as_object_mut().unwrap().entry(LABEL).or_insert(Value::Null);
+        labels
+            .as_object_mut()
+            .unwrap()
+            .entry(LABEL)
+            .or_insert(Value::Null);
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
-        namespaces.patch(name, &PatchParams::default(), &patch).await.unwrap();
+        namespaces
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 }
 
 /// The policies that were asked since the last call.
 fn asked(cluster: &Cluster) -> Vec<String> {
     let webhook = cluster.webhook().unwrap();
-    let mut policies: Vec<String> = webhook.served().into_iter().map(|served| served.policy).collect();
+    let mut policies: Vec<String> = webhook
+        .served()
+        .into_iter()
+        .map(|served| served.policy)
+        .collect();
     webhook.forget();
     policies.sort();
     policies
@@ -95,19 +116,30 @@ fn has_match_conditions(cluster: &Cluster) -> bool {
 #[tokio::test]
 async fn pods_are_sent_and_recorded_as_their_namespaces_say() {
     let args = vec![format!("--namespace-selector={DEFAULT_NAMESPACE_SELECTOR}")];
-    let sidecar = SidecarOptions { args, ..SidecarOptions::default() };
-    let cluster = Cluster::builder().nodes(2, 1).deployed_rights().sidecar(sidecar);
+    let sidecar = SidecarOptions {
+        args,
+        ..SidecarOptions::default()
+    };
+    let cluster = Cluster::builder()
+        .nodes(2, 1)
+        .deployed_rights()
+        .sidecar(sidecar);
     let mut cluster = cluster.start().await.unwrap();
     serve(&mut cluster, &BASE).await;
-    support::run_in_turn(scenarios![&cluster; one_label_takes_a_namespace_into_scope_and_out_of_it])
-        .await
-        .unwrap();
+    support::run_in_turn(
+        scenarios![&cluster; one_label_takes_a_namespace_into_scope_and_out_of_it],
+    )
+    .await
+    .unwrap();
     // The webhooks stay registered.
     drop(cluster.webhook.take());
-    let without = scenarios![&cluster; pods_that_have_no_state_are_created_while_the_policy_server_is_down];
+    let without =
+        scenarios![&cluster; pods_that_have_no_state_are_created_while_the_policy_server_is_down];
     support::run_in_turn(without).await.unwrap();
     serve(&mut cluster, &[BASE[0], BASE[1], FOR_CUSTOM_KINDS]).await;
-    support::run_in_turn(scenarios![&cluster; the_api_server_sends_what_the_table_says]).await.unwrap();
+    support::run_in_turn(scenarios![&cluster; the_api_server_sends_what_the_table_says])
+        .await
+        .unwrap();
 }
 
 async fn the_api_server_sends_what_the_table_says(cluster: &Cluster) {
@@ -122,18 +154,27 @@ async fn the_api_server_sends_what_the_table_says(cluster: &Cluster) {
 }
 
 async fn check_pods(cluster: &Cluster, table: &Table, has_conditions: bool) -> Vec<String> {
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
     let mut wrong = Vec::new();
     for (index, case) in table.pods.iter().enumerate() {
         asked(cluster);
         let pod: Pod = serde_json::from_value(case.pod(&format!("case-{index}"))).unwrap();
         let answer = cluster.pods_api(&case.namespace).create(&dry, &pod).await;
         let expected = [(PODS, case.sent), (CUSTOM, case.custom)];
-        let expected =
-            expected.into_iter().filter(|(_, sent)| sent.by(has_conditions)).map(|(policy, _)| policy);
+        let expected = expected
+            .into_iter()
+            .filter(|(_, sent)| sent.by(has_conditions))
+            .map(|(policy, _)| policy);
         let (expected, asked) = (expected.collect::<Vec<_>>(), asked(cluster));
         if asked != expected || answer.is_err() {
-            wrong.push(format!("Pod of {}: {asked:?} instead of {expected:?}; {:?}", case.of, answer.err()));
+            wrong.push(format!(
+                "Pod of {}: {asked:?} instead of {expected:?}; {:?}",
+                case.of,
+                answer.err()
+            ));
         }
     }
     wrong
@@ -148,12 +189,22 @@ async fn check_objects(cluster: &Cluster, table: &Table, has_conditions: bool) -
         }
         asked(cluster);
         let answer = send(cluster.client(), case, &name).await;
-        let expected = if case.sent.by(has_conditions) { vec![VALIDATION] } else { vec![] };
+        let expected = if case.sent.by(has_conditions) {
+            vec![VALIDATION]
+        } else {
+            vec![]
+        };
         let asked = asked(cluster);
         // Only protected objects are refused.
-        let refused = answer.as_ref().is_err_and(|error| !error.to_string().contains("delete-protection"));
+        let refused = answer
+            .as_ref()
+            .is_err_and(|error| !error.to_string().contains("delete-protection"));
         if asked != expected || refused {
-            wrong.push(format!("{}: {asked:?} instead of {expected:?}; {:?}", case.request, answer.err()));
+            wrong.push(format!(
+                "{}: {asked:?} instead of {expected:?}; {:?}",
+                case.request,
+                answer.err()
+            ));
         }
     }
     wrong
@@ -163,32 +214,46 @@ async fn check_objects(cluster: &Cluster, table: &Table, has_conditions: bool) -
 async fn prepare(cluster: &Cluster, case: &ObjectCase, name: &str) {
     let objects = cluster.pps_api(&case.namespace);
     let object: DynamicObject = serde_json::from_value(case.before(name)).unwrap();
-    objects.create(&PostParams::default(), &object).await.unwrap();
+    objects
+        .create(&PostParams::default(), &object)
+        .await
+        .unwrap();
     if case.terminating {
-        objects.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+        objects
+            .delete(name, &kube::api::DeleteParams::default())
+            .await
+            .unwrap();
     }
 }
 
 /// Sends the request as a dry run.
 async fn send(admin: Client, case: &ObjectCase, name: &str) -> Result<String, kube::Error> {
-    let collection =
-        format!("/apis/apps.kruise.io/v1alpha1/namespaces/{}/persistentpodstates", case.namespace);
+    let collection = format!(
+        "/apis/apps.kruise.io/v1alpha1/namespaces/{}/persistentpodstates",
+        case.namespace
+    );
     let object = match case.subresource.as_str() {
         "" => format!("{collection}/{name}"),
         subresource => format!("{collection}/{name}/{subresource}"),
     };
     let request = |method: &str, path: &str, content: &str| -> Builder {
-        let request = Request::builder().method(method).uri(format!("{path}?dryRun=All"));
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{path}?dryRun=All"));
         let request = request.header("Content-Type", content);
         match case.user.as_str() {
             "" => request,
-            user => request.header("Impersonate-User", user).header("Impersonate-Group", "system:masters"),
+            user => request
+                .header("Impersonate-User", user)
+                .header("Impersonate-Group", "system:masters"),
         }
     };
     let body = |value: &Value| value.to_string().into_bytes();
     let request = match case.operation.as_str() {
         "CREATE" => request("POST", &collection, "application/json").body(body(&case.before(name))),
-        "UPDATE" => request("PATCH", &object, "application/merge-patch+json").body(body(&case.patch())),
+        "UPDATE" => {
+            request("PATCH", &object, "application/merge-patch+json").body(body(&case.patch()))
+        }
         _ => request("DELETE", &object, "application/json").body(Vec::new()),
     };
     admin.request_text(request.unwrap()).await
@@ -226,11 +291,19 @@ async fn pods_that_have_no_state_are_created_while_the_policy_server_is_down(clu
         StatefulSetSpec::new("down-shop", "web", 1).object(),
     ];
     cluster.apply_objects(&objects).await.unwrap();
-    wait_for_pods(cluster, "down-shop", &["bare", "deployment-", "daemons-", "job-"]).await;
+    wait_for_pods(
+        cluster,
+        "down-shop",
+        &["bare", "deployment-", "daemons-", "job-"],
+    )
+    .await;
     wait_for_pods(cluster, "down-paused", &["web-0"]).await;
     wait_for_pods(cluster, "down-plain", &["web-0"]).await;
     let names = pod_names(cluster, "down-shop").await;
-    assert!(!names.contains(&"web-0".to_owned()), "its state may be recorded: {names:?}");
+    assert!(
+        !names.contains(&"web-0".to_owned()),
+        "its state may be recorded: {names:?}"
+    );
 
     // Without the label, the rest starts.
     namespace(cluster, "down-shop", &BTreeMap::new()).await;
@@ -243,21 +316,36 @@ async fn one_label_takes_a_namespace_into_scope_and_out_of_it(cluster: &Cluster)
     namespace(cluster, "switch", &BTreeMap::new()).await;
     let pool = Pool::new(cluster, "switch", 3, 3).await;
     pool.object("db", &required("db", &[HOSTNAME])).await;
-    cluster.run_stateful_set(&pool.stateful_set("db", 1)).await.unwrap();
+    cluster
+        .run_stateful_set(&pool.stateful_set("db", 1))
+        .await
+        .unwrap();
     let is_out = |pps: &DynamicObject| {
         let condition = &pps.data["status"]["conditions"][0];
         let message = condition["message"].as_str().unwrap_or_default();
         condition["reason"] == "NamespaceNotEnabled"
-            && message.starts_with("kubectl label namespace switch persistent-pod-state/injection=enabled")
+            && message.starts_with(
+                "kubectl label namespace switch persistent-pod-state/injection=enabled",
+            )
     };
-    let out = async || pool.wait_for_object("db", "the namespace to be out of scope", SOON, is_out).await;
-    assert_eq!(out().await.data["status"]["podStates"], Value::Null, "nothing is recorded");
+    let out = async || {
+        pool.wait_for_object("db", "the namespace to be out of scope", SOON, is_out)
+            .await
+    };
+    assert_eq!(
+        out().await.data["status"]["podStates"],
+        Value::Null,
+        "nothing is recorded"
+    );
 
     namespace(cluster, "switch", &enabled).await;
     let home = pool.recorded("db", "db").await["db-0"]["nodeName"].clone();
     pool.load(home.as_str().unwrap()).await;
     let back = &pool.recreate("db", &["db-0"]).await["db-0"];
-    assert_eq!((json!(back.node), back.annotations.contains_key(MARKER)), (home.clone(), true));
+    assert_eq!(
+        (json!(back.node), back.annotations.contains_key(MARKER)),
+        (home.clone(), true)
+    );
 
     namespace(cluster, "switch", &BTreeMap::new()).await;
     out().await;
@@ -265,27 +353,46 @@ async fn one_label_takes_a_namespace_into_scope_and_out_of_it(cluster: &Cluster)
     assert_ne!(json!(away.node), home, "nothing brings it back");
     assert!(!away.annotations.contains_key(MARKER), "{away:?}");
     tokio::time::sleep(WHILE).await;
-    assert_eq!(pool.states("db").await["db-0"]["nodeName"], home, "the state outlives this");
+    assert_eq!(
+        pool.states("db").await["db-0"]["nodeName"],
+        home,
+        "the state outlives this"
+    );
 
     namespace(cluster, "switch", &enabled).await;
     let now = pool.recorded("db", "db").await["db-0"]["nodeName"].clone();
     assert_eq!(now, json!(away.node));
     pool.load(now.as_str().unwrap()).await;
     let back = &pool.recreate("db", &["db-0"]).await["db-0"];
-    assert_eq!((json!(back.node), back.annotations.contains_key(MARKER)), (now, true));
+    assert_eq!(
+        (json!(back.node), back.annotations.contains_key(MARKER)),
+        (now, true)
+    );
 }
 
 async fn pod_names(cluster: &Cluster, namespace: &str) -> Vec<String> {
-    let pods = cluster.pods_api(namespace).list(&ListParams::default()).await.unwrap();
-    pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
+    let pods = cluster
+        .pods_api(namespace)
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    pods.into_iter()
+        .filter_map(|pod| pod.metadata.name)
+        .collect()
 }
 
 async fn wait_for_pods(cluster: &Cluster, namespace: &str, prefixes: &[&str]) {
-    wait_for(&format!("the Pods {prefixes:?} of {namespace}"), AT_ONCE, async || {
-        let names = pod_names(cluster, namespace).await;
-        let all = prefixes.iter().all(|prefix| names.iter().any(|name| name.starts_with(prefix)));
-        Ok(Progress::when(all, (), format!("{names:?}")))
-    })
+    wait_for(
+        &format!("the Pods {prefixes:?} of {namespace}"),
+        AT_ONCE,
+        async || {
+            let names = pod_names(cluster, namespace).await;
+            let all = prefixes
+                .iter()
+                .all(|prefix| names.iter().any(|name| name.starts_with(prefix)));
+            Ok(Progress::when(all, (), format!("{names:?}")))
+        },
+    )
     .await
     .unwrap();
 }
@@ -306,22 +413,39 @@ fn kustomization_for_databases() -> Scratch {
     }
     let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": ["base"], "components": ["components/custom-workloads"]});
-    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    fs::write(
+        copy.path().join("kustomization.yaml"),
+        kustomization.to_string(),
+    )
+    .unwrap();
     copy
 }
 
 #[tokio::test]
 async fn a_custom_kind_that_is_named_once_is_recorded_and_returns() {
-    let mut cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
-    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
+    let mut cluster = Cluster::builder()
+        .without_crd()
+        .nodes(1, 1)
+        .start()
+        .await
+        .unwrap();
+    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version())
+        .await
+        .unwrap();
     for kind in [custom_kinds::openkruise(), custom_kinds::database()] {
         custom_kinds::define(&cluster, &kind).await;
     }
     let mut installation = Installation::publish(&cluster).await.unwrap();
     let kustomization = kustomization_for_databases();
-    installation.apply(&cluster, kustomization.path().to_str().unwrap()).await.unwrap();
+    installation
+        .apply(&cluster, kustomization.path().to_str().unwrap())
+        .await
+        .unwrap();
     installation.wait_available(&cluster).await.unwrap();
-    installation.serve_policy(&mut cluster, ACCOUNT, false).await.unwrap();
+    installation
+        .serve_policy(&mut cluster, ACCOUNT, false)
+        .await
+        .unwrap();
     cluster.webhook().unwrap().forget();
 
     let _operator = custom_kinds::operator(&cluster);
@@ -334,9 +458,19 @@ async fn a_custom_kind_that_is_named_once_is_recorded_and_returns() {
             .served()
             .into_iter()
             .filter(|served| served.kind == "Pod")
-            .map(|served| (served.policy, served.name.split('-').next().unwrap_or_default().to_owned()))
+            .map(|served| {
+                (
+                    served.policy,
+                    served.name.split('-').next().unwrap_or_default().to_owned(),
+                )
+            })
             .collect();
         let expected = [(PODS, "web"), (CUSTOM, "db")];
-        assert_eq!(asked, expected.map(|(policy, workload)| (policy.to_owned(), workload.to_owned())).into());
+        assert_eq!(
+            asked,
+            expected
+                .map(|(policy, workload)| (policy.to_owned(), workload.to_owned()))
+                .into()
+        );
     }
 }

@@ -3,7 +3,12 @@
 //! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only those that
 //! `e2e.bats` and `docs/publishing.md` use. All of them are replayed here, and also by the kwctl that `KWCTL`
 //! names or that is on the PATH.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may"
+)]
 
 #[path = "support/cases.rs"]
 mod cases;
@@ -45,18 +50,33 @@ const WITH_KWCTL: &str = "set KWCTL=… to run it";
 
 /// The cases that kwctl can run.
 fn cases_for_kwctl() -> Vec<Case> {
-    pps_corpus::cases().unwrap().into_iter().filter(is_for_kwctl).collect()
+    pps_corpus::cases()
+        .unwrap()
+        .into_iter()
+        .filter(is_for_kwctl)
+        .collect()
 }
 
 /// The cases whose sessions `e2e.bats` and `docs/publishing.md` use.
 fn shown() -> BTreeSet<String> {
     let read = |path: &str| fs::read_to_string(repository_file(path)).unwrap();
     let (bats, document) = (read("e2e.bats"), read("docs/publishing.md"));
-    let played = bats.lines().filter_map(|line| line.trim_start().strip_prefix("play "));
+    let played = bats
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("play "));
     let played = played.filter_map(|arguments| arguments.split(' ').next());
-    let named = document.split("e2e-tests/sessions/").skip(1).filter_map(|rest| rest.split_once(".yml"));
-    let shown: BTreeSet<String> = played.chain(named.map(|(name, _)| name)).map(str::to_owned).collect();
-    assert!(shown.len() > 5 && shown.contains("rule-07-denied"), "{shown:?}");
+    let named = document
+        .split("e2e-tests/sessions/")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(".yml"));
+    let shown: BTreeSet<String> = played
+        .chain(named.map(|(name, _)| name))
+        .map(str::to_owned)
+        .collect();
+    assert!(
+        shown.len() > 5 && shown.contains("rule-07-denied"),
+        "{shown:?}"
+    );
     shown
 }
 
@@ -69,7 +89,11 @@ fn kept_sessions_are_those_shown_and_match_the_corpus() {
         .filter(|case| shown.contains(&case.name))
         .map(|case| (format!("{}.yml", case.name), session(case).unwrap()))
         .collect();
-    assert_eq!(wanted.len(), shown.len(), "not every case that is shown exists: {shown:?}");
+    assert_eq!(
+        wanted.len(),
+        shown.len(),
+        "not every case that is shown exists: {shown:?}"
+    );
     if env::var_os("UPDATE").is_some_and(|value| value == "1") {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -82,11 +106,17 @@ fn kept_sessions_are_those_shown_and_match_the_corpus() {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .map(|path| {
-            (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap())
+            (
+                path.file_name().unwrap().to_str().unwrap().to_owned(),
+                fs::read_to_string(path).unwrap(),
+            )
         })
         .collect();
-    let different: Vec<&String> =
-        wanted.keys().chain(kept.keys()).filter(|&name| wanted.get(name) != kept.get(name)).collect();
+    let different: Vec<&String> = wanted
+        .keys()
+        .chain(kept.keys())
+        .filter(|&name| wanted.get(name) != kept.get(name))
+        .collect();
     assert!(
         different.is_empty(),
         "e2e-tests/sessions differs from testdata/cases: {different:?}.\n\
@@ -103,7 +133,10 @@ fn replaying_each_session_gives_the_answer_of_the_corpus() {
 #[test]
 fn kwctl_gives_the_answer_of_the_corpus_for_each_session() {
     let Some(kwctl) = find_kwctl() else {
-        return report::skipped("kwctl_gives_the_answer_of_the_corpus_for_each_session", WITH_KWCTL);
+        return report::skipped(
+            "kwctl_gives_the_answer_of_the_corpus_for_each_session",
+            WITH_KWCTL,
+        );
     };
     let folder = Scratch::folder("sessions").unwrap();
     check_all(|case| {
@@ -123,7 +156,10 @@ fn check_all(run: impl Fn(&Case) -> Result<Outcome> + Sync) {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(error) = run(case).and_then(|outcome| case.check_answer(&outcome)) {
-                        failures.lock().unwrap().push(format!("{}: {error:#}", case.name));
+                        failures
+                            .lock()
+                            .unwrap()
+                            .push(format!("{}: {error:#}", case.name));
                     }
                 }
             });
@@ -142,7 +178,10 @@ fn check_all(run: impl Fn(&Case) -> Result<Outcome> + Sync) {
 
 /// A case, and its session with an exchange missing, with one too many, and with another name.
 fn broken_sessions() -> (Case, [String; 3]) {
-    let case = cases_for_kwctl().into_iter().find(|case| case.name == "rule-02-alias-found").unwrap();
+    let case = cases_for_kwctl()
+        .into_iter()
+        .find(|case| case.name == "rule-02-alias-found")
+        .unwrap();
     let session = session(&case).unwrap();
     let last = session.rfind("- type: Exchange").unwrap();
     let broken = [
@@ -159,7 +198,12 @@ fn replay_detects_missing_superfluous_and_changed_exchanges() {
     let (case, broken) = broken_sessions();
     for session in broken {
         let outcome = replay(&module, &case, &session);
-        assert!(outcome.and_then(|outcome| case.check_answer(&outcome)).is_err(), "{session}");
+        assert!(
+            outcome
+                .and_then(|outcome| case.check_answer(&outcome))
+                .is_err(),
+            "{session}"
+        );
     }
 }
 
@@ -175,22 +219,41 @@ fn replay_with_kwctl_detects_missing_superfluous_and_changed_exchanges() {
     for session in broken {
         let file = Scratch::file("session.yml", &session).unwrap();
         let outcome = replay_with_kwctl(&kwctl, &case, file.path());
-        assert!(outcome.and_then(|outcome| case.check_answer(&outcome)).is_err(), "{session}");
+        assert!(
+            outcome
+                .and_then(|outcome| case.check_answer(&outcome))
+                .is_err(),
+            "{session}"
+        );
     }
 }
 
 fn replay_with_kwctl(kwctl: &PathBuf, case: &Case, session: &Path) -> Result<Outcome> {
     let request = pps_corpus::folder().join(&case.name).join("request.json");
     let mut command = Command::new(kwctl);
-    command.args(["run", "--allow-context-aware", "--replay-host-capabilities-interactions"]);
+    command.args([
+        "run",
+        "--allow-context-aware",
+        "--replay-host-capabilities-interactions",
+    ]);
     command.arg(session).arg("--request-path").arg(request);
     if !case.settings.is_null() {
         command.args(["--settings-json", &case.settings.to_string()]);
     }
-    let output = command.arg(policy_path()).output().with_context(|| kwctl.display().to_string())?;
-    let (answer, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .arg(policy_path())
+        .output()
+        .with_context(|| kwctl.display().to_string())?;
+    let (answer, log) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     // kwctl also exits with 0 when the session does not fit.
-    for sign in ["Replay error", "the list of recorded responses is empty", "have not been replayed"] {
+    for sign in [
+        "Replay error",
+        "the list of recorded responses is empty",
+        "have not been replayed",
+    ] {
         ensure!(!log.contains(sign), "kwctl: {sign}\n{log}");
     }
     let response: AdmissionResponse =
@@ -223,7 +286,9 @@ fn replay(module: &PolicyModule, case: &Case, session: &str) -> Result<Outcome> 
             noted.lock().unwrap().push(error.to_string());
             Err(error.to_string())
         });
-        answer.map(String::into_bytes).map_err(|error| format!("{ERROR_PREFIX}{error}\n\nStack backtrace:"))
+        answer
+            .map(String::into_bytes)
+            .map_err(|error| format!("{ERROR_PREFIX}{error}\n\nStack backtrace:"))
     });
     let evaluation = module.evaluate(&case.request, &case.settings, &host)?;
     let mistakes = mistakes.lock().unwrap().clone();
@@ -234,11 +299,20 @@ fn replay(module: &PolicyModule, case: &Case, session: &str) -> Result<Outcome> 
 }
 
 /// The recorded answer, if the request equals the recorded one.
-fn answer(recorded: Option<Recorded>, operation: &str, payload: &[u8]) -> Result<Result<String, String>> {
-    let Some(recorded) = recorded else { bail!("the list of recorded responses is empty") };
+fn answer(
+    recorded: Option<Recorded>,
+    operation: &str,
+    payload: &[u8],
+) -> Result<Result<String, String>> {
+    let Some(recorded) = recorded else {
+        bail!("the list of recorded responses is empty")
+    };
     let expected = read_request(&recorded.request, |yaml| Ok(yaml_serde::from_str(yaml)?))?;
     let actual: (&str, Value) = (operation, serde_json::from_slice(payload)?);
-    ensure!(actual == expected, "unexpected request: {actual:?} instead of {expected:?}");
+    ensure!(
+        actual == expected,
+        "unexpected request: {actual:?} instead of {expected:?}"
+    );
     Ok(match recorded.response {
         Response::Success { payload } => Ok(payload),
         Response::Error { message } => Err(message),

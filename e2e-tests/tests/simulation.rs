@@ -36,10 +36,20 @@ const ACTIONS: usize = 6;
 #[tokio::test]
 async fn random_worlds_and_places_are_as_simulated() {
     let grace = format!("{}s", GRACE.as_secs());
-    let args = ["--node-grace-period", &grace, "--evict-pending-pods"].map(str::to_owned).into();
-    let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
-    let cluster =
-        cluster.sidecar(SidecarOptions { args, ..SidecarOptions::default() }).start().await.unwrap();
+    let args = ["--node-grace-period", &grace, "--evict-pending-pods"]
+        .map(str::to_owned)
+        .into();
+    let cluster = Cluster::builder()
+        .product()
+        .rbac(repository_file(EVICTION), SIDECAR, &[]);
+    let cluster = cluster
+        .sidecar(SidecarOptions {
+            args,
+            ..SidecarOptions::default()
+        })
+        .start()
+        .await
+        .unwrap();
     let worlds: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", WORLDS))
         .map(|index| {
             let name: &'static str = format!("world-{index}").leak();
@@ -50,7 +60,11 @@ async fn random_worlds_and_places_are_as_simulated() {
     support::run(worlds).await.unwrap();
 
     // Nothing but the scheduler decides about these Pods.
-    cluster.control_plane.stop(program::CONTROLLER_MANAGER).await.unwrap();
+    cluster
+        .control_plane
+        .stop(program::CONTROLLER_MANAGER)
+        .await
+        .unwrap();
     let places: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", PLACES))
         .map(|index| {
             let name: &'static str = format!("place-{index}").leak();
@@ -72,7 +86,9 @@ async fn live_through(cluster: &Cluster, name: &'static str) {
     let mut live = Live::start(cluster, &world).await;
     live.roll_out(&mut world).await;
     for _ in 0..number("PPS_E2E_ACTIONS", ACTIONS) {
-        let Some(action) = world.next_action(live.simulated()) else { break };
+        let Some(action) = world.next_action(live.simulated()) else {
+            break;
+        };
         live.act(&mut world, action).await;
     }
 }

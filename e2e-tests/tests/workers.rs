@@ -55,7 +55,8 @@ fn policy(name: &str, change: impl FnOnce(&mut Value)) -> Policy {
     let path = repository_file("deploy/base/cluster-admission-policy.yaml");
     let mut object = manifests::read(&path).unwrap().remove(0);
     object["metadata"]["name"] = name.into();
-    object["spec"]["module"] = format!("file://{}", policy_path().canonicalize().unwrap().display()).into();
+    object["spec"]["module"] =
+        format!("file://{}", policy_path().canonicalize().unwrap().display()).into();
     change(&mut object["spec"]);
     Policy::new(object)
 }
@@ -71,10 +72,15 @@ struct Served {
 
 /// A cluster without the definition.
 async fn cluster() -> Cluster {
-    let cluster = Cluster::builder().without_crd().control_plane(|options| options.audit_log = true);
+    let cluster = Cluster::builder()
+        .without_crd()
+        .control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
     let role = Scratch::file("get.yaml", ROLE).unwrap();
-    cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
+    cluster
+        .apply_rbac_from(role.path(), POLICY_SERVER, &[])
+        .await
+        .unwrap();
     cluster
 }
 
@@ -82,32 +88,57 @@ impl Served {
     /// Starts a server of its own. Without a program, it is the stand-in.
     async fn start(mut cluster: Cluster, program: Option<&Path>, other: Policy) -> Self {
         let proxy = Proxy::start(cluster.control_plane.url()).await.unwrap();
-        let kubeconfig = proxy.kubeconfig(&cluster.control_plane, POLICY_SERVER).unwrap();
+        let kubeconfig = proxy
+            .kubeconfig(&cluster.control_plane, POLICY_SERVER)
+            .unwrap();
         let main = policy("persistent-pod-state", |_| ());
         let (client, server) = if let Some(program) = program {
             let (control_plane, policies) = (&cluster.control_plane, [main.clone(), other]);
             let server =
-                PolicyServer::start(control_plane, program.into(), &policies, &kubeconfig, None).unwrap();
+                PolicyServer::start(control_plane, program.into(), &policies, &kubeconfig, None)
+                    .unwrap();
             server.wait_ready(TIMEOUT).await.unwrap();
-            server.register(&main, &cluster.client(), cluster.control_plane.version()).await.unwrap();
-            (ReviewClient::new(server.url(), server.authority()).unwrap(), Some(server))
+            server
+                .register(&main, &cluster.client(), cluster.control_plane.version())
+                .await
+                .unwrap();
+            (
+                ReviewClient::new(server.url(), server.authority()).unwrap(),
+                Some(server),
+            )
         } else {
             let module = PolicyModule::load_file(&policy_path()).unwrap();
-            let webhook = cluster.start_installed_webhook(&module, vec![main.clone()], &kubeconfig).await;
+            let webhook = cluster
+                .start_installed_webhook(&module, vec![main.clone()], &kubeconfig)
+                .await;
             cluster.webhook = Some(webhook.unwrap());
             let webhook = cluster.webhook().unwrap();
             webhook.serve_other(&other).unwrap();
-            (ReviewClient::new(webhook.url(), webhook.authority()).unwrap(), None)
+            (
+                ReviewClient::new(webhook.url(), webhook.authority()).unwrap(),
+                None,
+            )
         };
-        wait_until_called(&[main], &cluster.client(), TIMEOUT).await.unwrap();
-        Self { cluster, proxy, client, server }
+        wait_until_called(&[main], &cluster.client(), TIMEOUT)
+            .await
+            .unwrap();
+        Self {
+            cluster,
+            proxy,
+            client,
+            server,
+        }
     }
 
     /// Stops the server.
     async fn end(mut self) -> Cluster {
         self.cluster.webhook = None;
         if self.server.take().is_some() {
-            self.cluster.control_plane.stop("policy-server").await.unwrap();
+            self.cluster
+                .control_plane
+                .stop("policy-server")
+                .await
+                .unwrap();
         }
         self.cluster
     }
@@ -126,7 +157,11 @@ impl Served {
                 )
             }
         };
-        join_all((0..PODS).map(create)).await.into_iter().filter_map(Result::err).collect()
+        join_all((0..PODS).map(create))
+            .await
+            .into_iter()
+            .filter_map(Result::err)
+            .collect()
     }
 
     /// Asks the other policy again and again, forever. Panics if an answer takes too long.
@@ -134,7 +169,8 @@ impl Served {
         let bare = request(&json!({"metadata": {"name": "bare"}, "spec": {"containers": []}}));
         loop {
             let answer = timeout(PROMPT, self.client.ask(OTHER, &bare)).await;
-            let answer = answer.unwrap_or_else(|_| panic!("the other policy gave no answer in {PROMPT:?}"));
+            let answer =
+                answer.unwrap_or_else(|_| panic!("the other policy gave no answer in {PROMPT:?}"));
             assert_eq!(answer.unwrap()["allowed"], true);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -144,12 +180,18 @@ impl Served {
     async fn assert_every_request_is_answered(&self, namespace: &str) {
         self.cluster.namespace(namespace).await.unwrap();
         let started = Instant::now();
-        let (create, other) = (Box::pin(self.create_pods(namespace)), Box::pin(self.ask_other_policy()));
+        let (create, other) = (
+            Box::pin(self.create_pods(namespace)),
+            Box::pin(self.ask_other_policy()),
+        );
         let Either::Left((refusals, other)) = select(create, other).await else {
             panic!("the other policy is asked forever");
         };
         assert_eq!(refusals, Vec::<String>::new(), "{namespace}");
-        note(&format!("{PODS} Pods of namespace {namespace} were answered in {:.1?}", started.elapsed()));
+        note(&format!(
+            "{PODS} Pods of namespace {namespace} were answered in {:.1?}",
+            started.elapsed()
+        ));
         let _ = timeout(Duration::from_secs(1), other).await;
     }
 }
@@ -176,11 +218,16 @@ fn request(pod: &Value) -> Value {
 }
 
 async fn delete_definition(cluster: &Cluster) {
-    cluster.control_plane.kubectl(&["delete", "crd", "persistentpodstates.apps.kruise.io"]).await.unwrap();
+    cluster
+        .control_plane
+        .kubectl(&["delete", "crd", "persistentpodstates.apps.kruise.io"])
+        .await
+        .unwrap();
     wait_for("the kind to be gone", TIMEOUT, async || {
         let answer = cluster.pps_api("default").get("web").await;
         let page = "404 page not found";
-        let gone = matches!(&answer, Err(kube::Error::Api(status)) if status.message.starts_with(page));
+        let gone =
+            matches!(&answer, Err(kube::Error::Api(status)) if status.message.starts_with(page));
         Ok(Progress::when(gone, (), format!("{answer:?}")))
     })
     .await
@@ -217,10 +264,17 @@ async fn assert_no_worker_is_held(served: &Served) {
     };
     let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &kind);
     let status = json!({"status": {"podStates": {"web-0": {"nodeTopologyLabels": {"zone": "a"}}}}});
-    objects.patch_status("web", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    objects
+        .patch_status("web", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
     let pod = serde_json::to_value(pod("web")).unwrap();
     let answer = served.client.ask(MAIN, &request(&pod)).await.unwrap();
-    assert_eq!((&answer["allowed"], &answer["patchType"]), (&json!(true), &json!("JSONPatch")), "{answer}");
+    assert_eq!(
+        (&answer["allowed"], &answer["patchType"]),
+        (&json!(true), &json!("JSONPatch")),
+        "{answer}"
+    );
 
     let verbs = verbs_of(cluster, POLICY_SERVER, "persistentpodstates");
     assert_eq!(verbs, ["get".to_owned()].into(), "the policy only gets");
@@ -234,20 +288,30 @@ async fn assert_slow_lookups_are_interrupted(served: &Served) {
     // One get takes 1.1 s, but the policy makes two.
     let asked = Instant::now();
     let answer = served.client.ask(OTHER, &request).await.unwrap();
-    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(500)), "{answer}");
+    assert_eq!(
+        (&answer["allowed"], &answer["status"]["code"]),
+        (&json!(false), &json!(500)),
+        "{answer}"
+    );
     let message = answer["status"]["message"].as_str().unwrap_or_default();
     assert!(
         message.contains("interrupted"),
         "onLookupFailure: accept says nothing about slow lookups: {answer}"
     );
-    note(&format!("a slow lookup was interrupted after {:.1?}: {message}", asked.elapsed()));
+    note(&format!(
+        "a slow lookup was interrupted after {:.1?}: {message}",
+        asked.elapsed()
+    ));
 
     // The limits are counted by a clock that ticks each second, so two seconds may be little more than one.
     served.proxy.slow_down(Duration::from_millis(850));
     let asked = Instant::now();
     let answer = served.client.ask(MAIN, &request).await.unwrap();
     assert_eq!(answer["allowed"], true, "{answer}");
-    note(&format!("with timeoutEvalSeconds it was answered after {:.1?}", asked.elapsed()));
+    note(&format!(
+        "with timeoutEvalSeconds it was answered after {:.1?}",
+        asked.elapsed()
+    ));
 }
 
 /// An UPDATE carries the object twice, so neither copy can be larger than half of this.
@@ -260,10 +324,20 @@ async fn assert_requests_have_a_limit(served: &Served) {
         assert!(review.len() <= length && review.len() + 2 > length);
         review
     };
-    let answer = served.client.send(OTHER, of_length(MAX_REQUEST)).await.unwrap();
+    let answer = served
+        .client
+        .send(OTHER, of_length(MAX_REQUEST))
+        .await
+        .unwrap();
     assert_eq!(answer["allowed"], true, "{answer}");
-    let error = served.client.send(OTHER, of_length(MAX_REQUEST + 2)).await.unwrap_err();
-    let Some(kube::Error::Api(status)) = error.downcast_ref() else { panic!("{error:#}") };
+    let error = served
+        .client
+        .send(OTHER, of_length(MAX_REQUEST + 2))
+        .await
+        .unwrap_err();
+    let Some(kube::Error::Api(status)) = error.downcast_ref() else {
+        panic!("{error:#}")
+    };
     assert_eq!(status.code, 413, "{status:?}");
 }
 
@@ -275,7 +349,9 @@ async fn assert_no_state_of_the_cluster_holds_a_worker(program: Option<&Path>) {
     assert_eq!(answer["allowed"], true, "without the definition: {answer}");
 
     let cluster = served.end().await;
-    manifests::apply_file(&cluster.client(), &repository_file("deploy/base/crd.yaml")).await.unwrap();
+    manifests::apply_file(&cluster.client(), &repository_file("deploy/base/crd.yaml"))
+        .await
+        .unwrap();
     let impatient = |spec: &mut Value| {
         spec["timeoutEvalSeconds"].take();
         spec["settings"]["onLookupFailure"] = "accept".into();
@@ -297,6 +373,9 @@ async fn no_lookup_holds_a_worker_of_the_real_policy_server() {
     let test = "no_lookup_holds_a_worker_of_the_real_policy_server";
     match policy_server::executable() {
         Some(program) => assert_no_state_of_the_cluster_holds_a_worker(Some(&program)).await,
-        None => report::skipped(test, "set POLICY_SERVER=… (Kubewarden's executable) to run it"),
+        None => report::skipped(
+            test,
+            "set POLICY_SERVER=… (Kubewarden's executable) to run it",
+        ),
     }
 }

@@ -62,7 +62,9 @@ impl FieldError {
         let Self { path, value, cause } = self;
         match cause {
             Cause::Unknown([first, second]) => {
-                format!("{prefix}{path} is unknown: use {prefix}{first} or {prefix}{second}, or remove it")
+                format!(
+                    "{prefix}{path} is unknown: use {prefix}{first} or {prefix}{second}, or remove it"
+                )
             }
             Cause::NotOneOf(choices) => {
                 format!("{prefix}{path} is {value}: set it to {choices}, or remove it")

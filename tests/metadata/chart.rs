@@ -20,8 +20,13 @@ pub(crate) struct Change {
 pub(crate) fn changes() -> Vec<Change> {
     let changelog = read("CHANGELOG.md");
     let sections = || changelog.split("\n## ").skip(1);
-    let name_of =
-        |section: &str| section.trim_start_matches('[').split([']', ' ', '\n']).next().map(str::to_owned);
+    let name_of = |section: &str| {
+        section
+            .trim_start_matches('[')
+            .split([']', ' ', '\n'])
+            .next()
+            .map(str::to_owned)
+    };
     let of = |name: &str| sections().find(|section| name_of(section).as_deref() == Some(name));
     let section = of(VERSION).or_else(|| of("Unreleased")).unwrap();
     let mut found: Vec<Change> = Vec::new();
@@ -30,8 +35,13 @@ pub(crate) fn changes() -> Vec<Change> {
         if let Some(heading) = line.strip_prefix("### ") {
             kind = Some(heading.to_lowercase());
         } else if let Some(text) = line.strip_prefix("- ") {
-            let kind = kind.clone().unwrap_or_else(|| panic!("CHANGELOG.md: no heading above {line:?}"));
-            found.push(Change { kind, description: text.to_owned() });
+            let kind = kind
+                .clone()
+                .unwrap_or_else(|| panic!("CHANGELOG.md: no heading above {line:?}"));
+            found.push(Change {
+                kind,
+                description: text.to_owned(),
+            });
         } else if let (Some(text), Some(last)) = (line.strip_prefix("  "), found.last_mut()) {
             last.description.extend([" ", text]);
         }
@@ -83,31 +93,70 @@ fn artifact_hub_reads_the_annotations_of_the_chart() {
         "streaming-messaging",
     ];
     let category = annotation(&chart, "category");
-    assert!(categories.contains(&category.as_str().unwrap()), "{category}");
+    assert!(
+        categories.contains(&category.as_str().unwrap()),
+        "{category}"
+    );
     assert_eq!(annotation(&chart, "license"), "Apache-2.0");
-    assert_eq!(annotation(&chart, "prerelease"), chart["version"].as_str().unwrap().starts_with("0."));
-    let kinds = ["added", "changed", "deprecated", "removed", "fixed", "security"];
+    assert_eq!(
+        annotation(&chart, "prerelease"),
+        chart["version"].as_str().unwrap().starts_with("0.")
+    );
+    let kinds = [
+        "added",
+        "changed",
+        "deprecated",
+        "removed",
+        "fixed",
+        "security",
+    ];
     let changes = annotation(&chart, "changes");
     for change in changes.as_array().unwrap() {
-        assert!(kinds.contains(&change["kind"].as_str().unwrap()), "{change}");
-        assert!(change["description"].as_str().is_some_and(|text| !text.is_empty()), "{change}");
+        assert!(
+            kinds.contains(&change["kind"].as_str().unwrap()),
+            "{change}"
+        );
+        assert!(
+            change["description"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{change}"
+        );
     }
     assert!(!changes.as_array().unwrap().is_empty());
-    let is_security = changes.as_array().unwrap().iter().any(|change| change["kind"] == "security");
+    let is_security = changes
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|change| change["kind"] == "security");
     assert_eq!(annotation(&chart, "containsSecurityUpdates"), is_security);
     let (icon, screenshots) = pictures();
-    let screenshots = screenshots.as_array().unwrap().iter().map(|one| &one["url"]);
+    let screenshots = screenshots
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["url"]);
     for url in screenshots.chain([&icon]) {
-        let file = url.as_str().and_then(|url| url.strip_prefix(env!("CARGO_PKG_REPOSITORY")));
-        let file = file.and_then(|file| file.strip_prefix("/raw/main/")).unwrap_or_else(|| panic!("{url}"));
+        let file = url
+            .as_str()
+            .and_then(|url| url.strip_prefix(env!("CARGO_PKG_REPOSITORY")));
+        let file = file
+            .and_then(|file| file.strip_prefix("/raw/main/"))
+            .unwrap_or_else(|| panic!("{url}"));
         assert!(path(file).is_file(), "the repository has no {file}");
     }
 
     let deployed = read("deploy/base/deployment.yaml");
-    let deployed = deployed.lines().filter_map(|line| line.trim().strip_prefix("image: "));
+    let deployed = deployed
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("image: "));
     let images = annotation(&chart, "images");
-    let images: Vec<&str> =
-        images.as_array().unwrap().iter().map(|image| image["image"].as_str().unwrap()).collect();
+    let images: Vec<&str> = images
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|image| image["image"].as_str().unwrap())
+        .collect();
     assert_eq!(images, deployed.collect::<Vec<_>>());
 
     let definition = yaml(&read("deploy/base/crd.yaml"));
@@ -118,6 +167,10 @@ fn artifact_hub_reads_the_annotations_of_the_chart() {
     assert_eq!(examples[0]["kind"], crds[0]["kind"]);
     assert_eq!(
         examples[0]["apiVersion"],
-        format!("{}/{}", definition["spec"]["group"].as_str().unwrap(), crds[0]["version"].as_str().unwrap())
+        format!(
+            "{}/{}",
+            definition["spec"]["group"].as_str().unwrap(),
+            crds[0]["version"].as_str().unwrap()
+        )
     );
 }

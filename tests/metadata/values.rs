@@ -48,13 +48,22 @@ fn described(text: &str) -> Vec<Described> {
         if list.is_some() {
             continue;
         }
-        let Some((key, _)) = line.split_once(':') else { continue };
+        let Some((key, _)) = line.split_once(':') else {
+            continue;
+        };
         path.retain(|(outer, _)| *outer < indent);
         path.push((indent, key.trim_matches('"').to_owned()));
         let is_example = |line: &&str| line.starts_with(['-', ' ']) || line.starts_with("---");
-        let sentences: Vec<&str> = comment.drain(..).take_while(|line| !is_example(line)).collect();
+        let sentences: Vec<&str> = comment
+            .drain(..)
+            .take_while(|line| !is_example(line))
+            .collect();
         found.push(Described {
-            path: path.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join("."),
+            path: path
+                .iter()
+                .map(|(_, key)| key.as_str())
+                .collect::<Vec<_>>()
+                .join("."),
             description: sentences.join(" "),
         });
     }
@@ -84,19 +93,33 @@ fn table() -> String {
     let mut rows = String::from("| value | default | |\n|---|---|---|\n");
     let mut inside: Option<String> = None;
     for Described { path, description } in described(&text) {
-        if inside.as_ref().is_some_and(|outer| path.starts_with(outer.as_str())) {
+        if inside
+            .as_ref()
+            .is_some_and(|outer| path.starts_with(outer.as_str()))
+        {
             continue;
         }
         let pointer = format!("/{}", path.replace('.', "/"));
-        let default = values.pointer(&pointer).unwrap_or_else(|| panic!("{VALUES} has no {path}"));
+        let default = values
+            .pointer(&pointer)
+            .unwrap_or_else(|| panic!("{VALUES} has no {path}"));
         let has_rows = default.as_object().is_some_and(|fields| !fields.is_empty());
         if has_rows && has_known_fields(&schema, &schema["definitions"], &path) {
             continue;
         }
         inside = default.is_object().then(|| format!("{path}."));
-        assert!(!description.is_empty(), "{VALUES}: {path} has no comment above it that says what it is");
+        assert!(
+            !description.is_empty(),
+            "{VALUES}: {path} has no comment above it that says what it is"
+        );
         let cell = |text: &str| text.replace('|', "\\|");
-        writeln!(rows, "| `{path}` | `{}` | {} |", cell(&default.to_string()), cell(&description)).unwrap();
+        writeln!(
+            rows,
+            "| `{path}` | `{}` | {} |",
+            cell(&default.to_string()),
+            cell(&description)
+        )
+        .unwrap();
     }
     rows
 }
@@ -104,8 +127,12 @@ fn table() -> String {
 #[test]
 fn the_readme_of_the_chart_has_a_table_of_all_values() {
     let readme = read(README);
-    let (before, rest) = readme.split_once(START).unwrap_or_else(|| panic!("{README} has no line {START}"));
-    let (_, after) = rest.split_once(END).unwrap_or_else(|| panic!("{README} has no line {END}"));
+    let (before, rest) = readme
+        .split_once(START)
+        .unwrap_or_else(|| panic!("{README} has no line {START}"));
+    let (_, after) = rest
+        .split_once(END)
+        .unwrap_or_else(|| panic!("{README} has no line {END}"));
     let expected = format!("{before}{START}\n{}\n{END}{after}", table());
     if is_update() {
         fs::write(path(README), expected).unwrap();
@@ -120,8 +147,15 @@ fn the_readme_of_the_chart_has_a_table_of_all_values() {
 #[test]
 fn a_description_ends_where_an_example_begins() {
     let text = "# --- A part ---\n\na:\n  # What b is.\n  # More of it.\n  # - c: 1\n  #   # no text\n  b: []\n  # D.\n  d:\n  - e: 1\n    f: 2\n  g: {}\n";
-    let expected = [("a", ""), ("a.b", "What b is. More of it."), ("a.d", "D."), ("a.g", "")];
-    let expected = expected
-        .map(|(path, description)| Described { path: path.to_owned(), description: description.to_owned() });
+    let expected = [
+        ("a", ""),
+        ("a.b", "What b is. More of it."),
+        ("a.d", "D."),
+        ("a.g", ""),
+    ];
+    let expected = expected.map(|(path, description)| Described {
+        path: path.to_owned(),
+        description: description.to_owned(),
+    });
     assert_eq!(described(text), expected);
 }

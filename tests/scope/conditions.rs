@@ -62,23 +62,34 @@ impl Deployed {
         let name = request["namespace"].as_str().context("no namespace")?;
         labels.insert("kubernetes.io/metadata.name".into(), name.into());
         let objects = [&request["object"], &request["oldObject"]];
-        let selected = objects.into_iter().filter(|object| !object.is_null()).any(|object| {
-            let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
-            let labels =
-                labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
-            matches_selector(&self.spec["objectSelector"], &labels.collect())
-        });
+        let selected = objects
+            .into_iter()
+            .filter(|object| !object.is_null())
+            .any(|object| {
+                let labels = object["metadata"]["labels"]
+                    .as_object()
+                    .into_iter()
+                    .flatten();
+                let labels = labels.map(|(key, value)| {
+                    (key.clone(), value.as_str().unwrap_or_default().to_owned())
+                });
+                matches_selector(&self.spec["objectSelector"], &labels.collect())
+            });
         if !self.has_rule_for(request)
             || !matches_selector(&self.spec["namespaceSelector"], &labels)
             || !selected
         {
             return Ok(false);
         }
-        let conditions = self.spec["matchConditions"].as_array().into_iter().flatten();
+        let conditions = self.spec["matchConditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
         let mut all = true;
         for condition in conditions.filter(|_| has_match_conditions) {
             let expression = condition["expression"].as_str().context("no expression")?;
-            all &= holds(expression, request).with_context(|| format!("{}: {request}", condition["name"]))?;
+            all &= holds(expression, request)
+                .with_context(|| format!("{}: {request}", condition["name"]))?;
         }
         Ok(all)
     }
@@ -89,25 +100,37 @@ impl Deployed {
         if let Some(subresource) = request["subResource"].as_str() {
             name = format!("{name}/{subresource}");
         }
-        let has = |list: &Value, value: &Value| list.as_array().is_some_and(|list| list.contains(value));
-        self.spec["rules"].as_array().into_iter().flatten().any(|rule| {
-            has(&rule["apiGroups"], &resource["group"])
-                && has(&rule["apiVersions"], &resource["version"])
-                && has(&rule["resources"], &name.clone().into())
-                && has(&rule["operations"], &request["operation"])
-        })
+        let has =
+            |list: &Value, value: &Value| list.as_array().is_some_and(|list| list.contains(value));
+        self.spec["rules"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|rule| {
+                has(&rule["apiGroups"], &resource["group"])
+                    && has(&rule["apiVersions"], &resource["version"])
+                    && has(&rule["resources"], &name.clone().into())
+                    && has(&rule["operations"], &request["operation"])
+            })
     }
 }
 
 /// Whether labels match a label selector. An empty one matches everything.
 pub(crate) fn matches_selector(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let equal = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    equal.into_iter().all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str())
+    let mut expressions = selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    equal
+        .into_iter()
+        .all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str())
         && expressions.all(|expression| {
             let value = expression["key"].as_str().and_then(|key| labels.get(key));
             let listed = value.is_some_and(|value| {
-                expression["values"].as_array().is_some_and(|values| values.contains(&value.as_str().into()))
+                expression["values"]
+                    .as_array()
+                    .is_some_and(|values| values.contains(&value.as_str().into()))
             });
             match expression["operator"].as_str() {
                 Some("In") => listed,
@@ -126,17 +149,29 @@ pub(crate) fn compile(expression: &str) -> Result<Program> {
     let references = program.references();
     let bound: BTreeSet<&str> = bound_variables(expression);
     for name in references.variables() {
-        ensure!(VARIABLES.contains(&name) || bound.contains(name), "{expression}: unknown variable {name}");
+        ensure!(
+            VARIABLES.contains(&name) || bound.contains(name),
+            "{expression}: unknown variable {name}"
+        );
     }
     for name in references.functions() {
         // Operators have names such as `_&&_` and `@in`.
         let is_operator = !name.starts_with(|c: char| c.is_ascii_alphabetic());
-        ensure!(is_operator || FUNCTIONS.contains(&name), "{expression}: unknown function {name}");
+        ensure!(
+            is_operator || FUNCTIONS.contains(&name),
+            "{expression}: unknown function {name}"
+        );
     }
     for (position, _) in expression.match_indices("request.") {
         let path: &str = &expression[position..];
-        let end = path.find(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).unwrap_or(path.len());
-        ensure!(REQUEST_FIELDS.contains(&&path[..end]), "{expression}: unknown field {}", &path[..end]);
+        let end = path
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '.'))
+            .unwrap_or(path.len());
+        ensure!(
+            REQUEST_FIELDS.contains(&&path[..end]),
+            "{expression}: unknown field {}",
+            &path[..end]
+        );
     }
     Ok(program)
 }
@@ -145,7 +180,10 @@ pub(crate) fn compile(expression: &str) -> Result<Program> {
 fn bound_variables(expression: &str) -> BTreeSet<&str> {
     let calls = [".exists(", ".all(", ".exists_one("];
     let names = calls.iter().flat_map(|call| expression.split(call).skip(1));
-    names.filter_map(|rest| rest.split_once(',')).map(|(name, _)| name.trim()).collect()
+    names
+        .filter_map(|rest| rest.split_once(','))
+        .map(|(name, _)| name.trim())
+        .collect()
 }
 
 /// Evaluates a condition.

@@ -62,28 +62,42 @@ const KINDS: [&str; 9] = [
     "Databases",
     "statefulset",
 ];
-const LABELS: [&str; 5] =
-    ["statefulset.kubernetes.io/pod-name", "pod-template-hash", "job-name", "app", "pod-template-generation"];
+const LABELS: [&str; 5] = [
+    "statefulset.kubernetes.io/pod-name",
+    "pod-template-hash",
+    "job-name",
+    "app",
+    "pod-template-generation",
+];
 /// The labels of built-in controllers that the policy for custom kinds leaves out.
 const LEFT_OUT: [&str; 3] = ["pod-template-hash", "job-name", "pod-template-generation"];
 
 /// A Pod with at most one controller: the API server refuses others after it has asked the policies.
 fn pod() -> impl Strategy<Value = Value> {
     // Half of the owners are near the border.
-    let group =
-        prop_oneof![select(&GROUPS[..]), select(&["apps/v1", "example.io/v1", "apps.example.io/v1"][..])];
+    let group = prop_oneof![
+        select(&GROUPS[..]),
+        select(&["apps/v1", "example.io/v1", "apps.example.io/v1"][..])
+    ];
     let kind = prop_oneof![select(&KINDS[..]), select(&["StatefulSet", "Database"][..])];
     let owner = (group, kind, option::of(Just(false)));
     let owners = proptest::collection::vec(owner, 0..4);
     let text = || option::of(select(vec!["", "web-0"]));
-    (owners, option::weighted(0.8, 0..4usize), subsequence(&LABELS[..], 0..4), text(), text()).prop_map(
-        |(owners, controller, labels, name, node)| {
+    (
+        owners,
+        option::weighted(0.8, 0..4usize),
+        subsequence(&LABELS[..], 0..4),
+        text(),
+        text(),
+    )
+        .prop_map(|(owners, controller, labels, name, node)| {
             let mut pod = json!({"metadata": {"namespace": "shop"}, "spec": {}});
             let owners: Vec<Value> = owners
                 .into_iter()
                 .enumerate()
                 .map(|(index, (api_version, kind, flag))| {
-                    let mut owner = json!({"apiVersion": api_version, "kind": kind, "name": "w", "uid": "1"});
+                    let mut owner =
+                        json!({"apiVersion": api_version, "kind": kind, "name": "w", "uid": "1"});
                     if controller == Some(index) {
                         owner["controller"] = true.into();
                     } else if let Some(flag) = flag {
@@ -96,8 +110,10 @@ fn pod() -> impl Strategy<Value = Value> {
                 pod["metadata"]["ownerReferences"] = owners.into();
             }
             if !labels.is_empty() {
-                pod["metadata"]["labels"] =
-                    labels.into_iter().map(|label| (label.to_owned(), json!("x"))).collect();
+                pod["metadata"]["labels"] = labels
+                    .into_iter()
+                    .map(|label| (label.to_owned(), json!("x")))
+                    .collect();
             }
             if let Some(name) = name {
                 pod["metadata"]["name"] = name.into();
@@ -106,8 +122,7 @@ fn pod() -> impl Strategy<Value = Value> {
                 pod["spec"]["nodeName"] = node.into();
             }
             pod
-        },
-    )
+        })
 }
 
 fn pod_request(pod: &Value) -> Value {
@@ -150,7 +165,10 @@ fn object() -> impl Strategy<Value = Value> {
 }
 
 fn object_request() -> impl Strategy<Value = Value> {
-    let users = CLUSTER_CONTROLLERS.into_iter().chain(["admin"]).collect::<Vec<_>>();
+    let users = CLUSTER_CONTROLLERS
+        .into_iter()
+        .chain(["admin"])
+        .collect::<Vec<_>>();
     (object(), object(), any::<bool>(), select(vec!["CREATE", "UPDATE", "DELETE"]), select(users)).prop_map(
         |(old, mut new, same_spec, operation, user)| {
             if same_spec {

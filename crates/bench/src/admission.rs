@@ -35,10 +35,18 @@ pub(crate) const API_SERVER_CPU: &str = "CPU of the API server";
 type Add<'a> = &'a mut dyn FnMut(usize, &str, Unit, f64);
 
 /// Has the product's own recorder record StatefulSets of these sizes, and its own webhook admit their Pods.
-pub(crate) async fn measure(bed: &mut Bed, product: Product, sizes: &[usize], add: Add<'_>) -> Result<()> {
+pub(crate) async fn measure(
+    bed: &mut Bed,
+    product: Product,
+    sizes: &[usize],
+    add: Add<'_>,
+) -> Result<()> {
     eprintln!("  admissions");
     let namespaces = ["size-0", "size-1", "size-2", "size-3"];
-    let layouts = sizes.iter().zip(namespaces).map(|(&pods, namespace)| Layout::new(namespace, 1, pods));
+    let layouts = sizes
+        .iter()
+        .zip(namespaces)
+        .map(|(&pods, namespace)| Layout::new(namespace, 1, pods));
     let layouts: Vec<Layout> = layouts.collect();
     let records = bed.prepare(product, &layouts).await?;
     let mut recorder = bed.start_recorder(product).await?;
@@ -49,11 +57,22 @@ pub(crate) async fn measure(bed: &mut Bed, product: Product, sizes: &[usize], ad
     let deadline = Instant::now() + LIMIT;
     let mut recorded = Vec::new();
     for layout in layouts {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-        recorded.extend(records.wait(layout.namespace, layout.pods, left).await?.map(|_| layout));
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_secs(1));
+        recorded.extend(
+            records
+                .wait(layout.namespace, layout.pods, left)
+                .await?
+                .map(|_| layout),
+        );
     }
     recorder.settle().await?;
-    let host = if product == Product::Ours { our_host(bed).await? } else { their_host(&recorder)? };
+    let host = if product == Product::Ours {
+        our_host(bed).await?
+    } else {
+        their_host(&recorder)?
+    };
     bed.settle().await?;
     for _ in 0..ROUNDS {
         for layout in &recorded {
@@ -81,20 +100,43 @@ async fn measure_size(bed: &Bed, host: &Host, layout: Layout, add: Add<'_>) -> R
     let each = |now: f64, before: f64| (now - before) * 1e3 / CALLS as f64;
     times.sort_unstable_by(f64::total_cmp);
     add(layout.pods, "p50", Unit::Milliseconds, median(&times));
-    add(layout.pods, "p99", Unit::Milliseconds, times[CALLS * 99 / 100]);
+    add(
+        layout.pods,
+        "p99",
+        Unit::Milliseconds,
+        times[CALLS * 99 / 100],
+    );
     if let Some((process, before)) = process.zip(server) {
-        add(layout.pods, "CPU of the webhook server", Unit::Milliseconds, each(cpu(process)?, before));
+        add(
+            layout.pods,
+            "CPU of the webhook server",
+            Unit::Milliseconds,
+            each(cpu(process)?, before),
+        );
     }
-    add(layout.pods, API_SERVER_CPU, Unit::Milliseconds, each(bed.api_server_cpu()?, api_server));
+    add(
+        layout.pods,
+        API_SERVER_CPU,
+        Unit::Milliseconds,
+        each(bed.api_server_cpu()?, api_server),
+    );
     Ok(())
 }
 
 /// Fails unless the answer sends the Pod to its node.
 fn check(response: &Value, node: &str) -> Result<()> {
-    ensure!(response["allowed"] == true, "the Pod is refused: {response}");
-    let patch = response["patch"].as_str().with_context(|| format!("no patch in the answer: {response}"))?;
+    ensure!(
+        response["allowed"] == true,
+        "the Pod is refused: {response}"
+    );
+    let patch = response["patch"]
+        .as_str()
+        .with_context(|| format!("no patch in the answer: {response}"))?;
     let patch = String::from_utf8(BASE64_STANDARD.decode(patch)?)?;
-    ensure!(patch.contains(&format!("\"{node}\"")), "the patch does not name {node}: {patch}");
+    ensure!(
+        patch.contains(&format!("\"{node}\"")),
+        "the patch does not name {node}: {patch}"
+    );
     Ok(())
 }
 
@@ -117,7 +159,10 @@ enum Server {
 fn their_host(recorder: &Recorder) -> Result<Host> {
     let authority = std::fs::read_to_string(recorder.certificates.join("ca-cert.pem"))?;
     Ok(Host {
-        client: ReviewClient::new(&format!("https://127.0.0.1:{}", recorder.webhook_port), &authority)?,
+        client: ReviewClient::new(
+            &format!("https://127.0.0.1:{}", recorder.webhook_port),
+            &authority,
+        )?,
         path: "/mutate-pod".to_owned(),
         process: Some(Process::new(recorder.process.pid())?),
         server: Server::Theirs,
@@ -126,15 +171,20 @@ fn their_host(recorder: &Recorder) -> Result<Host> {
 
 /// Kubewarden's `PolicyServer` if `POLICY_SERVER` names it, else its stand-in in this process.
 async fn our_host(bed: &Bed) -> Result<Host> {
-    let mut objects = manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml"))?;
-    let Some(mut object) = objects.drain(..).next() else { bail!("no policy to install") };
+    let mut objects = manifests::read(&repository_file(
+        "deploy/base/cluster-admission-policy.yaml",
+    ))?;
+    let Some(mut object) = objects.drain(..).next() else {
+        bail!("no policy to install")
+    };
     let module = policy_path().canonicalize()?;
     object["spec"]["module"] = json!(format!("file://{}", module.display()));
     let policy = Policy::new(object);
     let path = format!("/validate/{}", policy.id());
     let kubeconfig = bed.control_plane.kubeconfig_for(POLICY_SERVER)?;
     if let Some(program) = policy_server::executable() {
-        let server = PolicyServer::start(&bed.control_plane, program, &[policy], &kubeconfig, None)?;
+        let server =
+            PolicyServer::start(&bed.control_plane, program, &[policy], &kubeconfig, None)?;
         server.wait_ready(Duration::from_mins(1)).await?;
         return Ok(Host {
             client: ReviewClient::new(server.url(), server.authority())?,

@@ -41,7 +41,9 @@ pub(crate) struct Bed {
 impl Bed {
     pub(crate) async fn start(openkruise: Option<OpenKruise>) -> Result<Self> {
         let options = control_plane::Options {
-            users: [SIDECAR, openkruise::USER, POLICY_SERVER].map(User::new).to_vec(),
+            users: [SIDECAR, openkruise::USER, POLICY_SERVER]
+                .map(User::new)
+                .to_vec(),
             api_server_flags: vec![
                 "--max-requests-inflight=2000".to_owned(),
                 "--max-mutating-requests-inflight=1000".to_owned(),
@@ -62,7 +64,9 @@ impl Bed {
                 version.minor,
                 OLDEST_FOR_OPENKRUISE.minor
             );
-            manifests::apply(&client, &openkruise.definitions).await.context("OpenKruise's definitions")?;
+            manifests::apply(&client, &openkruise.definitions)
+                .await
+                .context("OpenKruise's definitions")?;
             manifests::apply_yaml(&client, openkruise::NEEDS).await?;
         } else {
             manifests::apply_file(&client, &repository_file("deploy/base/crd.yaml")).await?;
@@ -74,8 +78,16 @@ impl Bed {
         let etcd = Etcd::new(control_plane.etcd_url())?;
         etcd.put_all(nodes()).await?;
         let pid = control_plane.supervisor().status(program::API_SERVER)?.pid;
-        let api_server = Process::new(i32::try_from(pid.context("the API server is not running")?)?)?;
-        Ok(Self { control_plane, etcd, openkruise, api_server, recorders: 0 })
+        let api_server = Process::new(i32::try_from(
+            pid.context("the API server is not running")?,
+        )?)?;
+        Ok(Self {
+            control_plane,
+            etcd,
+            openkruise,
+            api_server,
+            recorders: 0,
+        })
     }
 
     /// CPU time of the API server so far.
@@ -111,32 +123,60 @@ impl Bed {
 
     pub(crate) async fn start_recorder(&mut self, product: Product) -> Result<Recorder> {
         self.recorders += 1;
-        Recorder::start(&self.control_plane, self.openkruise.as_ref(), product, self.recorders).await
+        Recorder::start(
+            &self.control_plane,
+            self.openkruise.as_ref(),
+            product,
+            self.recorders,
+        )
+        .await
     }
 
     /// Replaces the definition. Both name the same two versions, so the API server accepts either over the
     /// other.
     async fn define(&self, product: Product, theirs: &[Value]) -> Result<()> {
         let ours = manifests::read(&repository_file("deploy/base/crd.yaml"))?;
-        let all = if product == Product::Ours { &ours[..] } else { theirs };
-        let definition = all.iter().find(|object| object["metadata"]["name"] == DEFINITION);
-        let mut definition = definition.with_context(|| format!("no definition of {DEFINITION}"))?.clone();
+        let all = if product == Product::Ours {
+            &ours[..]
+        } else {
+            theirs
+        };
+        let definition = all
+            .iter()
+            .find(|object| object["metadata"]["name"] == DEFINITION);
+        let mut definition = definition
+            .with_context(|| format!("no definition of {DEFINITION}"))?
+            .clone();
         let api: Api<CustomResourceDefinition> = Api::all(self.client());
         let current = api.get(DEFINITION).await?;
         definition["metadata"]["resourceVersion"] = current.metadata.resource_version.into();
-        api.replace(DEFINITION, &PostParams::default(), &serde_json::from_value(definition)?).await?;
+        api.replace(
+            DEFINITION,
+            &PostParams::default(),
+            &serde_json::from_value(definition)?,
+        )
+        .await?;
         Ok(())
     }
 
     /// Waits until the API server shows the objects as the product reads them. That also fills its caches.
-    async fn wait_until_served(&self, product: Product, layouts: &[Layout], canary: Layout) -> Result<()> {
+    async fn wait_until_served(
+        &self,
+        product: Product,
+        layouts: &[Layout],
+        canary: Layout,
+    ) -> Result<()> {
         let (resource, key) = (product.resource(), product.keys_field());
         let api: Api<DynamicObject> = Api::namespaced_with(self.client(), CANARY, &resource);
-        wait_for("the definition to be served", Duration::from_secs(30), async || {
-            let object = api.get("db-0").await?;
-            let found = &object.data["spec"]["requiredPersistentTopology"][key];
-            Ok(Progress::when(found.is_array(), (), &object.data["spec"]))
-        })
+        wait_for(
+            "the definition to be served",
+            Duration::from_secs(30),
+            async || {
+                let object = api.get("db-0").await?;
+                let found = &object.data["spec"]["requiredPersistentTopology"][key];
+                Ok(Progress::when(found.is_array(), (), &object.data["spec"]))
+            },
+        )
         .await?;
         let expected = layouts.iter().map(|layout| layout.workloads).sum::<usize>() + 1;
         let all: Api<DynamicObject> = Api::all_with(self.client(), &resource);
@@ -144,11 +184,19 @@ impl Bed {
         ensure!(listed == expected, "listed {listed} PPS, not {expected}");
         let pods: Api<Pod> = Api::namespaced(self.client(), CANARY);
         let uid = canary.pod_uid(0);
-        wait_for("the API server to know the Pods", Duration::from_mins(5), async || {
-            // From its cache, not from etcd.
-            let pod = pods.get_with("db-0-0", &GetParams::any()).await?;
-            Ok(Progress::when(pod.metadata.uid.as_ref() == Some(&uid), (), format!("{:?}", pod.metadata.uid)))
-        })
+        wait_for(
+            "the API server to know the Pods",
+            Duration::from_mins(5),
+            async || {
+                // From its cache, not from etcd.
+                let pod = pods.get_with("db-0-0", &GetParams::any()).await?;
+                Ok(Progress::when(
+                    pod.metadata.uid.as_ref() == Some(&uid),
+                    (),
+                    format!("{:?}", pod.metadata.uid),
+                ))
+            },
+        )
         .await
     }
 

@@ -27,14 +27,20 @@ impl Etcd {
     }
 
     /// Writes objects by their keys.
-    pub(crate) async fn put_all(&self, objects: impl Iterator<Item = (String, Value)>) -> Result<()> {
+    pub(crate) async fn put_all(
+        &self,
+        objects: impl Iterator<Item = (String, Value)>,
+    ) -> Result<()> {
         let mut objects = objects;
         let batches = std::iter::from_fn(|| {
             let batch: Vec<_> = objects.by_ref().take(BATCH_SIZE).collect();
             (!batch.is_empty()).then_some(batch)
         });
         let puts = batches.map(|batch| self.put(batch));
-        stream::iter(puts).buffer_unordered(4).try_collect::<Vec<()>>().await?;
+        stream::iter(puts)
+            .buffer_unordered(4)
+            .try_collect::<Vec<()>>()
+            .await?;
         Ok(())
     }
 
@@ -45,13 +51,19 @@ impl Etcd {
         };
         let body = json!({"success": batch.into_iter().map(put).collect::<Vec<_>>()});
         let response: Value = self.0.request(request("/v3/kv/txn", &body)?).await?;
-        ensure!(response["succeeded"] == true, "etcd refused a transaction: {response}");
+        ensure!(
+            response["succeeded"] == true,
+            "etcd refused a transaction: {response}"
+        );
         Ok(())
     }
 
     /// Deletes all keys that begin with a prefix.
     pub(crate) async fn delete_all(&self, prefix: &str) -> Result<()> {
-        let _: Value = self.0.request(request("/v3/kv/deleterange", &range(prefix))?).await?;
+        let _: Value = self
+            .0
+            .request(request("/v3/kv/deleterange", &range(prefix))?)
+            .await?;
         Ok(())
     }
 
@@ -61,7 +73,10 @@ impl Etcd {
         let mut lines = self.0.request_stream(request).await?.lines();
         let first = lines.try_next().await?.context("etcd ended the watch")?;
         ensure!(first.contains("created"), "etcd refused the watch: {first}");
-        let (sender, stored) = watch::channel(Stored { objects: HashMap::new(), at: Instant::now() });
+        let (sender, stored) = watch::channel(Stored {
+            objects: HashMap::new(),
+            at: Instant::now(),
+        });
         let task = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.try_next().await {
                 if let Err(error) = apply(&sender, &line) {
@@ -102,7 +117,10 @@ struct Stored {
 impl Stored {
     fn of(&self, namespace: &str) -> impl Iterator<Item = (usize, u64)> {
         let is_in = move |key: &str| key.split('/').next() == Some(namespace);
-        self.objects.iter().filter(move |(key, _)| is_in(key)).map(|(_, stored)| *stored)
+        self.objects
+            .iter()
+            .filter(move |(key, _)| is_in(key))
+            .map(|(_, stored)| *stored)
     }
 
     fn states(&self, namespace: &str) -> usize {
@@ -113,7 +131,11 @@ impl Stored {
 impl Records {
     /// How often the objects of a namespace were written, without their creation.
     pub(crate) fn writes(&self, namespace: &str) -> u64 {
-        self.stored.borrow().of(namespace).map(|(_, writes)| writes).sum()
+        self.stored
+            .borrow()
+            .of(namespace)
+            .map(|(_, writes)| writes)
+            .sum()
     }
 
     /// Waits until so many Pods are recorded. Returns when the last of them was seen, none after the time
@@ -147,15 +169,26 @@ fn apply(sender: &watch::Sender<Stored>, line: &str) -> Result<()> {
     let at = Instant::now();
     let mut message: Value = serde_json::from_str(line)?;
     let mut changes = Vec::new();
-    for event in message["result"]["events"].as_array_mut().into_iter().flatten() {
+    for event in message["result"]["events"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
         let decode = |value: &Value| BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
         let key = String::from_utf8(decode(&event["kv"]["key"])?)?;
-        let name = key.trim_start_matches("/registry/").trim_start_matches(OBJECTS).to_owned();
+        let name = key
+            .trim_start_matches("/registry/")
+            .trim_start_matches(OBJECTS)
+            .to_owned();
         let stored = if event["type"] == "DELETE" {
             None
         } else {
             let object: Value = serde_json::from_slice(&decode(&event["kv"]["value"])?)?;
-            let version = event["kv"]["version"].as_str().unwrap_or_default().parse().unwrap_or(1_u64);
+            let version = event["kv"]["version"]
+                .as_str()
+                .unwrap_or_default()
+                .parse()
+                .unwrap_or(1_u64);
             Some((recorded(&object["status"]), version - 1))
         };
         changes.push((name, stored));
@@ -176,9 +209,23 @@ fn apply(sender: &watch::Sender<Stored>, line: &str) -> Result<()> {
 /// number of Pods.
 fn recorded(status: &Value) -> usize {
     let buckets = status["packed"]["buckets"].as_object();
-    let first = |bucket: &Value| bucket.as_str()?.split_whitespace().next()?.parse::<usize>().ok();
-    let packed: usize = buckets.into_iter().flatten().filter_map(|(_, bucket)| first(bucket)).sum();
-    packed + status["podStates"].as_object().map_or(0, serde_json::Map::len)
+    let first = |bucket: &Value| {
+        bucket
+            .as_str()?
+            .split_whitespace()
+            .next()?
+            .parse::<usize>()
+            .ok()
+    };
+    let packed: usize = buckets
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, bucket)| first(bucket))
+        .sum();
+    packed
+        + status["podStates"]
+            .as_object()
+            .map_or(0, serde_json::Map::len)
 }
 
 #[cfg(test)]
@@ -188,12 +235,19 @@ mod tests {
     #[test]
     fn both_forms_of_a_status_are_counted() {
         let plain = json!({"podStates": {"db-0": {}, "db-1": {}}});
-        let packed = json!({"packed": {"buckets": {"ordinals-0": "3 db-* node-*\n", "hash-2": "1 x y\n"}}});
-        assert_eq!([recorded(&plain), recorded(&packed), recorded(&Value::Null)], [2, 4, 0]);
+        let packed =
+            json!({"packed": {"buckets": {"ordinals-0": "3 db-* node-*\n", "hash-2": "1 x y\n"}}});
+        assert_eq!(
+            [recorded(&plain), recorded(&packed), recorded(&Value::Null)],
+            [2, 4, 0]
+        );
     }
 
     #[test]
     fn a_range_ends_behind_its_prefix() {
-        assert_eq!(range("a/")["range_end"], BASE64_STANDARD.encode("/registry/a0"));
+        assert_eq!(
+            range("a/")["range_end"],
+            BASE64_STANDARD.encode("/registry/a0")
+        );
     }
 }

@@ -24,7 +24,10 @@ pub(crate) fn measure_size(wasm: &[u8]) -> String {
         started.elapsed()
     };
     let compiled = (0..10).map(load).min().unwrap_or_default();
-    let cells = vec![count(wasm.len()), format!("{:.1} ms", compiled.as_secs_f64() * 1e3)];
+    let cells = vec![
+        count(wasm.len()),
+        format!("{:.1} ms", compiled.as_secs_f64() * 1e3),
+    ];
     table(&["policy.wasm, bytes", "compile, once"], [cells])
 }
 
@@ -36,13 +39,25 @@ pub(crate) fn compare_with_native(wasm: &[u8]) -> Result<String> {
     ignored["object"]["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet".into();
     let pps = layout.recorded_pps();
     let cases = [
-        ("of a ReplicaSet: ignored", Case::new(wasm, &ignored, Some(&pps), false)?),
-        ("of a StatefulSet without a PPS", Case::new(wasm, &request, None, false)?),
-        ("with a state, PPS of the workload's name", Case::new(wasm, &request, Some(&pps), true)?),
+        (
+            "of a ReplicaSet: ignored",
+            Case::new(wasm, &ignored, Some(&pps), false)?,
+        ),
+        (
+            "of a StatefulSet without a PPS",
+            Case::new(wasm, &request, None, false)?,
+        ),
+        (
+            "with a state, PPS of the workload's name",
+            Case::new(wasm, &request, Some(&pps), true)?,
+        ),
     ];
     let rows = cases.iter().map(|(name, case)| {
-        let [native, guest, new_instance] =
-            compare([&mut || case.run_natively(), &mut || case.run_guest(), &mut || case.run_new_instance()]);
+        let [native, guest, new_instance] = compare([
+            &mut || case.run_natively(),
+            &mut || case.run_guest(),
+            &mut || case.run_new_instance(),
+        ]);
         vec![
             (*name).to_owned(),
             count(case.payload.len()),
@@ -53,8 +68,15 @@ pub(crate) fn compare_with_native(wasm: &[u8]) -> Result<String> {
             ratio(new_instance.ratio),
         ]
     });
-    let header =
-        ["Pod", "request, bytes", "native", "Wasm, guest", "÷ native", "Wasm, new instance", "÷ native"];
+    let header = [
+        "Pod",
+        "request, bytes",
+        "native",
+        "Wasm, guest",
+        "÷ native",
+        "Wasm, new instance",
+        "÷ native",
+    ];
     Ok(table(&header, rows))
 }
 
@@ -63,18 +85,34 @@ pub(crate) fn measure_by_recorded_pods(wasm: &[u8], sizes: &[usize]) -> Result<S
     let case = |pods| {
         let layout = Layout::new("bench", 1, pods);
         let pps = layout.recorded_pps();
-        let form = if pps["status"]["packed"].is_object() { "compact" } else { "plain" };
+        let form = if pps["status"]["packed"].is_object() {
+            "compact"
+        } else {
+            "plain"
+        };
         let case = Case::new(wasm, &layout.request(0), Some(&pps), true)?;
-        anyhow::Ok((format!("{}, {form}", count(pods)), pps.to_string().len(), case))
+        anyhow::Ok((
+            format!("{}, {form}", count(pods)),
+            pps.to_string().len(),
+            case,
+        ))
     };
     let (_, _, base) = case(10)?;
     let mut rows = Vec::new();
     for &pods in sizes {
         let (name, length, case) = case(pods)?;
         let [_, guest] = compare([&mut || base.run_guest(), &mut || case.run_guest()]);
-        rows.push(vec![name, micros(guest.each), ratio(guest.ratio), count(length)]);
+        rows.push(vec![
+            name,
+            micros(guest.each),
+            ratio(guest.ratio),
+            count(length),
+        ]);
     }
-    Ok(table(&["recorded Pods", "guest", "÷ at 10", "PPS, bytes"], rows))
+    Ok(table(
+        &["recorded Pods", "guest", "÷ at 10", "PPS, bytes"],
+        rows,
+    ))
 }
 
 /// A request with the cluster behind it, ready to be evaluated in each way.
@@ -89,20 +127,35 @@ struct Case {
 impl Case {
     /// Fails if native code and Wasm do not give the same, expected response.
     fn new(wasm: &[u8], request: &Value, pps: Option<&Value>, is_injected: bool) -> Result<Self> {
-        let payload = json!({"request": request, "settings": {}}).to_string().into_bytes();
+        let payload = json!({"request": request, "settings": {}})
+            .to_string()
+            .into_bytes();
         let host = FakeHost::new(pps.into_iter().cloned().collect(), HostQuirks::default());
         let host = CachedHost(Arc::new((host, Mutex::default())));
         let module = PolicyModule::load(wasm)?;
         let instance = module.instance(Arc::new(host.clone()))?;
         let native: Value = serde_json::from_str(&admit(&payload, &host).into_json())?;
         let guest: Value = serde_json::from_slice(&instance.call("validate", &payload)?)?;
-        ensure!(native == guest, "the responses differ\nnative: {native}\nWasm: {guest}");
-        ensure!(guest["mutated_object"].is_object() == is_injected, "not the expected response: {guest}");
-        Ok(Self { payload, host, module, instance })
+        ensure!(
+            native == guest,
+            "the responses differ\nnative: {native}\nWasm: {guest}"
+        );
+        ensure!(
+            guest["mutated_object"].is_object() == is_injected,
+            "not the expected response: {guest}"
+        );
+        Ok(Self {
+            payload,
+            host,
+            module,
+            instance,
+        })
     }
 
     fn run_natively(&self) {
-        drop(black_box(admit(black_box(&self.payload), &self.host).into_json()));
+        drop(black_box(
+            admit(black_box(&self.payload), &self.host).into_json(),
+        ));
     }
 
     /// Runs in an instance that was used before, which takes only the guest's own time.
@@ -138,6 +191,12 @@ impl Host for CachedHost {
 
 impl HostCalls for CachedHost {
     fn call(&self, namespace: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
-        Host::call(self, namespace, operation, &String::from_utf8_lossy(payload)).map(String::into_bytes)
+        Host::call(
+            self,
+            namespace,
+            operation,
+            &String::from_utf8_lossy(payload),
+        )
+        .map(String::into_bytes)
     }
 }

@@ -31,11 +31,20 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn new(namespace: &'static str, workloads: usize, pods: usize) -> Self {
         static SERIES: AtomicUsize = AtomicUsize::new(0);
-        Self { namespace, workloads, pods, ready: true, series: SERIES.fetch_add(1, Relaxed) }
+        Self {
+            namespace,
+            workloads,
+            pods,
+            ready: true,
+            series: SERIES.fetch_add(1, Relaxed),
+        }
     }
 
     pub(crate) fn not_ready(self) -> Self {
-        Self { ready: false, ..self }
+        Self {
+            ready: false,
+            ..self
+        }
     }
 
     pub(crate) fn all_pods(self) -> usize {
@@ -48,8 +57,8 @@ impl Layout {
 
     /// All objects with their keys in etcd.
     pub(crate) fn stored(self, product: Product) -> impl Iterator<Item = (String, Value)> {
-        let workloads =
-            (0..self.workloads).flat_map(move |index| [self.workload(index), self.pps(index, product)]);
+        let workloads = (0..self.workloads)
+            .flat_map(move |index| [self.workload(index), self.pps(index, product)]);
         workloads.chain((0..self.all_pods()).map(move |index| self.stored_pod(index)))
     }
 
@@ -80,22 +89,34 @@ impl Layout {
                 "persistentPodAnnotations": [{"key": ADDRESS}],
             },
         });
-        (format!("apps.kruise.io/persistentpodstates/{}/{name}", self.namespace), value)
+        (
+            format!(
+                "apps.kruise.io/persistentpodstates/{}/{name}",
+                self.namespace
+            ),
+            value,
+        )
     }
 
     /// The first PPS with the states of all its Pods, in the form in which the sidecar writes so many.
     pub(crate) fn recorded_pps(self) -> Value {
         let (_, mut pps) = self.pps(0, Product::Ours);
-        let states: BTreeMap<String, PodState> =
-            (0..self.pods).map(|index| (self.pod_name(index), state(index))).collect();
-        let mut status = json!({"observedGeneration": 1, "recorded": self.pods, "desired": self.pods});
+        let states: BTreeMap<String, PodState> = (0..self.pods)
+            .map(|index| (self.pod_name(index), state(index)))
+            .collect();
+        let mut status =
+            json!({"observedGeneration": 1, "recorded": self.pods, "desired": self.pods});
         if self.pods >= COMPACT_FROM {
             let mut buckets = BTreeMap::<Bucket, Vec<Row<'_>>>::new();
             for (pod, state) in &states {
-                buckets.entry(Bucket::of(pod)).or_default().push(Row::of(pod, state));
+                buckets
+                    .entry(Bucket::of(pod))
+                    .or_default()
+                    .push(Row::of(pod, state));
             }
-            let text =
-                |(bucket, rows): (&Bucket, &Vec<Row<'_>>)| (bucket.to_string(), write_bucket(rows).into());
+            let text = |(bucket, rows): (&Bucket, &Vec<Row<'_>>)| {
+                (bucket.to_string(), write_bucket(rows).into())
+            };
             let buckets: Map<String, Value> = buckets.iter().map(text).collect();
             status["packed"] = json!({"version": VERSION, "buckets": buckets});
         } else {
@@ -115,7 +136,10 @@ impl Layout {
             "startTime": "2026-01-07T09:10:12Z",
             "conditions": [{"type": "Ready", "status": if self.ready { "True" } else { "False" },
                 "lastTransitionTime": "2026-01-07T09:10:13Z"}]});
-        (format!("pods/{}/{}", self.namespace, self.pod_name(index)), pod)
+        (
+            format!("pods/{}/{}", self.namespace, self.pod_name(index)),
+            pod,
+        )
     }
 
     /// A Pod as its controller creates it.
@@ -188,7 +212,12 @@ fn labels(index: usize) -> Value {
 }
 
 fn address(index: usize) -> String {
-    format!("10.{}.{}.{}", 16 + index / 62_500, index / 250 % 250, index % 250 + 1)
+    format!(
+        "10.{}.{}.{}",
+        16 + index / 62_500,
+        index / 250 % 250,
+        index % 250 + 1
+    )
 }
 
 fn state(index: usize) -> PodState {

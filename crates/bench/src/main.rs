@@ -1,6 +1,9 @@
 //! `make bench`: measures what PersistentPodState costs and prints the tables of docs/benchmarks.md.
 
-#![allow(clippy::cast_precision_loss, reason = "the tables show a few digits only")]
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "the tables show a few digits only"
+)]
 
 mod admission;
 mod bed;
@@ -55,13 +58,19 @@ enum Family {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    let families = if args.families.is_empty() { Family::value_variants() } else { &args.families };
+    let families = if args.families.is_empty() {
+        Family::value_variants()
+    } else {
+        &args.families
+    };
     for family in families {
         eprintln!("measuring: {family:?}");
         // A finished table is published at once, so that a later failure does not lose it.
         let publish = |name: &str, text: String| {
             println!("{name}:\n\n{text}\n");
-            args.write.as_ref().map_or(Ok(()), |file| report::write(file, name, &text))
+            args.write
+                .as_ref()
+                .map_or(Ok(()), |file| report::write(file, name, &text))
         };
         match family {
             Family::Policy => Box::pin(measure_policy(args.small, &publish)).await?,
@@ -79,17 +88,29 @@ async fn main() -> Result<()> {
 type Publish<'a> = &'a dyn Fn(&str, String) -> Result<()>;
 
 async fn measure_policy(is_small: bool, publish: Publish<'_>) -> Result<()> {
-    let sizes: &[usize] = if is_small { &[10, 100] } else { &[10, 100, 1_000, 10_000] };
+    let sizes: &[usize] = if is_small {
+        &[10, 100]
+    } else {
+        &[10, 100, 1_000, 10_000]
+    };
     let wasm = std::fs::read(policy_path())?;
     publish("size", evaluation::measure_size(&wasm))?;
     publish("native and Wasm", evaluation::compare_with_native(&wasm)?)?;
-    publish("recorded Pods", evaluation::measure_by_recorded_pods(&wasm, sizes)?)?;
+    publish(
+        "recorded Pods",
+        evaluation::measure_by_recorded_pods(&wasm, sizes)?,
+    )?;
 
     let mut bed = Bed::start(None).await?;
     let mut figures = Figures::default();
-    admission::measure(&mut bed, Product::Ours, sizes, &mut |pods, what, unit, value| {
-        figures.add(&format!("{} recorded", count(pods)), what, unit, value);
-    })
+    admission::measure(
+        &mut bed,
+        Product::Ours,
+        sizes,
+        &mut |pods, what, unit, value| {
+            figures.add(&format!("{} recorded", count(pods)), what, unit, value);
+        },
+    )
     .await?;
     figures.add_growth(admission::API_SERVER_CPU);
     publish("admission", figures.table("admission of one Pod"))
@@ -99,46 +120,90 @@ async fn measure_sidecar(is_small: bool, publish: Publish<'_>) -> Result<()> {
     let mut bed = Bed::start(None).await?;
     let mut figures = Figures::default();
     recording::measure_becoming_ready(&mut bed, Product::Ours, &mut figures).await?;
-    publish("becoming ready", figures.table("1,000 Pods of one StatefulSet"))?;
+    publish(
+        "becoming ready",
+        figures.table("1,000 Pods of one StatefulSet"),
+    )?;
 
-    let sizes: &[usize] = if is_small { &[100] } else { &[100, 1_000, 10_000] };
+    let sizes: &[usize] = if is_small {
+        &[100]
+    } else {
+        &[100, 1_000, 10_000]
+    };
     let mut figures = Figures::default();
     for &workloads in sizes {
         let column = format!("{} PPS × 10", count(workloads));
         let changes = [recording::IRRELEVANT, recording::RECORDED];
-        recording::measure_start(&mut bed, Product::Ours, workloads, &column, &changes, &mut figures).await?;
+        recording::measure_start(
+            &mut bed,
+            Product::Ours,
+            workloads,
+            &column,
+            &changes,
+            &mut figures,
+        )
+        .await?;
     }
     publish("starting", figures.table("all Ready, none recorded"))?;
     let workloads = if is_small { 100 } else { 1_000 };
-    publish("relist", Box::pin(relist::measure(&mut bed, workloads)).await?)
+    publish(
+        "relist",
+        Box::pin(relist::measure(&mut bed, workloads)).await?,
+    )
 }
 
 async fn measure_openkruise(is_small: bool, publish: Publish<'_>) -> Result<()> {
     let mut bed = Bed::start(Some(OpenKruise::read()?)).await?;
     let (turns, workloads) = if is_small { (1, 100) } else { (2, 1_000) };
-    let sizes: &[usize] = if is_small { &[10] } else { &[10, 100, 1_000, 10_000] };
-    let (mut ready, mut start, mut admitted) = (Figures::default(), Figures::default(), Figures::default());
+    let sizes: &[usize] = if is_small {
+        &[10]
+    } else {
+        &[10, 100, 1_000, 10_000]
+    };
+    let (mut ready, mut start, mut admitted) =
+        (Figures::default(), Figures::default(), Figures::default());
     for turn in 1..=turns {
         for product in Product::ALL {
             eprintln!("  turn {turn} of {turns}: {}", product.title());
             recording::measure_becoming_ready(&mut bed, product, &mut ready).await?;
             let changes = [recording::IRRELEVANT];
-            recording::measure_start(&mut bed, product, workloads, product.title(), &changes, &mut start)
-                .await?;
+            recording::measure_start(
+                &mut bed,
+                product,
+                workloads,
+                product.title(),
+                &changes,
+                &mut start,
+            )
+            .await?;
             // The limit of its requests makes no difference to OpenKruise's webhook, which makes none.
             if product == Product::OpenKruiseLifted {
                 continue;
             }
             let mut add = |pods, what: &str, unit, value| {
-                admitted.add(product.title(), &format!("{} recorded: {what}", count(pods)), unit, value);
+                admitted.add(
+                    product.title(),
+                    &format!("{} recorded: {what}", count(pods)),
+                    unit,
+                    value,
+                );
             };
             Box::pin(admission::measure(&mut bed, product, sizes, &mut add)).await?;
         }
     }
-    publish("OpenKruise: becoming ready", ready.table("1,000 Pods of one StatefulSet"))?;
+    publish(
+        "OpenKruise: becoming ready",
+        ready.table("1,000 Pods of one StatefulSet"),
+    )?;
     publish(
         "OpenKruise: starting",
-        start.table(&format!("{} PPS × 10, all Ready, none recorded", count(workloads))),
+        start.table(&format!(
+            "{} PPS × 10, all Ready, none recorded",
+            count(workloads)
+        )),
     )?;
-    publish("OpenKruise: admission", admitted.table("admission of one Pod"))
+    publish(
+        "OpenKruise: admission",
+        admitted.table("admission of one Pod"),
+    )
 }

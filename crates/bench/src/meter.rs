@@ -17,7 +17,9 @@ pub(crate) fn cpu(process: &Process) -> Result<f64> {
 pub(crate) fn memory(process: &Process) -> Result<(u64, u64)> {
     let status = process.status()?;
     let kib = |value: Option<u64>| {
-        value.map(|value| value * 1024).context("/proc has no memory figures for this process")
+        value
+            .map(|value| value * 1024)
+            .context("/proc has no memory figures for this process")
     };
     Ok((kib(status.vmrss)?, kib(status.vmhwm)?))
 }
@@ -66,7 +68,11 @@ fn calls_per_turn(run: &mut dyn FnMut()) -> u32 {
 
 /// CPU time of this thread, so that a turn in which others had the processor counts as little as any.
 fn time_turn(calls: u32, run: &mut dyn FnMut()) -> f64 {
-    let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
+    let now = || {
+        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+            .map(Duration::from)
+            .unwrap_or_default()
+    };
     let started = now();
     for _ in 0..calls {
         run();

@@ -41,7 +41,9 @@ pub(crate) fn is_configured() -> bool {
 }
 
 fn path_in(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+    env::var_os(variable)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 pub(crate) struct OpenKruise {
@@ -59,7 +61,11 @@ impl OpenKruise {
                  the executable, and {DEFINITIONS} to the repository's config/crd/bases"
             )
         })?;
-        ensure!(manager.is_file(), "{MANAGER} names {}, which is not a file", manager.display());
+        ensure!(
+            manager.is_file(),
+            "{MANAGER} names {}, which is not a file",
+            manager.display()
+        );
         let beside = || manager.parent().unwrap_or(Path::new(".")).join("crds");
         let folder = path_in(DEFINITIONS).unwrap_or_else(beside);
         let entries = std::fs::read_dir(&folder).with_context(|| {
@@ -68,18 +74,30 @@ impl OpenKruise {
                 folder.display()
             )
         })?;
-        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-        files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+        let mut files = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
+        files.retain(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        });
         files.sort();
         let mut definitions = Vec::new();
         for file in files {
             definitions.extend(manifests::read(&file)?);
         }
         definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
-        ensure!(!definitions.is_empty(), "{} has no CustomResourceDefinition", folder.display());
+        ensure!(
+            !definitions.is_empty(),
+            "{} has no CustomResourceDefinition",
+            folder.display()
+        );
         for definition in &mut definitions {
             definition["spec"]["conversion"] = json!({"strategy": "None"});
         }
-        Ok(Self { manager, definitions })
+        Ok(Self {
+            manager,
+            definitions,
+        })
     }
 }

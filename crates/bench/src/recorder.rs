@@ -45,7 +45,11 @@ impl Product {
 
     /// The PPS resource in the version that the product stores.
     pub(crate) fn resource(self) -> ApiResource {
-        let version = if self == Self::Ours { "v1alpha1" } else { "v1beta1" };
+        let version = if self == Self::Ours {
+            "v1alpha1"
+        } else {
+            "v1beta1"
+        };
         ApiResource {
             group: "apps.kruise.io".to_owned(),
             version: version.to_owned(),
@@ -57,7 +61,11 @@ impl Product {
 
     /// The name of the field with topology keys in that version.
     pub(crate) fn keys_field(self) -> &'static str {
-        if self == Self::Ours { "nodeTopologyKeys" } else { "keys" }
+        if self == Self::Ours {
+            "nodeTopologyKeys"
+        } else {
+            "keys"
+        }
     }
 }
 
@@ -87,18 +95,35 @@ impl Recorder {
         let (port, webhook_port) = (free_port()?, free_port()?);
         let health = format!("127.0.0.1:{port}");
         let name = format!("recorder-{turn}");
-        let (log, certificates) =
-            (control_plane.folder().join(format!("{name}.log")), control_plane.folder().join(&name));
+        let (log, certificates) = (
+            control_plane.folder().join(format!("{name}.log")),
+            control_plane.folder().join(&name),
+        );
         let mut command = if product == Product::Ours {
             let program = std::env::current_exe()?.with_file_name("pps-sidecar");
-            ensure!(program.is_file(), "run `make bench`: {} is not built", program.display());
+            ensure!(
+                program.is_file(),
+                "run `make bench`: {} is not built",
+                program.display()
+            );
             let mut command = Command::new(program);
-            command.arg("--kubeconfig").arg(proxy.kubeconfig(control_plane, SIDECAR)?);
-            command.args(["--admin-address", &health, "--log", "warn", "--leader-election=false"]);
+            command
+                .arg("--kubeconfig")
+                .arg(proxy.kubeconfig(control_plane, SIDECAR)?);
+            command.args([
+                "--admin-address",
+                &health,
+                "--log",
+                "warn",
+                "--leader-election=false",
+            ]);
             command
         } else {
-            let mut command = Command::new(&openkruise.context("OpenKruise is not configured")?.manager);
-            command.arg("--kubeconfig").arg(proxy.kubeconfig(control_plane, openkruise::USER)?);
+            let mut command =
+                Command::new(&openkruise.context("OpenKruise is not configured")?.manager);
+            command
+                .arg("--kubeconfig")
+                .arg(proxy.kubeconfig(control_plane, openkruise::USER)?);
             command.arg(format!("--health-probe-addr={health}"));
             command.arg(format!("--metrics-addr=127.0.0.1:{}", free_port()?));
             command.args(["--enable-leader-election=false", "--enable-pprof=false"]);
@@ -107,7 +132,9 @@ impl Recorder {
             if product == Product::OpenKruiseLifted {
                 command.arg("--rest-config-qps=2000");
             }
-            command.env("WEBHOOK_HOST", "127.0.0.1").env("WEBHOOK_PORT", webhook_port.to_string());
+            command
+                .env("WEBHOOK_HOST", "127.0.0.1")
+                .env("WEBHOOK_PORT", webhook_port.to_string());
             command.env("WEBHOOK_CERT_DIR", &certificates);
             command
         };
@@ -122,15 +149,28 @@ impl Recorder {
             .with_context(|| format!("cannot start {}", product.title()))?;
         let id = child.id().context("the recorder exited at once")?;
         let process = Process::new(i32::try_from(id)?)?;
-        Ok(Self { child, process, proxy, started, health, log, webhook_port, certificates })
+        Ok(Self {
+            child,
+            process,
+            proxy,
+            started,
+            health,
+            log,
+            webhook_port,
+            certificates,
+        })
     }
 
     /// Waits until it is ready. Returns when that was seen.
     pub(crate) async fn wait_until_ready(&mut self) -> Result<Instant> {
-        let ready = wait_for("the recorder to be ready", Duration::from_mins(3), async || {
-            let (code, _) = http::get(&self.health, "/readyz").await?;
-            Ok(Progress::when(code == 200, Instant::now(), code))
-        });
+        let ready = wait_for(
+            "the recorder to be ready",
+            Duration::from_mins(3),
+            async || {
+                let (code, _) = http::get(&self.health, "/readyz").await?;
+                Ok(Progress::when(code == 200, Instant::now(), code))
+            },
+        );
         match ready.await {
             Ok(at) => Ok(at),
             Err(error) => self.fail(&format!("{error:#}")),

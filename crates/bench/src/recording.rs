@@ -70,7 +70,12 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn add(&mut self, what: &str, unit: Unit, value: f64) {
-        self.figures.add(self.column, &format!("{}: {what}", self.scenario), unit, value);
+        self.figures.add(
+            self.column,
+            &format!("{}: {what}", self.scenario),
+            unit,
+            value,
+        );
     }
 
     fn add_usage(&mut self, used: Usage) {
@@ -95,7 +100,8 @@ pub(crate) async fn measure_becoming_ready(
     figures: &mut Figures,
 ) -> Result<()> {
     eprintln!("  1,000 Pods become Ready");
-    let [slow, fast] = ["slow", "fast"].map(|namespace| Layout::new(namespace, 1, 1_000).not_ready());
+    let [slow, fast] =
+        ["slow", "fast"].map(|namespace| Layout::new(namespace, 1, 1_000).not_ready());
     let records = bed.prepare(product, &[slow, fast]).await?;
     let mut recorder = bed.start_recorder(product).await?;
     recorder.wait_until_ready().await?;
@@ -105,17 +111,30 @@ pub(crate) async fn measure_becoming_ready(
     let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "True",
         "lastTransitionTime": "2026-01-07T09:11:00Z"}]}});
     for (scenario, layout, rate) in [("50 a second", slow, Some(50)), ("at once", fast, None)] {
-        let mut rows = Rows { figures, column, scenario };
+        let mut rows = Rows {
+            figures,
+            column,
+            scenario,
+        };
         let (before, writes) = (Usage::of(bed, &recorder)?, records.writes(layout.namespace));
         let last = patch_pods(bed.client(), layout, layout.all_pods(), rate, &patch).await?;
         let recorded = wait(&records, &mut recorder, layout.namespace, layout.all_pods()).await?;
         recorder.settle().await?;
-        rows.add("writes", Unit::Count, (records.writes(layout.namespace) - writes) as f64);
+        rows.add(
+            "writes",
+            Unit::Count,
+            (records.writes(layout.namespace) - writes) as f64,
+        );
         let after = recorded.saturating_duration_since(last);
         rows.add("last recorded after", Unit::Seconds, after.as_secs_f64());
         rows.add_usage(Usage::of(bed, &recorder)? - before);
     }
-    Rows { figures, column, scenario: "afterwards" }.add_memory(&recorder)?;
+    Rows {
+        figures,
+        column,
+        scenario: "afterwards",
+    }
+    .add_memory(&recorder)?;
     recorder.stop().await
 }
 
@@ -135,20 +154,43 @@ pub(crate) async fn measure_start(
     let mut recorder = bed.start_recorder(product).await?;
     let recorded = wait(&records, &mut recorder, layout.namespace, layout.all_pods()).await?;
     recorder.settle().await?;
-    let mut rows = Rows { figures, column, scenario: "start" };
+    let mut rows = Rows {
+        figures,
+        column,
+        scenario: "start",
+    };
     let took = recorded.saturating_duration_since(recorder.started);
     rows.add("all recorded after", Unit::Seconds, took.as_secs_f64());
-    rows.add("writes", Unit::Count, records.writes(layout.namespace) as f64);
+    rows.add(
+        "writes",
+        Unit::Count,
+        records.writes(layout.namespace) as f64,
+    );
     let used = Usage::of(bed, &recorder)?;
-    rows.add_usage(Usage { api_server_cpu: used.api_server_cpu - api_server_cpu, ..used });
+    rows.add_usage(Usage {
+        api_server_cpu: used.api_server_cpu - api_server_cpu,
+        ..used
+    });
     rows.add_memory(&recorder)?;
     for (name, annotation) in changes {
         let before = Usage::of(bed, &recorder)?;
         let patch = json!({"metadata": {"annotations": {*annotation: "10.99.0.1"}}});
-        patch_pods(bed.client(), layout, CHANGES, Some(CHANGES_PER_SECOND), &patch).await?;
+        patch_pods(
+            bed.client(),
+            layout,
+            CHANGES,
+            Some(CHANGES_PER_SECOND),
+            &patch,
+        )
+        .await?;
         recorder.settle().await?;
         let scenario = format!("{} {name}", count(CHANGES));
-        Rows { figures, column, scenario: &scenario }.add_usage(Usage::of(bed, &recorder)? - before);
+        Rows {
+            figures,
+            column,
+            scenario: &scenario,
+        }
+        .add_usage(Usage::of(bed, &recorder)? - before);
     }
     recorder.stop().await
 }

@@ -37,9 +37,18 @@ pub(crate) async fn measure(bed: &mut Bed, workloads: usize) -> Result<String> {
     let mut figures = Figures::default();
     let before = lists(bed).await?;
     let mut recorder = bed.start_recorder(Product::Ours).await?;
-    let took = recorder.wait_until_ready().await?.duration_since(recorder.started);
+    let took = recorder
+        .wait_until_ready()
+        .await?
+        .duration_since(recorder.started);
     let (now, proxy) = (lists(bed).await?, &recorder.proxy);
-    add(&mut figures, "sidecar", now - before, took.as_secs_f64(), proxy);
+    add(
+        &mut figures,
+        "sidecar",
+        now - before,
+        took.as_secs_f64(),
+        proxy,
+    );
     recorder.stop().await?;
 
     let proxy = Proxy::start(bed.control_plane.url()).await?;
@@ -48,11 +57,23 @@ pub(crate) async fn measure(bed: &mut Bed, workloads: usize) -> Result<String> {
     futures::try_join!(
         list(watcher(Api::<Pod>::all(client.clone()), config())),
         list(watcher(Api::<StatefulSet>::all(client.clone()), config())),
-        list(watcher(Api::<PartialObjectMeta<Node>>::all(client.clone()), config())),
-        list(watcher(Api::<DynamicObject>::all_with(client, &Product::Ours.resource()), config())),
+        list(watcher(
+            Api::<PartialObjectMeta<Node>>::all(client.clone()),
+            config()
+        )),
+        list(watcher(
+            Api::<DynamicObject>::all_with(client, &Product::Ours.resource()),
+            config()
+        )),
     )?;
     let took = started.elapsed().as_secs_f64();
-    add(&mut figures, "kube's watcher", lists(bed).await? - now, took, &proxy);
+    add(
+        &mut figures,
+        "kube's watcher",
+        lists(bed).await? - now,
+        took,
+        &proxy,
+    );
     Ok(figures.table(&format!("{} PPS × 10 Pods", count(workloads))))
 }
 
@@ -67,7 +88,10 @@ fn add(figures: &mut Figures, column: &str, lists: f64, seconds: f64, proxy: &Pr
 /// Reads a watch until its first list is complete.
 async fn list<K>(events: impl Stream<Item = Result<Event<K>, watcher::Error>>) -> Result<()> {
     let mut events = std::pin::pin!(events);
-    while !matches!(events.next().await.context("the watch ended")??, Event::InitDone) {}
+    while !matches!(
+        events.next().await.context("the watch ended")??,
+        Event::InitDone
+    ) {}
     Ok(())
 }
 
@@ -76,10 +100,20 @@ async fn lists(bed: &Bed) -> Result<f64> {
     let request = http::Request::get("/metrics").body(Vec::new())?;
     let samples = metrics::parse(&bed.client().request_text(request).await?);
     let is_list = |sample: &&metrics::Sample| {
-        let label = |name: &str| sample.labels.get(name).map(String::as_str).unwrap_or_default();
+        let label = |name: &str| {
+            sample
+                .labels
+                .get(name)
+                .map(String::as_str)
+                .unwrap_or_default()
+        };
         sample.name == "apiserver_request_total"
             && label("verb") == "LIST"
             && RESOURCES.contains(&label("resource"))
     };
-    Ok(samples.iter().filter(is_list).map(|sample| sample.value).sum())
+    Ok(samples
+        .iter()
+        .filter(is_list)
+        .map(|sample| sample.value)
+        .sum())
 }

@@ -58,14 +58,25 @@ struct Row {
 
 impl Row {
     fn median(&self, column: usize) -> Option<f64> {
-        self.values.get(column).filter(|values| !values.is_empty()).map(|values| median(values))
+        self.values
+            .get(column)
+            .filter(|values| !values.is_empty())
+            .map(|values| median(values))
     }
 }
 
 impl Figures {
     pub(crate) fn add(&mut self, column: &str, row: &str, unit: Unit, value: f64) {
-        let column = position(&mut self.columns, |known| known == column, || column.to_owned());
-        let new = || Row { name: row.to_owned(), unit, values: Vec::new() };
+        let column = position(
+            &mut self.columns,
+            |known| known == column,
+            || column.to_owned(),
+        );
+        let new = || Row {
+            name: row.to_owned(),
+            unit,
+            values: Vec::new(),
+        };
         let row = position(&mut self.rows, |known| known.name == row, new);
         let values = &mut self.rows[row].values;
         values.resize_with(values.len().max(column + 1), Vec::new);
@@ -74,9 +85,13 @@ impl Figures {
 
     /// Adds a row that compares each column of a row with the first one.
     pub(crate) fn add_growth(&mut self, row: &str) {
-        let Some(known) = self.rows.iter().find(|known| known.name == row) else { return };
+        let Some(known) = self.rows.iter().find(|known| known.name == row) else {
+            return;
+        };
         let Some(first) = known.median(0) else { return };
-        let ratios: Vec<_> = (0..self.columns.len()).map(|column| known.median(column)).collect();
+        let ratios: Vec<_> = (0..self.columns.len())
+            .map(|column| known.median(column))
+            .collect();
         let name = format!("{row} ÷ at {}", self.columns[0]);
         for (column, value) in self.columns.clone().iter().zip(ratios) {
             if let Some(value) = value {
@@ -88,24 +103,38 @@ impl Figures {
     /// A table of medians. Beside other products it also says who is ahead; one without a figure could not do
     /// it.
     pub(crate) fn table(&self, first: &str) -> String {
-        let ours = self.columns.iter().position(|column| column == Product::Ours.title());
+        let ours = self
+            .columns
+            .iter()
+            .position(|column| column == Product::Ours.title());
         let ours = ours.filter(|_| self.columns.len() > 1);
         let rows = self.rows.iter().map(|row| {
-            let medians: Vec<_> = (0..self.columns.len()).map(|column| row.median(column)).collect();
-            let cell =
-                |value: &Option<f64>| value.map_or("not possible".into(), |value| row.unit.format(value));
+            let medians: Vec<_> = (0..self.columns.len())
+                .map(|column| row.median(column))
+                .collect();
+            let cell = |value: &Option<f64>| {
+                value.map_or("not possible".into(), |value| row.unit.format(value))
+            };
             let mut cells = vec![row.name.clone()];
             cells.extend(medians.iter().map(cell));
             if let Some(ours) = ours {
-                let theirs = medians.iter().enumerate().filter(|(column, _)| *column != ours);
-                let theirs = theirs.filter_map(|(_, value)| *value).min_by(f64::total_cmp);
+                let theirs = medians
+                    .iter()
+                    .enumerate()
+                    .filter(|(column, _)| *column != ours);
+                let theirs = theirs
+                    .filter_map(|(_, value)| *value)
+                    .min_by(f64::total_cmp);
                 cells.extend(judge(theirs, medians[ours]));
             }
             cells
         });
         let mut header = vec![first];
         header.extend(self.columns.iter().map(String::as_str));
-        header.extend(ours.into_iter().flat_map(|_| ["their better ÷ here", "ahead"]));
+        header.extend(
+            ours.into_iter()
+                .flat_map(|_| ["their better ÷ here", "ahead"]),
+        );
         table(&header, rows)
     }
 }
@@ -119,7 +148,10 @@ fn position<T>(items: &mut Vec<T>, is_it: impl Fn(&T) -> bool, new: impl FnOnce(
 }
 
 fn judge(theirs: Option<f64>, ours: Option<f64>) -> [String; 2] {
-    let ratio = theirs.zip(ours).filter(|(_, ours)| *ours > 0.0).map(|(theirs, ours)| theirs / ours);
+    let ratio = theirs
+        .zip(ours)
+        .filter(|(_, ours)| *ours > 0.0)
+        .map(|(theirs, ours)| theirs / ours);
     let ahead = match (ratio, theirs, ours) {
         (Some(ratio), ..) if ratio > MARGIN => "here",
         (Some(ratio), ..) if ratio < 1.0 / MARGIN => "OpenKruise",
@@ -127,13 +159,19 @@ fn judge(theirs: Option<f64>, ours: Option<f64>) -> [String; 2] {
         (None, _, Some(_)) => "here",
         (None, Some(_), None) => "OpenKruise",
     };
-    [ratio.map_or("–".to_owned(), |ratio| Unit::Ratio.format(ratio)), ahead.to_owned()]
+    [
+        ratio.map_or("–".to_owned(), |ratio| Unit::Ratio.format(ratio)),
+        ahead.to_owned(),
+    ]
 }
 
 /// Formats a table. The first column is text, the others are numbers.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    table
+        .load_style(ASCII_MARKDOWN)
+        .set_header(header)
+        .add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -170,11 +208,18 @@ pub(crate) fn count(number: impl TryInto<u64>) -> String {
 
 /// Replaces what a file has between the comments `begin NAME` and `end NAME`.
 pub(crate) fn write(file: &Path, name: &str, text: &str) -> Result<()> {
-    let old = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let old =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let [begin, end] = ["begin", "end"].map(|word| format!("<!-- {word} {name} -->"));
-    let place = old.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    let (before, after) = place
-        .with_context(|| format!("{} has no place for {name}: add {begin} and {end}", file.display()))?;
+    let place = old
+        .split_once(&begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = place.with_context(|| {
+        format!(
+            "{} has no place for {name}: add {begin} and {end}",
+            file.display()
+        )
+    })?;
     fs::write(file, format!("{before}{begin}\n{text}\n{end}{after}"))?;
     Ok(())
 }
@@ -185,13 +230,22 @@ mod tests {
 
     #[test]
     fn number_columns_are_right_aligned() {
-        let text = table(&["what", "time"], [vec!["parse".to_owned(), "1.0 µs".to_owned()]]);
-        assert_eq!(text, "| what  |   time |\n|-------|-------:|\n| parse | 1.0 µs |");
+        let text = table(
+            &["what", "time"],
+            [vec!["parse".to_owned(), "1.0 µs".to_owned()]],
+        );
+        assert_eq!(
+            text,
+            "| what  |   time |\n|-------|-------:|\n| parse | 1.0 µs |"
+        );
     }
 
     #[test]
     fn thousands_are_separated_by_commas() {
-        assert_eq!([count(7_u64), count(1000_u64), count(1_234_567_u64)], ["7", "1,000", "1,234,567"]);
+        assert_eq!(
+            [count(7_u64), count(1000_u64), count(1_234_567_u64)],
+            ["7", "1,000", "1,234,567"]
+        );
     }
 
     #[test]
@@ -209,11 +263,32 @@ mod tests {
         let mut figures = Figures::default();
         let turns = [(0, 30.0), (1, 8.0), (2, 4.0), (0, 40.0)];
         for (product, value) in turns {
-            figures.add(Product::ALL[product].title(), "all recorded after", Unit::Seconds, value);
+            figures.add(
+                Product::ALL[product].title(),
+                "all recorded after",
+                Unit::Seconds,
+                value,
+            );
         }
         let text = figures.table("start");
-        let row: Vec<&str> = text.lines().nth(2).unwrap().split('|').map(str::trim).collect();
-        assert_eq!(row[1..7], ["all recorded after", "35.00 s", "8.00 s", "4.00 s", "2.00 ×", "here"]);
+        let row: Vec<&str> = text
+            .lines()
+            .nth(2)
+            .unwrap()
+            .split('|')
+            .map(str::trim)
+            .collect();
+        assert_eq!(
+            row[1..7],
+            [
+                "all recorded after",
+                "35.00 s",
+                "8.00 s",
+                "4.00 s",
+                "2.00 ×",
+                "here"
+            ]
+        );
     }
 
     #[test]
@@ -224,7 +299,13 @@ mod tests {
         }
         figures.add_growth("CPU");
         let text = figures.table("");
-        let row: Vec<&str> = text.lines().last().unwrap().split('|').map(str::trim).collect();
+        let row: Vec<&str> = text
+            .lines()
+            .last()
+            .unwrap()
+            .split('|')
+            .map(str::trim)
+            .collect();
         assert_eq!(row[1..4], ["CPU ÷ at 10", "1.00 ×", "1.50 ×"]);
     }
 }

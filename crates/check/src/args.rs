@@ -61,11 +61,18 @@ pub struct Report {
 impl CheckArgs {
     /// Runs the check. `runs_in_cluster` says whether the registry is reached as the PolicyServer reaches it.
     pub async fn run(&self, client: &Client, runs_in_cluster: bool) -> Report {
-        let settings =
-            Settings { namespace: self.namespace.clone(), runs_in_cluster, ..self.settings.clone() };
+        let settings = Settings {
+            namespace: self.namespace.clone(),
+            runs_in_cluster,
+            ..self.settings.clone()
+        };
         let mut report = Box::pin(run(client, settings, report::WIDTH)).await;
         if self.output == Output::Json {
-            let answer = Versioned { api_version: API_VERSION, kind: KIND, answer: &report.document };
+            let answer = Versioned {
+                api_version: API_VERSION,
+                kind: KIND,
+                answer: &report.document,
+            };
             report.text = serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n";
         }
         report
@@ -84,7 +91,11 @@ pub async fn run(client: &Client, settings: Settings, width: usize) -> Report {
 }
 
 fn exit_code(zero: Option<ExitZero>, found: u8) -> u8 {
-    if zero == Some(ExitZero::Always) || (zero, found) == (Some(ExitZero::Unknown), 2) { 0 } else { found }
+    if zero == Some(ExitZero::Always) || (zero, found) == (Some(ExitZero::Unknown), 2) {
+        0
+    } else {
+        found
+    }
 }
 
 #[cfg(test)]
@@ -108,8 +119,16 @@ mod tests {
             (&["x", "--exit-zero=always"], [0, 0, 0]),
             (&["x"], [0, 1, 2]),
         ] {
-            let zero = Program::try_parse_from(args).unwrap().check.settings.exit_zero;
-            assert_eq!([0, 1, 2].map(|found| exit_code(zero, found)), wanted, "{args:?}");
+            let zero = Program::try_parse_from(args)
+                .unwrap()
+                .check
+                .settings
+                .exit_zero;
+            assert_eq!(
+                [0, 1, 2].map(|found| exit_code(zero, found)),
+                wanted,
+                "{args:?}"
+            );
         }
         assert!(Program::try_parse_from(["x", "--exit-zero=never"]).is_err());
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::iter::once;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration,
+    MatchCondition, MutatingWebhookConfiguration, RuleWithOperations,
+    ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
@@ -74,12 +75,16 @@ impl Policy {
     }
 
     pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
-        self.status.conditions.iter().find(|condition| condition.kind == kind)
+        self.status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
     }
 
     /// Whether Kubewarden's controller has made the webhook, and the PolicyServer can answer it.
     pub(crate) fn is_active(&self) -> bool {
-        self.condition("PolicyActive").is_some_and(|condition| condition.status == "True")
+        self.condition("PolicyActive")
+            .is_some_and(|condition| condition.status == "True")
     }
 }
 
@@ -136,7 +141,11 @@ impl LeaseReads {
     }
 
     pub(crate) fn holder(&self) -> Option<&str> {
-        self.second.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+        self.second
+            .as_ref()?
+            .holder_identity
+            .as_deref()
+            .filter(|holder| !holder.is_empty())
     }
 }
 
@@ -157,12 +166,16 @@ impl Recorded {
         let status = &object["status"];
         let conditions = Vec::<Condition>::deserialize(&status["conditions"]).unwrap_or_default();
         let writes = metadata.managed_fields.unwrap_or_default();
-        let fields = writes.iter().filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
+        let fields = writes
+            .iter()
+            .filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
         let shown = status["podStates"].as_object().map_or(0, Map::len);
         Some(Self {
             namespace: metadata.namespace?,
             name: metadata.name?,
-            recording: conditions.into_iter().find(|condition| condition.kind == RECORDING),
+            recording: conditions
+                .into_iter()
+                .find(|condition| condition.kind == RECORDING),
             may_hide_states: PackedClaim::of(fields).may_hide_states(
                 shown,
                 status["recorded"].as_i64(),
@@ -207,10 +220,18 @@ impl SidecarSetup {
             Some("openkruise") => Recorder::OpenKruise,
             _ => Recorder::Own,
         };
-        let elects = settings.leader_election.unwrap_or(found("leader-election").as_deref() != Some("false"));
-        let config_namespace = settings.config_namespace.clone().or_else(|| found("config-namespace"));
+        let elects = settings
+            .leader_election
+            .unwrap_or(found("leader-election").as_deref() != Some("false"));
+        let config_namespace = settings
+            .config_namespace
+            .clone()
+            .or_else(|| found("config-namespace"));
         let config_namespace = config_namespace.unwrap_or_else(|| "kruise-system".into());
-        let openkruise = settings.openkruise_namespace.clone().or_else(|| found("openkruise-namespace"));
+        let openkruise = settings
+            .openkruise_namespace
+            .clone()
+            .or_else(|| found("openkruise-namespace"));
         Self {
             recorder: settings.recorder.unwrap_or(recorder),
             namespace: found("namespace"),
@@ -232,11 +253,23 @@ fn setting(container: &Container, flag: &str) -> Option<String> {
     let variable = format!("PPS_{}", flag.to_uppercase().replace('-', "_"));
     let flag = format!("--{flag}");
     let args = container.args.as_deref().unwrap_or_default();
-    let in_args = args.iter().enumerate().rev().find_map(|(index, arg)| match arg.strip_prefix(&flag)? {
-        "" => args.get(index + 1).cloned(),
-        rest => rest.strip_prefix('=').map(str::to_owned),
-    });
-    let in_env = || container.env.iter().flatten().find(|one| one.name == variable)?.value.clone();
+    let in_args =
+        args.iter()
+            .enumerate()
+            .rev()
+            .find_map(|(index, arg)| match arg.strip_prefix(&flag)? {
+                "" => args.get(index + 1).cloned(),
+                rest => rest.strip_prefix('=').map(str::to_owned),
+            });
+    let in_env = || {
+        container
+            .env
+            .iter()
+            .flatten()
+            .find(|one| one.name == variable)?
+            .value
+            .clone()
+    };
     in_args.or_else(in_env).filter(|value| !value.is_empty())
 }
 
@@ -282,7 +315,8 @@ impl Facts {
     }
 
     pub(crate) fn policies_for_pods(&self) -> impl Iterator<Item = &Policy> {
-        self.own_policies().filter(|policy| !policy.name().ends_with(VALIDATION))
+        self.own_policies()
+            .filter(|policy| !policy.name().ends_with(VALIDATION))
     }
 
     /// These, and those of each further sidecar.
@@ -292,21 +326,38 @@ impl Facts {
 
     /// The sidecar's Deployment of the installation that is checked.
     pub(crate) fn own_sidecar(&self) -> Option<&Deployment> {
-        self.sidecars.items()?.iter().find(|one| self.is_own_sidecar(one))
+        self.sidecars
+            .items()?
+            .iter()
+            .find(|one| self.is_own_sidecar(one))
     }
 
     /// Whether this is the Deployment of the installation that is checked.
     pub(crate) fn is_own_sidecar(&self, deployment: &Deployment) -> bool {
-        let ObjectMeta { namespace, name, .. } = &deployment.metadata;
-        namespace.as_ref() == Some(&self.settings.namespace) && name.as_ref() == Some(&self.settings.sidecar)
+        let ObjectMeta {
+            namespace, name, ..
+        } = &deployment.metadata;
+        namespace.as_ref() == Some(&self.settings.namespace)
+            && name.as_ref() == Some(&self.settings.sidecar)
     }
 
     /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer names
     /// none.
     pub(crate) fn account_name(&self) -> &str {
-        match (self.server.known().map(|server| server.spec.service_account_name.as_str()), &self.settings) {
+        match (
+            self.server
+                .known()
+                .map(|server| server.spec.service_account_name.as_str()),
+            &self.settings,
+        ) {
             (Some(named), _) if !named.is_empty() => named,
-            (None, Settings { service_account: Some((_, account)), .. }) => account,
+            (
+                None,
+                Settings {
+                    service_account: Some((_, account)),
+                    ..
+                },
+            ) => account,
             _ => "default",
         }
     }
@@ -314,7 +365,10 @@ impl Facts {
     pub(crate) fn labels_of(&self, namespace: &str) -> BTreeMap<String, String> {
         let known = self.namespaces.items().unwrap_or_default().iter();
         let mut found = known.filter(|one| one.metadata.name.as_deref() == Some(namespace));
-        found.next().and_then(|one| one.metadata.labels.clone()).unwrap_or_default()
+        found
+            .next()
+            .and_then(|one| one.metadata.labels.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -325,7 +379,8 @@ mod tests {
     use super::*;
 
     fn setup(settings: &Settings, container: &Value) -> SidecarSetup {
-        let deployment = json!({"spec": {"selector": {}, "template": {"spec": {"containers": [container]}}}});
+        let deployment =
+            json!({"spec": {"selector": {}, "template": {"spec": {"containers": [container]}}}});
         SidecarSetup::of(settings, Some(&serde_json::from_value(deployment).unwrap()))
     }
 
@@ -333,13 +388,25 @@ mod tests {
     fn flags_take_precedence_over_the_deployment_and_this_over_defaults() {
         let defaults = SidecarSetup::default();
         assert_eq!(setup(&Settings::default(), &json!({"name": "c"})), defaults);
-        assert_eq!((defaults.recorder, defaults.lease.as_deref()), (Recorder::Own, Some("pps-sidecar")));
+        assert_eq!(
+            (defaults.recorder, defaults.lease.as_deref()),
+            (Recorder::Own, Some("pps-sidecar"))
+        );
         let container = json!({"name": "c",
             "args": ["--recorder", "openkruise", "--lease-name=mine", "--leader-election=true"],
             "env": [{"name": "PPS_CONFIG_NAMESPACE", "value": "own"}, {"name": "PPS_RECORDER", "value": "self"}]});
         let found = setup(&Settings::default(), &container);
-        assert_eq!((found.recorder, found.lease.as_deref()), (Recorder::OpenKruise, Some("mine")));
-        assert_eq!((found.config_namespace.as_str(), found.openkruise_namespace.as_str()), ("own", "own"));
+        assert_eq!(
+            (found.recorder, found.lease.as_deref()),
+            (Recorder::OpenKruise, Some("mine"))
+        );
+        assert_eq!(
+            (
+                found.config_namespace.as_str(),
+                found.openkruise_namespace.as_str()
+            ),
+            ("own", "own")
+        );
         let settings = Settings {
             recorder: Some(Recorder::Own),
             leader_election: Some(false),

@@ -18,7 +18,9 @@ use tokio::time::timeout;
 
 use self::leases::Leases;
 pub use self::leases::{Silence, silent_recorder};
-use crate::facts::{Facts, Module, ModuleAnswer, Objects, Read, Recorded, Right, SidecarSetup, container};
+use crate::facts::{
+    Facts, Module, ModuleAnswer, Objects, Read, Recorded, Right, SidecarSetup, container,
+};
 use crate::reader::Reader;
 use crate::registry::{self, Sources};
 use crate::settings::{Recorder, Settings};
@@ -51,7 +53,10 @@ const SIDECARS: &str = "app.kubernetes.io/component=sidecar";
 /// Reads everything. The facts have what could not be read.
 pub(crate) async fn gather(client: &Client, settings: Settings, timing: &Timing) -> Facts {
     let reader = Reader::new(client.clone(), settings.limits, timing.total);
-    let mut facts = Facts { settings, ..Facts::default() };
+    let mut facts = Facts {
+        settings,
+        ..Facts::default()
+    };
     facts.kubernetes = reader.version().await;
     // Without an answer nothing else could be read either.
     if facts.kubernetes.known().is_some() {
@@ -66,14 +71,27 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
     facts.setup = SidecarSetup::of(&facts.settings, facts.own_sidecar());
     let first = Leases::read(reader, facts).await;
 
-    (facts.definition, facts.policy_definition, facts.server_definition) = tokio::join!(
+    (
+        facts.definition,
+        facts.policy_definition,
+        facts.server_definition,
+    ) = tokio::join!(
         reader.get_one(None, "persistentpodstates.apps.kruise.io"),
         reader.get_one(None, "clusteradmissionpolicies.policies.kubewarden.io"),
         reader.get_one(None, "policyservers.policies.kubewarden.io"),
     );
     let policies = Right::new("list", KUBEWARDEN, "clusteradmissionpolicies");
-    (facts.policies, facts.mutating, facts.validating, facts.namespaces) = tokio::join!(
-        reader.list(policies, "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies", ""),
+    (
+        facts.policies,
+        facts.mutating,
+        facts.validating,
+        facts.namespaces,
+    ) = tokio::join!(
+        reader.list(
+            policies,
+            "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies",
+            ""
+        ),
         reader.list_all(""),
         reader.list_all(""),
         reader.list_all(""),
@@ -91,7 +109,9 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
     }));
     read_sidecar_rights(reader, facts).await;
     let namespace = Some(facts.setup.config_namespace.as_str());
-    let config = reader.get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP).await;
+    let config = reader
+        .get_one::<ConfigMap>(namespace, whitelist::CONFIG_MAP)
+        .await;
     facts.whitelist = config.map(|config| config.data?.remove(whitelist::KEY));
     facts.objects = read_objects(reader, facts).await;
     tokio::join!(leases::compare(reader, facts, &first, timing), read_further);
@@ -100,14 +120,22 @@ async fn read_all(reader: &Reader, facts: &mut Facts, timing: &Timing) {
 
 async fn read_server(reader: &Reader, facts: &mut Facts) {
     // The policy for Pods first: its name is the shortest.
-    let installed = facts.own_policies().min_by_key(|policy| policy.name().len());
-    let installed = installed.map(|policy| policy.spec.policy_server.clone()).filter(|name| !name.is_empty());
+    let installed = facts
+        .own_policies()
+        .min_by_key(|policy| policy.name().len());
+    let installed = installed
+        .map(|policy| policy.spec.policy_server.clone())
+        .filter(|name| !name.is_empty());
     // Without a policy, no PolicyServer is in use.
     let named = facts.settings.policy_server.clone().or(installed);
-    let Some(name) = named.or(facts.settings.is_before().then(|| "default".into())) else { return };
+    let Some(name) = named.or(facts.settings.is_before().then(|| "default".into())) else {
+        return;
+    };
     facts.server = if is_dns_subdomain(&name) && !facts.server_definition.is_absent() {
         let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
-        reader.get(Right::new("get", KUBEWARDEN, "policyservers"), &path).await
+        reader
+            .get(Right::new("get", KUBEWARDEN, "policyservers"), &path)
+            .await
     } else {
         Read::Absent
     };
@@ -134,23 +162,35 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
 fn kubewarden_namespace(facts: &Facts) -> String {
     let mut all = facts.validating.items().unwrap_or_default().iter();
     let own = all.find(|one| one.metadata.name.as_deref() == Some(KUBEWARDEN_WEBHOOK));
-    let mut webhooks = own.into_iter().flat_map(|one| one.webhooks.iter().flatten());
-    let namespace =
-        webhooks.find_map(|webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone()));
+    let mut webhooks = own
+        .into_iter()
+        .flat_map(|one| one.webhooks.iter().flatten());
+    let namespace = webhooks
+        .find_map(|webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone()));
     let named = || facts.settings.kubewarden_namespace.clone();
-    namespace.filter(|namespace| is_dns_subdomain(namespace)).unwrap_or_else(named)
+    namespace
+        .filter(|namespace| is_dns_subdomain(namespace))
+        .unwrap_or_else(named)
 }
 
 async fn read_modules(reader: &Reader, facts: &mut Facts) {
     let settings = &facts.settings;
     let installed = facts.own_policies().map(|policy| &policy.spec.module);
-    let references: BTreeSet<&String> =
-        settings.module.as_ref().map_or_else(|| installed.collect(), |module| [module].into());
+    let references: BTreeSet<&String> = settings
+        .module
+        .as_ref()
+        .map_or_else(|| installed.collect(), |module| [module].into());
     let server = facts.server.known().map(|server| &server.spec);
     // An upgrade may change the PolicyServer that exists.
-    let insecure = [server.map_or(&[][..], |server| &server.insecure_sources), &settings.insecure_source];
+    let insecure = [
+        server.map_or(&[][..], |server| &server.insecure_sources),
+        &settings.insecure_source,
+    ];
     let authorities = server.map(|server| &server.source_authorities);
-    let sources = Sources { insecure: &insecure.concat(), authorities };
+    let sources = Sources {
+        insecure: &insecure.concat(),
+        authorities,
+    };
     let mut modules = Vec::new();
     // The product has three policies.
     for reference in references.into_iter().take(3) {
@@ -158,9 +198,14 @@ async fn read_modules(reader: &Reader, facts: &mut Facts) {
             ModuleAnswer::ModuleNotChecked
         } else {
             let asked = timeout(reader.time_left(), registry::ask(reference, &sources)).await;
-            asked.unwrap_or_else(|_| ModuleAnswer::RegistryAnswerUnclear("nothing: no time is left".into()))
+            asked.unwrap_or_else(|_| {
+                ModuleAnswer::RegistryAnswerUnclear("nothing: no time is left".into())
+            })
         };
-        modules.push(Module { reference: reference.clone(), answer });
+        modules.push(Module {
+            reference: reference.clone(),
+            answer,
+        });
     }
     facts.modules = modules;
 }
@@ -170,17 +215,35 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
     if let Read::Known(all) = &mut found {
         all.retain(|one| facts.is_own_sidecar(one) || has_sidecar(one));
     }
-    let here = |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
-    let here: Vec<_> = found.items().unwrap_or_default().iter().filter(here).collect();
+    let here =
+        |one: &&Deployment| one.metadata.namespace.as_ref() == Some(&facts.settings.namespace);
+    let here: Vec<_> = found
+        .items()
+        .unwrap_or_default()
+        .iter()
+        .filter(here)
+        .collect();
     // The chart names it after the release, and each of several after the namespace that it records.
     let is_ours = |one: &Facts| here.len() == 1 || one.setup.namespace.is_some();
     let facts_of = |one: &Deployment| {
         let sidecar = one.metadata.name.clone().unwrap_or_default();
-        let settings = Settings { sidecar, ..facts.settings.clone() };
+        let settings = Settings {
+            sidecar,
+            ..facts.settings.clone()
+        };
         let setup = SidecarSetup::of(&settings, Some(one));
-        Facts { settings, setup, sidecars: found.clone(), ..Facts::default() }
+        Facts {
+            settings,
+            setup,
+            sidecars: found.clone(),
+            ..Facts::default()
+        }
     };
-    let mut ours: Vec<Facts> = here.iter().map(|one| facts_of(one)).filter(is_ours).collect();
+    let mut ours: Vec<Facts> = here
+        .iter()
+        .map(|one| facts_of(one))
+        .filter(is_ours)
+        .collect();
     if !ours.is_empty() {
         facts.settings = ours.remove(0).settings;
     }
@@ -190,7 +253,9 @@ async fn read_sidecars(reader: &Reader, facts: &mut Facts) {
 
 /// Whether a Deployment runs the sidecar: by its image, because the chart can give it any name and label.
 fn has_sidecar(deployment: &Deployment) -> bool {
-    let image = container(deployment).and_then(|container| container.image.as_deref()).unwrap_or_default();
+    let image = container(deployment)
+        .and_then(|container| container.image.as_deref())
+        .unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split([':', '@']).next() == Some("persistent-pod-state-sidecar")
 }
@@ -198,31 +263,72 @@ fn has_sidecar(deployment: &Deployment) -> bool {
 /// Asks for the rights without which the sidecar records nothing.
 async fn read_sidecar_rights(reader: &Reader, facts: &mut Facts) {
     const GROUP: &str = "apps.kruise.io";
-    let Some(own) = facts.own_sidecar().filter(|_| facts.setup.recorder == Recorder::Own) else { return };
+    let Some(own) = facts
+        .own_sidecar()
+        .filter(|_| facts.setup.recorder == Recorder::Own)
+    else {
+        return;
+    };
     let spec = own.spec.template.spec.as_ref();
-    let name = spec.and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+    let name = spec
+        .and_then(|spec| spec.service_account_name.as_deref())
+        .unwrap_or("default");
     let namespace = facts.settings.namespace.as_str();
-    let cluster = [("", "nodes"), ("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")];
-    let namespaced = [("", "pods"), ("apps", "statefulsets"), (GROUP, "persistentpodstates")];
+    let cluster = [
+        ("", "nodes"),
+        ("", "namespaces"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ];
+    let namespaced = [
+        ("", "pods"),
+        ("apps", "statefulsets"),
+        (GROUP, "persistentpodstates"),
+    ];
     let watch = |(group, plural)| ["list", "watch"].map(|verb| Right::new(verb, group, plural));
-    let writes = [("create", "persistentpodstates"), ("patch", "persistentpodstates/status")];
+    let writes = [
+        ("create", "persistentpodstates"),
+        ("patch", "persistentpodstates/status"),
+    ];
     let writes = writes.map(|(verb, resource)| Right::new(verb, GROUP, resource));
-    let within = |right| Right { namespace: facts.setup.namespace.clone(), ..right };
-    let mut rights: Vec<Right> = namespaced.into_iter().flat_map(watch).chain(writes).map(within).collect();
+    let within = |right| Right {
+        namespace: facts.setup.namespace.clone(),
+        ..right
+    };
+    let mut rights: Vec<Right> = namespaced
+        .into_iter()
+        .flat_map(watch)
+        .chain(writes)
+        .map(within)
+        .collect();
     rights.extend(cluster.into_iter().flat_map(watch));
     if let Some(lease) = &facts.setup.lease {
         let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
-        rights.extend([leases("create"), leases("get").named(lease), leases("update").named(lease)]);
+        rights.extend([
+            leases("create"),
+            leases("get").named(lease),
+            leases("update").named(lease),
+        ]);
     }
-    let answers =
-        rights.into_iter().map(|right| async { (reader.may((namespace, name), &right).await, right) });
-    let lacks = join_all(answers).await.into_iter().filter(|(may, _)| *may == Read::Known(false));
+    let answers = rights
+        .into_iter()
+        .map(|right| async { (reader.may((namespace, name), &right).await, right) });
+    let lacks = join_all(answers)
+        .await
+        .into_iter()
+        .filter(|(may, _)| *may == Read::Known(false));
     facts.sidecar_lacks = lacks.map(|(_, right)| right).collect();
 }
 
 async fn read_objects(reader: &Reader, facts: &Facts) -> Read<Objects> {
-    let served = facts.definition.known().map_or(&[][..], |definition| &definition.spec.versions);
-    let is_served = |name: &str| served.iter().any(|version| version.name == name && version.served);
+    let served = facts
+        .definition
+        .known()
+        .map_or(&[][..], |definition| &definition.spec.versions);
+    let is_served = |name: &str| {
+        served
+            .iter()
+            .any(|version| version.name == name && version.served)
+    };
     let version = match facts.definition {
         Read::Absent => return Read::Absent,
         Read::Known(_) if !is_served("v1alpha1") && is_served("v1beta1") => "v1beta1",
@@ -230,6 +336,8 @@ async fn read_objects(reader: &Reader, facts: &Facts) -> Read<Objects> {
     };
     let right = Right::new("list", "apps.kruise.io", "persistentpodstates");
     let path = format!("/apis/apps.kruise.io/{version}/persistentpodstates");
-    let read = reader.list_as(right, &path, "", |object| Recorded::read(&object)).await;
+    let read = reader
+        .list_as(right, &path, "", |object| Recorded::read(&object))
+        .await;
     read.map(|(listed, more)| Objects { listed, more })
 }

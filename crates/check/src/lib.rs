@@ -4,7 +4,10 @@
 //! `gather` reads cluster and registry into facts and writes nothing; `rules` make typed findings of them
 //! without I/O; `report` puts these into words.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 pub mod args;
 mod facts;

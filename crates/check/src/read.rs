@@ -23,11 +23,19 @@ impl<T> Read<T> {
     }
 
     pub fn known(&self) -> Option<&T> {
-        if let Self::Known(value) = self { Some(value) } else { None }
+        if let Self::Known(value) = self {
+            Some(value)
+        } else {
+            None
+        }
     }
 
     pub fn into_known(self) -> Option<T> {
-        if let Self::Known(value) = self { Some(value) } else { None }
+        if let Self::Known(value) = self {
+            Some(value)
+        } else {
+            None
+        }
     }
 
     /// Whether it does certainly not exist.
@@ -63,7 +71,13 @@ pub struct Right {
 
 impl Right {
     pub fn new(verb: &'static str, group: impl Into<Cow<'static, str>>, resource: &str) -> Self {
-        Self { verb, group: group.into(), resource: resource.into(), namespace: None, name: None }
+        Self {
+            verb,
+            group: group.into(),
+            resource: resource.into(),
+            namespace: None,
+            name: None,
+        }
     }
 
     #[must_use]
@@ -82,7 +96,10 @@ impl Right {
     pub fn object(&self) -> String {
         let group = if self.group.is_empty() { "" } else { "." };
         let name = self.name.iter().map(|name| format!(" {name}"));
-        let namespace = self.namespace.iter().map(|namespace| format!(" in namespace {namespace}"));
+        let namespace = self
+            .namespace
+            .iter()
+            .map(|namespace| format!(" in namespace {namespace}"));
         let more: String = name.chain(namespace).collect();
         format!("{}{group}{}{more}", self.resource, self.group)
     }

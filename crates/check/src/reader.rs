@@ -31,8 +31,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub const CHECK: Self =
-        Self { request: Duration::from_secs(10), body: 4 << 20, page: 250, objects: 5_000 };
+    pub const CHECK: Self = Self {
+        request: Duration::from_secs(10),
+        body: 4 << 20,
+        page: 250,
+        objects: 5_000,
+    };
 }
 
 /// How much of an error message is kept.
@@ -60,7 +64,12 @@ enum Failure {
 impl Reader {
     /// One whose requests are all answered within this time, or fail.
     pub fn new(client: Client, limits: Limits, total: Duration) -> Self {
-        Self { client, limits, deadline: Instant::now() + total, problems: Mutex::default() }
+        Self {
+            client,
+            limits,
+            deadline: Instant::now() + total,
+            problems: Mutex::default(),
+        }
     }
 
     /// How much time is left for all further requests.
@@ -70,7 +79,9 @@ impl Reader {
 
     /// What could not be read.
     pub fn into_problems(self) -> Vec<Problem> {
-        self.problems.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.problems
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kubernetes' version: major, minor and its full text.
@@ -81,14 +92,22 @@ impl Reader {
         };
         // Some providers write `27+`.
         let number = |field: &str| version[field].as_str()?.trim_end_matches('+').parse().ok();
-        match (number("major"), number("minor"), version["gitVersion"].as_str()) {
+        match (
+            number("major"),
+            number("minor"),
+            version["gitVersion"].as_str(),
+        ) {
             (Some(major), Some(minor), Some(text)) => Read::Known((major, minor, text.to_owned())),
             _ => self.failed(None, NOT_JSON),
         }
     }
 
     pub async fn get<T: DeserializeOwned>(&self, right: Right, path: &str) -> Read<T> {
-        match self.send(get(path)).await.map(|body| serde_json::from_slice(&body)) {
+        match self
+            .send(get(path))
+            .await
+            .map(|body| serde_json::from_slice(&body))
+        {
             Ok(Ok(object)) => Read::Known(object),
             Ok(Err(_)) => self.failed(Some(right), NOT_JSON),
             Err(failure) => self.unread(Some(right), failure),
@@ -105,7 +124,8 @@ impl Reader {
         }
         let mut right = Right::new("get", K::group(&()).into_owned(), &K::plural(&())).named(name);
         right.namespace = namespace.map(str::to_owned);
-        self.get(right, &format!("{}/{name}", K::url_path(&(), namespace))).await
+        self.get(right, &format!("{}/{name}", K::url_path(&(), namespace)))
+            .await
     }
 
     /// The objects of a built-in kind with these labels, up to the limit.
@@ -125,7 +145,9 @@ impl Reader {
         selector: &str,
     ) -> Read<Vec<T>> {
         let take = |item| serde_json::from_value(item).ok();
-        self.list_as(right, path, selector, take).await.map(|(found, _)| found)
+        self.list_as(right, path, selector, take)
+            .await
+            .map(|(found, _)| found)
     }
 
     /// The objects of a list, up to the limit, and how many more there are. Each is passed through `take` as
@@ -139,11 +161,15 @@ impl Reader {
         mut take: impl FnMut(Value) -> Option<T>,
     ) -> Read<(Vec<T>, u64)> {
         let mut found = Vec::new();
-        let mut params = ListParams::default().labels(selector).limit(self.limits.page);
+        let mut params = ListParams::default()
+            .labels(selector)
+            .limit(self.limits.page);
         let mut is_second_list = false;
         loop {
             let request = kube::core::Request::new(path).list(&params);
-            let request = request.map(|request| request.map(Body::from)).map_err(|error| error.to_string());
+            let request = request
+                .map(|request| request.map(Body::from))
+                .map_err(|error| error.to_string());
             let body = match self.send(request).await {
                 Ok(body) => body,
                 // Whoever may write one object can make it large; the others must still be read.
@@ -160,15 +186,25 @@ impl Reader {
                 }
                 Err(failure) => return self.unread(Some(right), failure),
             };
-            let list = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object);
-            let Some(mut list) = list else { return self.failed(Some(right), NOT_JSON) };
+            let list = serde_json::from_slice::<Value>(&body)
+                .ok()
+                .filter(Value::is_object);
+            let Some(mut list) = list else {
+                return self.failed(Some(right), NOT_JSON);
+            };
             let (kind, version) = (list["kind"].take(), list["apiVersion"].take());
             let kind = kind.as_str().and_then(|kind| kind.strip_suffix("List"));
-            for mut item in list["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
+            for mut item in list["items"]
+                .as_array_mut()
+                .map(std::mem::take)
+                .unwrap_or_default()
+            {
                 // A list of a built-in kind names the kind once, and not in each item.
                 if let (Some(object), Some(kind)) = (item.as_object_mut(), kind) {
                     object.entry("kind").or_insert_with(|| kind.into());
-                    object.entry("apiVersion").or_insert_with(|| version.clone());
+                    object
+                        .entry("apiVersion")
+                        .or_insert_with(|| version.clone());
                 }
                 match take(item) {
                     Some(object) => found.push(object),
@@ -181,7 +217,10 @@ impl Reader {
             match metadata["continue"].as_str() {
                 None | Some("") => return Read::Known((found, 0)),
                 Some(_) if found.len() >= self.limits.objects => {
-                    return Read::Known((found, metadata["remainingItemCount"].as_u64().unwrap_or(1)));
+                    return Read::Known((
+                        found,
+                        metadata["remainingItemCount"].as_u64().unwrap_or(1),
+                    ));
                 }
                 Some(next) => params.continue_token = Some(next.to_owned()),
             }
@@ -191,7 +230,10 @@ impl Reader {
     /// Whether the ServiceAccount of this namespace and name has a right, also through other roles than the
     /// product's.
     pub(crate) async fn may(&self, (namespace, name): (&str, &str), right: &Right) -> Read<bool> {
-        let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+        let (resource, subresource) = right
+            .resource
+            .split_once('/')
+            .unwrap_or((&right.resource, ""));
         let accounts = "system:serviceaccounts";
         let spec = json!({
             "user": format!("system:serviceaccount:{namespace}:{name}"),
@@ -202,8 +244,13 @@ impl Reader {
                 "name": right.name.as_deref().unwrap_or_default(),
             },
         });
-        let (group, kind, plural) = ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews");
-        let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec}).to_string();
+        let (group, kind, plural) = (
+            "authorization.k8s.io",
+            "SubjectAccessReview",
+            "subjectaccessreviews",
+        );
+        let review =
+            json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec}).to_string();
         let request = Request::post(format!("/apis/{group}/v1/{plural}"))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(review.into_bytes()));
@@ -211,7 +258,9 @@ impl Reader {
         match self.send(request.map_err(|error| error.to_string())).await {
             Ok(body) => {
                 let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-                answer["status"]["allowed"].as_bool().map_or(Read::Unknown, Read::Known)
+                answer["status"]["allowed"]
+                    .as_bool()
+                    .map_or(Read::Unknown, Read::Known)
             }
             Err(Failure::NotFound) => self.failed(Some(needed), "it does not exist"),
             Err(failure) => self.unread(Some(needed), failure),
@@ -224,7 +273,10 @@ impl Reader {
             let response = self.client.send(request).await;
             let response = response.map_err(|error| Failure::Other(root_cause(&error)))?;
             let status = response.status();
-            let body = match Limited::new(response.into_body(), self.limits.body).collect().await {
+            let body = match Limited::new(response.into_body(), self.limits.body)
+                .collect()
+                .await
+            {
                 Ok(body) => body.to_bytes().to_vec(),
                 Err(error) if error.is::<LengthLimitError>() => return Err(Failure::TooLarge),
                 Err(error) => return Err(Failure::Other(error.to_string())),
@@ -250,7 +302,9 @@ impl Reader {
         } else {
             format!("no answer within {} s", self.limits.request.as_secs_f32())
         };
-        timeout(self.limits.request.min(left), exchange).await.unwrap_or(Err(Failure::Other(why)))
+        timeout(self.limits.request.min(left), exchange)
+            .await
+            .unwrap_or(Err(Failure::Other(why)))
     }
 
     fn unread<T>(&self, right: Option<Right>, failure: Failure) -> Read<T> {
@@ -267,25 +321,37 @@ impl Reader {
 
     /// Remembers that something could not be read.
     pub(crate) fn failed<T>(&self, right: Option<Right>, why: &str) -> Read<T> {
-        self.report(Problem::Failed { right, why: why.chars().take(MAX_MESSAGE).collect() })
+        self.report(Problem::Failed {
+            right,
+            why: why.chars().take(MAX_MESSAGE).collect(),
+        })
     }
 
     fn report<T>(&self, problem: Problem) -> Read<T> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+        self.problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(problem);
         Read::Unknown
     }
 }
 
 fn get(url: &str) -> Result<Request<Body>, String> {
-    let request = Request::get(url).header(header::ACCEPT, "application/json").body(Body::empty());
+    let request = Request::get(url)
+        .header(header::ACCEPT, "application/json")
+        .body(Body::empty());
     request.map_err(|error| error.to_string())
 }
 
 /// The innermost error: the outer ones only say that a request failed. An `io::Error` does not report the
 /// error that it wraps as its source.
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let next = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source());
+    let wrapped = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    let next = wrapped
+        .map(|wrapped| wrapped as &(dyn Error + 'static))
+        .or_else(|| error.source());
     next.map_or_else(|| error.to_string(), root_cause)
 }
 

@@ -50,7 +50,9 @@ enum Way {
 
 impl Sources<'_> {
     fn is_insecure(&self, host: &str, default_port: &str) -> bool {
-        self.insecure.iter().any(|listed| is_same_host(listed, host, default_port))
+        self.insecure
+            .iter()
+            .any(|listed| is_same_host(listed, host, default_port))
     }
 
     /// How to connect to a host that a registry names. None if the PolicyServer may not.
@@ -67,14 +69,20 @@ impl Sources<'_> {
     /// the host.
     fn trusted(&self, host: &str) -> Vec<Vec<u8>> {
         let all = self.authorities.into_iter().flatten();
-        let own = all.filter(|(listed, _)| is_same_host(listed, host, ":443")).flat_map(|(_, pems)| pems);
+        let own = all
+            .filter(|(listed, _)| is_same_host(listed, host, ":443"))
+            .flat_map(|(_, pems)| pems);
         let own = own.flat_map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()).flatten());
-        public_authorities().chain(own.map(|one| one.to_vec())).collect()
+        public_authorities()
+            .chain(own.map(|one| one.to_vec()))
+            .collect()
     }
 }
 
 fn public_authorities() -> impl Iterator<Item = Vec<u8>> {
-    webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec())
+    webpki_root_certs::TLS_SERVER_ROOT_CERTS
+        .iter()
+        .map(|one| one.to_vec())
 }
 
 /// Whether a listed registry is this host. The default port may be left out.
@@ -99,7 +107,10 @@ pub(crate) async fn ask(module: &str, sources: &Sources<'_>) -> ModuleAnswer {
         answer = match timeout(TIMEOUT, ask_one_way(&reference, &way, sources)).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(why)) => ModuleAnswer::RegistryUnreachable(why),
-            Err(_) => ModuleAnswer::RegistryUnreachable(format!("no answer within {} s", TIMEOUT.as_secs())),
+            Err(_) => ModuleAnswer::RegistryUnreachable(format!(
+                "no answer within {} s",
+                TIMEOUT.as_secs()
+            )),
         };
     }
     answer
@@ -116,13 +127,17 @@ async fn ask_one_way(
         let authorization = token.map(|token| format!("Bearer {token}"));
         send(
             &client,
-            authorization.into_iter().fold(request, |all, one| all.header(header::AUTHORIZATION, one)),
+            authorization
+                .into_iter()
+                .fold(request, |all, one| all.header(header::AUTHORIZATION, one)),
         )
     };
     let mut answer = head(None).await?;
     if answer.status() == StatusCode::UNAUTHORIZED {
         let challenges = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
-        let url = challenges.filter_map(|one| one.to_str().ok()).find_map(|one| token_url(one, reference));
+        let url = challenges
+            .filter_map(|one| one.to_str().ok())
+            .find_map(|one| token_url(one, reference));
         if let Some(token) = fetch_token(url, sources).await? {
             answer = head(Some(token)).await?;
         }
@@ -138,7 +153,11 @@ async fn ask_one_way(
 }
 
 fn connect(host: &str, way: &Way) -> Result<Client, String> {
-    let scheme = if matches!(way, Way::PlainHttp) { "http" } else { "https" };
+    let scheme = if matches!(way, Way::PlainHttp) {
+        "http"
+    } else {
+        "https"
+    };
     let invalid = |error: InvalidUri| error.to_string();
     let mut config = Config::new(format!("{scheme}://{host}").parse().map_err(invalid)?);
     config.proxy_url = pps_connect::proxy_of_environment(&config.cluster_url).map_err(invalid)?;
@@ -156,45 +175,74 @@ fn connect(host: &str, way: &Way) -> Result<Client, String> {
 }
 
 async fn send(client: &Client, request: http::request::Builder) -> Result<Response<Body>, String> {
-    let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
-    client.send(request).await.map_err(|error| root_cause(&error))
+    let request = request
+        .body(Body::empty())
+        .map_err(|error| error.to_string())?;
+    client
+        .send(request)
+        .await
+        .map_err(|error| root_cause(&error))
 }
 
 /// An anonymous token. None if the registry gives none, or the PolicyServer may not ask for it.
 async fn fetch_token(url: Option<Uri>, sources: &Sources<'_>) -> Result<Option<String>, String> {
-    let url = url.as_ref().and_then(|url| Some((url.scheme_str()?, url.authority()?, url.path_and_query()?)));
-    let Some((scheme, host, path)) = url else { return Ok(None) };
-    let Some(way) = sources.way_to(scheme, host.as_str()) else { return Ok(None) };
+    let url = url
+        .as_ref()
+        .and_then(|url| Some((url.scheme_str()?, url.authority()?, url.path_and_query()?)));
+    let Some((scheme, host, path)) = url else {
+        return Ok(None);
+    };
+    let Some(way) = sources.way_to(scheme, host.as_str()) else {
+        return Ok(None);
+    };
     let failed = |why| format!("its tokens are on {host}: {why}");
     let client = connect(host.as_str(), &way).map_err(failed)?;
-    let response = send(&client, Request::get(path.as_str())).await.map_err(failed)?;
+    let response = send(&client, Request::get(path.as_str()))
+        .await
+        .map_err(failed)?;
     if !response.status().is_success() {
         return Ok(None);
     }
-    let body = Limited::new(response.into_body(), MAX_TOKEN).collect().await;
+    let body = Limited::new(response.into_body(), MAX_TOKEN)
+        .collect()
+        .await;
     let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let token = ["token", "access_token"].iter().find_map(|field| answer[*field].as_str());
+    let token = ["token", "access_token"]
+        .iter()
+        .find_map(|field| answer[*field].as_str());
     Ok(token.filter(|token| !token.is_empty()).map(str::to_owned))
 }
 
 /// Where to ask for a token, from a `WWW-Authenticate: Bearer` challenge.
 fn token_url(challenge: &str, reference: &Reference) -> Option<Uri> {
     let challenges = http_auth::parse_challenges(challenge).ok()?;
-    let bearer = challenges.iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
+    let bearer = challenges
+        .iter()
+        .find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
     let parameter = |name: &str| {
-        let found = bearer.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let found = bearer
+            .params
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.to_unescaped())
     };
     let realm = parameter("realm")?;
     let start = realm.find('?').map_or(realm.len() + 1, |query| query + 1);
-    let realm = if start > realm.len() { realm + "?" } else { realm };
-    let scope = parameter("scope").unwrap_or_else(|| format!("repository:{}:pull", reference.repository));
+    let realm = if start > realm.len() {
+        realm + "?"
+    } else {
+        realm
+    };
+    let scope =
+        parameter("scope").unwrap_or_else(|| format!("repository:{}:pull", reference.repository));
     let mut url = Serializer::for_suffix(realm, start);
     url.extend_pairs(parameter("service").map(|service| ("service", service)));
     let url: Uri = url.append_pair("scope", &scope).finish().parse().ok()?;
     // Credentials in the URL are not sent.
-    url.authority().is_some_and(|host| !host.as_str().contains('@')).then_some(url)
+    url.authority()
+        .is_some_and(|host| !host.as_str().contains('@'))
+        .then_some(url)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,26 +261,35 @@ impl Reference {
             Some(_) => return Err(ModuleAnswer::ModuleNotChecked),
             None => module,
         };
-        let invalid = || ModuleAnswer::RegistryAnswerUnclear("nothing: the reference is not valid".into());
+        let invalid =
+            || ModuleAnswer::RegistryAnswerUnclear("nothing: the reference is not valid".into());
         let (host, path) = match rest.split_once('/').ok_or_else(invalid)? {
             ("docker.io" | "index.docker.io", path) => (DOCKER_HUB, path),
             (host, path) if host.contains(['.', ':']) || host == "localhost" => (host, path),
             _ => (DOCKER_HUB, rest),
         };
-        let (name, digest) = path.split_once('@').map_or((path, None), |(name, digest)| (name, Some(digest)));
+        let (name, digest) = path
+            .split_once('@')
+            .map_or((path, None), |(name, digest)| (name, Some(digest)));
         let (repository, tag) = name.split_once(':').unwrap_or((name, "latest"));
         let version = digest.unwrap_or(tag);
         let is_valid = |text: &str, more: &str| {
             !text.is_empty()
                 && text.len() <= 255
                 && !text.contains("..")
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || more.contains(c))
         };
         if !is_valid(host, ".-:[]") || !is_valid(repository, "._-/") || !is_valid(version, "._-:") {
             return Err(invalid());
         }
         let path = format!("/v2/{repository}/manifests/{version}");
-        Ok(Self { host: host.into(), repository: repository.into(), path })
+        Ok(Self {
+            host: host.into(),
+            repository: repository.into(),
+            path,
+        })
     }
 }
 

@@ -28,10 +28,19 @@ const MAX_TEXT: usize = 600;
 /// The exit code: 1 if something is wrong, else 2 if something could not be read, else 0.
 pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
     let is_unread = |one: &Finding| {
-        matches!(one.diagnosis, Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_))
+        matches!(
+            one.diagnosis,
+            Diagnosis::PermissionMissing(_) | Diagnosis::RequestFailed(_)
+        )
     };
-    let is_wrong = findings.iter().any(|finding| finding.severity == Severity::Error);
-    if is_wrong { 1 } else { 2 * u8::from(findings.iter().any(is_unread)) }
+    let is_wrong = findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Error);
+    if is_wrong {
+        1
+    } else {
+        2 * u8::from(findings.iter().any(is_unread))
+    }
 }
 
 /// The findings as a table with lines of this width, and how many there are. Without `--all`, those that are
@@ -39,18 +48,27 @@ pub(crate) fn exit_code(findings: &[Finding]) -> u8 {
 pub(crate) fn table(facts: &Facts, findings: &[Finding], width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = Vec::new();
-    for finding in findings.iter().filter(|one| facts.settings.all || one.severity != Severity::Ok) {
+    for finding in findings
+        .iter()
+        .filter(|one| facts.settings.all || one.severity != Severity::Ok)
+    {
         let severity: &str = finding.severity.into();
         lines.push(format!("{severity:<INDENT$}{}", finding.code()));
         let words = words(facts, finding);
-        let seen = wrap(&printable(&format!("{}: {}", finding.subject, words.seen)), width - INDENT);
+        let seen = wrap(
+            &printable(&format!("{}: {}", finding.subject, words.seen)),
+            width - INDENT,
+        );
         lines.extend(seen.into_iter().map(|line| format!("{:INDENT$}{line}", "")));
         let advice = advice(&words, width - INDENT - 3).into_iter().enumerate();
         let arrow = |index| if index == 0 { "->" } else { "  " };
         lines.extend(advice.map(|(index, line)| format!("{:INDENT$}{} {line}", "", arrow(index))));
     }
     lines.extend(wrap(&summary(findings), width));
-    lines.into_iter().flat_map(|line| [line, "\n".into()]).collect()
+    lines
+        .into_iter()
+        .flat_map(|line| [line, "\n".into()])
+        .collect()
 }
 
 /// An advice in lines. A command is not broken if a line has room for it: it may be copied.
@@ -63,13 +81,22 @@ fn advice(words: &Words, width: usize) -> Vec<String> {
         return wrap(&all, width);
     }
     let lines = [format!("{}:", words.advice), words.command.clone()];
-    lines.iter().flat_map(|line| wrap(&printable(line), width)).collect()
+    lines
+        .iter()
+        .flat_map(|line| wrap(&printable(line), width))
+        .collect()
 }
 
 /// How many findings of each severity there are.
 fn summary(findings: &[Finding]) -> String {
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let count = |severity| {
+        findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
+    let plural =
+        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     format!(
         "{}, {}, {} unknown, {} (INFO), {} ok",
         plural(count(Severity::Error), "error"),
@@ -121,7 +148,10 @@ pub fn printable(text: &str) -> String {
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let options = Options::new(width).word_separator(WordSeparator::AsciiSpace);
     let options = options.word_splitter(WordSplitter::NoHyphenation);
-    textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
+    textwrap::wrap(text, options)
+        .into_iter()
+        .map(Cow::into_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -129,7 +159,11 @@ mod tests {
     use super::*;
 
     fn finding(severity: Severity, subject: &str, diagnosis: Diagnosis) -> Finding {
-        Finding { severity, subject: subject.into(), diagnosis }
+        Finding {
+            severity,
+            subject: subject.into(),
+            diagnosis,
+        }
     }
 
     #[test]
@@ -137,7 +171,11 @@ mod tests {
         let ok = finding(Severity::Ok, "a", Diagnosis::PolicyServerReady);
         let error = finding(Severity::Error, "a", Diagnosis::PolicyServerMissing);
         let unread = finding(Severity::Unknown, "a", Diagnosis::RequestFailed("b".into()));
-        let unclear = finding(Severity::Unknown, "a", Diagnosis::WhitelistMalformed("b".into()));
+        let unclear = finding(
+            Severity::Unknown,
+            "a",
+            Diagnosis::WhitelistMalformed("b".into()),
+        );
         let warning = finding(Severity::Warning, "a", Diagnosis::PolicyMonitors);
         assert_eq!(exit_code(&[]), 0);
         assert_eq!(exit_code(&[ok.clone(), warning, unclear]), 0);
@@ -155,15 +193,24 @@ mod tests {
             finding(Severity::Warning, "Pod a", failed(&"n".repeat(10_000))),
             finding(Severity::Warning, "Pod a", failed(&"wort 字 ".repeat(300))),
         ];
-        for text in [table(&facts, &findings, WIDTH), document(&facts, &findings).to_string()] {
-            let bad =
-                |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
+        for text in [
+            table(&facts, &findings, WIDTH),
+            document(&facts, &findings).to_string(),
+        ] {
+            let bad = |c: &char| {
+                (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}')
+            };
             assert_eq!(text.chars().find(bad), None, "{text:?}");
             assert!(text.len() < 12_000);
         }
         for width in [0, 80, WIDTH] {
             let table = table(&facts, &findings, width);
-            assert!(table.lines().all(|line| line.chars().count() <= width.max(MIN_WIDTH)), "{table}");
+            assert!(
+                table
+                    .lines()
+                    .all(|line| line.chars().count() <= width.max(MIN_WIDTH)),
+                "{table}"
+            );
         }
         assert!(table(&facts, &findings, WIDTH).contains("\u{fffd}[2Jx y\u{fffd}31m"));
     }
@@ -176,7 +223,10 @@ mod tests {
             command: "kubectl describe pps queue -n without".into(),
         };
         assert_eq!(advice(&words, 80), [words.advice()]);
-        let broken = ["correct it; for all of it:", "kubectl describe pps queue -n without"];
+        let broken = [
+            "correct it; for all of it:",
+            "kubectl describe pps queue -n without",
+        ];
         assert_eq!(advice(&words, 40), broken);
         assert!(advice(&words, 20).iter().all(|line| line.len() <= 20));
     }
@@ -185,7 +235,11 @@ mod tests {
     fn the_table_lists_what_is_not_ok_with_its_advice_and_counts_the_rest() {
         let findings = [
             finding(Severity::Ok, "PolicyServer a", Diagnosis::PolicyServerReady),
-            finding(Severity::Error, "CRD", Diagnosis::DefinitionVersionNotServed),
+            finding(
+                Severity::Error,
+                "CRD",
+                Diagnosis::DefinitionVersionNotServed,
+            ),
         ];
         let mut facts = Facts::default();
         let expected = "ERROR     DefinitionVersionNotServed\n          CRD: serves neither v1alpha1 nor v1beta1 with \

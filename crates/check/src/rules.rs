@@ -23,18 +23,24 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     if !facts.settings.without_policies {
         server::check(facts, &mut findings);
         policies::check(facts, &mut findings);
-        facts.modules.iter().for_each(|module| server::check_module(facts, module, &mut findings));
+        facts
+            .modules
+            .iter()
+            .for_each(|module| server::check_module(facts, module, &mut findings));
     }
     recorder::check(facts, &mut findings);
     objects::check(facts, &mut findings);
     // Each missing right once.
     for problem in facts.problems.iter().collect::<BTreeSet<_>>() {
         let (subject, diagnosis) = match problem {
-            Problem::Forbidden(right) => {
-                ("this check".to_owned(), Diagnosis::PermissionMissing(right.clone()))
-            }
+            Problem::Forbidden(right) => (
+                "this check".to_owned(),
+                Diagnosis::PermissionMissing(right.clone()),
+            ),
             Problem::Failed { right, why } => (
-                right.as_ref().map_or_else(|| "the API server".to_owned(), Right::object),
+                right
+                    .as_ref()
+                    .map_or_else(|| "the API server".to_owned(), Right::object),
                 Diagnosis::RequestFailed(why.clone()),
             ),
         };
@@ -49,7 +55,11 @@ struct Findings(Vec<Finding>);
 
 impl Findings {
     fn add(&mut self, severity: Severity, subject: impl Into<String>, diagnosis: Diagnosis) {
-        self.0.push(Finding { severity, subject: subject.into(), diagnosis });
+        self.0.push(Finding {
+            severity,
+            subject: subject.into(),
+            diagnosis,
+        });
     }
 
     fn ok(&mut self, subject: impl Into<String>, diagnosis: Diagnosis) {

@@ -40,7 +40,10 @@ pub enum ExitZero {
 
 /// What is checked, and when.
 #[derive(Parser, Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Settings {
     /// Whether the check runs before an installation, when what it creates may be absent, or after it.
     #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After, hide_short_help = true)]
@@ -52,7 +55,12 @@ pub struct Settings {
 
     /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0 if
     /// something could not be read.
-    #[arg(long, value_name = "WHEN", value_enum, default_missing_value = "always")]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_missing_value = "always"
+    )]
     #[arg(num_args = 0..=1, require_equals = true, hide_short_help = true)]
     pub exit_zero: Option<ExitZero>,
 
@@ -175,7 +183,9 @@ pub(crate) fn is_policy_of(policy_for_pods: &str, policy: &str) -> bool {
 /// The name of a Kubernetes object, such as a Pod or a node.
 pub fn name(text: &str) -> Result<String, String> {
     let why = "use the name of a Kubernetes object: lowercase letters, digits, - and .";
-    is_dns_subdomain(text).then(|| text.to_owned()).ok_or_else(|| why.into())
+    is_dns_subdomain(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| why.into())
 }
 
 fn namespaced_name(text: &str) -> Result<(String, String), String> {

@@ -12,16 +12,36 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// The configuration of a client. kube itself would use the environment's proxy also for a server on this
 /// machine, compare `NO_PROXY` with the address of the proxy, and send credentials without TLS.
-pub async fn load(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<Config, KubeconfigError> {
-    let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
-    let context = kubeconfig.contexts.iter().find(|one| Some(&one.name) == context);
+pub async fn load(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<Config, KubeconfigError> {
+    let context = options
+        .context
+        .as_ref()
+        .or(kubeconfig.current_context.as_ref());
+    let context = kubeconfig
+        .contexts
+        .iter()
+        .find(|one| Some(&one.name) == context);
     let context = context.and_then(|one| one.context.as_ref());
-    let name = options.cluster.as_ref().or(context.map(|context| &context.cluster));
-    let cluster = kubeconfig.clusters.iter().find(|one| Some(&one.name) == name);
-    let named = cluster.and_then(|one| one.cluster.as_ref()?.proxy_url.clone()).unwrap_or_default();
+    let name = options
+        .cluster
+        .as_ref()
+        .or(context.map(|context| &context.cluster));
+    let cluster = kubeconfig
+        .clusters
+        .iter()
+        .find(|one| Some(&one.name) == name);
+    let named = cluster
+        .and_then(|one| one.cluster.as_ref()?.proxy_url.clone())
+        .unwrap_or_default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, options).await?;
-    let proxy =
-        if named.is_empty() { proxy_of_environment(&config.cluster_url) } else { parse(&named).map(Some) };
+    let proxy = if named.is_empty() {
+        proxy_of_environment(&config.cluster_url)
+    } else {
+        parse(&named).map(Some)
+    };
     config.proxy_url = proxy.map_err(KubeconfigError::ParseProxyUrl)?;
     if config.accept_invalid_certs {
         // kube would look for certificates of the system, and fail where there are none.
@@ -56,16 +76,33 @@ pub fn without_credentials(user: AuthInfo) -> AuthInfo {
 /// The proxy that the environment names for a server.
 pub fn proxy_of_environment(server: &Uri) -> Result<Option<Uri>, InvalidUri> {
     let value = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let of = |name: &str| value(name).or_else(|| value(&name.to_lowercase())).unwrap_or_default();
-    let proxy = of(if server.scheme_str() == Some("http") { "HTTP_PROXY" } else { "HTTPS_PROXY" });
-    if proxy.is_empty() || is_direct(server, &of("NO_PROXY")) { Ok(None) } else { parse(&proxy).map(Some) }
+    let of = |name: &str| {
+        value(name)
+            .or_else(|| value(&name.to_lowercase()))
+            .unwrap_or_default()
+    };
+    let proxy = of(if server.scheme_str() == Some("http") {
+        "HTTP_PROXY"
+    } else {
+        "HTTPS_PROXY"
+    });
+    if proxy.is_empty() || is_direct(server, &of("NO_PROXY")) {
+        Ok(None)
+    } else {
+        parse(&proxy).map(Some)
+    }
 }
 
 /// Whether a server is reached without the proxy of the environment.
 fn is_direct(server: &Uri, no_proxy: &str) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_here = host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
-    let rules = Matcher::builder().all("http://any").no(no_proxy.replace("*.", ".")).build();
+    let is_here = host
+        .parse::<IpAddr>()
+        .is_ok_and(|address| address.to_canonical().is_loopback());
+    let rules = Matcher::builder()
+        .all("http://any")
+        .no(no_proxy.replace("*.", "."))
+        .build();
     is_here || host == "localhost" || rules.intercept(server).is_none()
 }
 
@@ -89,7 +126,11 @@ mod tests {
     fn a_server_on_this_machine_or_in_no_proxy_is_reached_directly() {
         for (server, no_proxy, expected) in [
             ("https://api.example.com:6443", "", false),
-            ("https://api.example.com:6443", "example.org, api.example.com,", true),
+            (
+                "https://api.example.com:6443",
+                "example.org, api.example.com,",
+                true,
+            ),
             ("https://api.example.com:6443", "example.com", true),
             ("https://api.example.com:6443", ".example.com", true),
             ("https://api.example.com:6443", "*.example.com", true),
@@ -103,7 +144,11 @@ mod tests {
             ("https://[::1]:6443", "", true),
             ("https://[::ffff:127.0.0.1]:6443", "", true),
         ] {
-            assert_eq!(is_direct(&server.parse().unwrap(), no_proxy), expected, "{server} {no_proxy:?}");
+            assert_eq!(
+                is_direct(&server.parse().unwrap(), no_proxy),
+                expected,
+                "{server} {no_proxy:?}"
+            );
         }
     }
 

@@ -6,18 +6,29 @@ use serde_json::Value;
 
 /// A Pod's addresses, the primary one first: those in `status.podIPs`, else `status.podIP`. Empty texts are
 /// none.
-pub fn pod_ips<'a>(listed: impl IntoIterator<Item = &'a str>, single: Option<&'a str>) -> Vec<String> {
+pub fn pod_ips<'a>(
+    listed: impl IntoIterator<Item = &'a str>,
+    single: Option<&'a str>,
+) -> Vec<String> {
     let listed = listed.into_iter().filter(|ip| !ip.is_empty());
     let ips: Vec<String> = listed.map(str::to_owned).collect();
     if !ips.is_empty() {
         return ips;
     }
-    single.filter(|ip| !ip.is_empty()).map(str::to_owned).into_iter().collect()
+    single
+        .filter(|ip| !ip.is_empty())
+        .map(str::to_owned)
+        .into_iter()
+        .collect()
 }
 
 /// The [addresses](pod_ips) in a Pod's `status`.
 pub fn read_pod_ips(status: &Value) -> Vec<String> {
-    let listed = status["podIPs"].as_array().into_iter().flatten().filter_map(|item| item["ip"].as_str());
+    let listed = status["podIPs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item["ip"].as_str());
     pod_ips(listed, status["podIP"].as_str())
 }
 
@@ -25,10 +36,18 @@ pub fn read_pod_ips(status: &Value) -> Vec<String> {
 /// length of a prefix. None if anything else is in it: such a value says no more than that an address is part
 /// of something.
 pub fn addresses_in(value: &str) -> Vec<IpAddr> {
-    let listed: Vec<String> = serde_json::from_str(value)
-        .unwrap_or_else(|_| value.split(',').map(|item| item.trim().to_owned()).collect());
+    let listed: Vec<String> = serde_json::from_str(value).unwrap_or_else(|_| {
+        value
+            .split(',')
+            .map(|item| item.trim().to_owned())
+            .collect()
+    });
     let address = |item: &String| item.split('/').next().unwrap_or_default().parse().ok();
-    listed.iter().map(address).collect::<Option<_>>().unwrap_or_default()
+    listed
+        .iter()
+        .map(address)
+        .collect::<Option<_>>()
+        .unwrap_or_default()
 }
 
 /// Whether a Pod has another value of a recorded annotation, or, if the value is addresses, none of them.
@@ -37,7 +56,9 @@ pub fn differs(recorded: &str, own: Option<&str>, ips: &[String]) -> bool {
     let ips: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();
     match own.filter(|own| !own.is_empty()) {
         Some(own) if own != recorded => true,
-        _ => !addresses.is_empty() && !ips.is_empty() && !addresses.iter().any(|ip| ips.contains(ip)),
+        _ => {
+            !addresses.is_empty() && !ips.is_empty() && !addresses.iter().any(|ip| ips.contains(ip))
+        }
     }
 }
 
@@ -52,7 +73,10 @@ mod tests {
         for (status, expected) in [
             (json!({}), &[][..]),
             (json!({"podIP": "", "podIPs": [{"ip": ""}, {}]}), &[]),
-            (json!({"podIP": "10.0.0.7", "podIPs": [{"ip": ""}]}), &["10.0.0.7"]),
+            (
+                json!({"podIP": "10.0.0.7", "podIPs": [{"ip": ""}]}),
+                &["10.0.0.7"],
+            ),
             (
                 json!({"podIP": "10.0.0.7", "podIPs": [{"ip": "10.0.0.7"}, {"ip": "fd00::7"}]}),
                 &["10.0.0.7", "fd00::7"],
@@ -64,13 +88,25 @@ mod tests {
 
     #[test]
     fn addresses_are_read_from_a_list_and_from_nothing_else() {
-        let texts = |value| addresses_in(value).iter().map(IpAddr::to_string).collect::<Vec<_>>();
+        let texts = |value| {
+            addresses_in(value)
+                .iter()
+                .map(IpAddr::to_string)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(texts("10.0.0.7"), ["10.0.0.7"]);
         assert_eq!(texts("10.0.0.7/24, fd00::7"), ["10.0.0.7", "fd00::7"]);
         assert_eq!(texts(r#"["10.0.0.7","fd00::7"]"#), ["10.0.0.7", "fd00::7"]);
-        for other in
-            ["", "pool-a", "0a:58:0a:10:00:07", "10.0.0", "10.0.0.300", "[]x", "10.0.0.1,pool", "vlan-7"]
-        {
+        for other in [
+            "",
+            "pool-a",
+            "0a:58:0a:10:00:07",
+            "10.0.0",
+            "10.0.0.300",
+            "[]x",
+            "10.0.0.1,pool",
+            "vlan-7",
+        ] {
             assert_eq!(texts(other), [""; 0], "{other}");
         }
     }

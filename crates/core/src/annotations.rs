@@ -39,19 +39,34 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     // Kube-OVN has one for each provider of a network: ovn, or <network>.<namespace>.ovn, with .<interface>
     // after it for a Pod that has several in one network. It takes a network with allocated=true for
     // configured.
-    ("*.kubernetes.io/allocated", Some("*.kubernetes.io/ip_address")),
+    (
+        "*.kubernetes.io/allocated",
+        Some("*.kubernetes.io/ip_address"),
+    ),
     ("*.kubernetes.io/routed", None),
     // Kube-OVN does not configure a NAT gateway's Pod that has it.
     ("ovn.kubernetes.io/vpc_nat_gw_init", None),
     // OVN-Kubernetes passes the addresses that it has allocated to the nodes in it.
     ("k8s.ovn.org/pod-networks", None),
     // What Multus has done, in its present and in its older spelling. Others read it as the Pod's addresses.
-    ("k8s.v1.cni.cncf.io/network-status", Some("k8s.v1.cni.cncf.io/networks")),
-    ("k8s.v1.cni.cncf.io/networks-status", Some("k8s.v1.cni.cncf.io/networks")),
+    (
+        "k8s.v1.cni.cncf.io/network-status",
+        Some("k8s.v1.cni.cncf.io/networks"),
+    ),
+    (
+        "k8s.v1.cni.cncf.io/networks-status",
+        Some("k8s.v1.cni.cncf.io/networks"),
+    ),
     // Calico takes these for the Pod's addresses until its status has some; the last one is that of the AWS
     // VPC CNI.
-    ("cni.projectcalico.org/podIP", Some("cni.projectcalico.org/ipAddrs")),
-    ("cni.projectcalico.org/podIPs", Some("cni.projectcalico.org/ipAddrs")),
+    (
+        "cni.projectcalico.org/podIP",
+        Some("cni.projectcalico.org/ipAddrs"),
+    ),
+    (
+        "cni.projectcalico.org/podIPs",
+        Some("cni.projectcalico.org/ipAddrs"),
+    ),
     ("cni.projectcalico.org/containerID", None),
     ("vpc.amazonaws.com/pod-ips", None),
     // AWS's VPC resource controller takes these for the interface or the address that it has given to the
@@ -123,8 +138,10 @@ impl AnnotationRules {
         if let Some(Pattern(pattern)) = self.deny.iter().find(|pattern| pattern.matches(key)) {
             return Some(Forbidden::Denied { pattern });
         }
-        let is_left_out =
-            self.allow.as_ref().is_some_and(|allow| !allow.iter().any(|pattern| pattern.matches(key)));
+        let is_left_out = self
+            .allow
+            .as_ref()
+            .is_some_and(|allow| !allow.iter().any(|pattern| pattern.matches(key)));
         is_left_out.then_some(Forbidden::NotAllowed)
     }
 }
@@ -173,23 +190,54 @@ mod tests {
     use super::*;
 
     fn patterns(patterns: &[&str]) -> Vec<Pattern> {
-        patterns.iter().map(|pattern| Pattern::parse(pattern).unwrap()).collect()
+        patterns
+            .iter()
+            .map(|pattern| Pattern::parse(pattern).unwrap())
+            .collect()
     }
 
     fn is_forbidden(allow: Option<&[&str]>, deny: &[&str], key: &str) -> bool {
-        AnnotationRules { allow: allow.map(patterns), deny: patterns(deny) }.forbid(key).is_some()
+        AnnotationRules {
+            allow: allow.map(patterns),
+            deny: patterns(deny),
+        }
+        .forbid(key)
+        .is_some()
     }
 
     #[test]
     fn a_pattern_is_a_key_or_a_prefix() {
-        for good in ["ip", "example.io/ip", "Example.io/IP", "example.io/*", "example.io/ip-*", "exa*", "*"] {
+        for good in [
+            "ip",
+            "example.io/ip",
+            "Example.io/IP",
+            "example.io/*",
+            "example.io/ip-*",
+            "exa*",
+            "*",
+        ] {
             assert!(Pattern::parse(good).is_some(), "{good}");
         }
-        for bad in ["", "/", "/*", "-*", "a/b/*", "a b", "a*b", "*/a", "**", "a/**", "example.io/", "ä*"] {
+        for bad in [
+            "",
+            "/",
+            "/*",
+            "-*",
+            "a/b/*",
+            "a b",
+            "a*b",
+            "*/a",
+            "**",
+            "a/**",
+            "example.io/",
+            "ä*",
+        ] {
             assert!(Pattern::parse(bad).is_none(), "{bad}");
         }
         let longest = "a".repeat(63);
-        assert!(Pattern::parse(&longest).is_some() && Pattern::parse(&format!("{longest}*")).is_none());
+        assert!(
+            Pattern::parse(&longest).is_some() && Pattern::parse(&format!("{longest}*")).is_none()
+        );
     }
 
     #[test]
@@ -204,7 +252,11 @@ mod tests {
             ("example.io/ip*", "example.io/ip", true),
             ("*", "anything", true),
         ] {
-            assert_eq!(Pattern::parse(pattern).unwrap().matches(key), matches, "{pattern} {key}");
+            assert_eq!(
+                Pattern::parse(pattern).unwrap().matches(key),
+                matches,
+                "{pattern} {key}"
+            );
         }
     }
 
@@ -224,15 +276,19 @@ mod tests {
     fn allow_does_not_override_never_injected() {
         for (never, _) in NEVER_INJECTED {
             let never = never.replace('*', "net1.shop.ovn");
-            assert!(is_forbidden(None, &[], &never) && is_forbidden(Some(&[&never, "*"]), &[], &never));
+            assert!(
+                is_forbidden(None, &[], &never) && is_forbidden(Some(&[&never, "*"]), &[], &never)
+            );
         }
     }
 
     #[test]
     fn a_family_has_any_beginning_but_none() {
-        for never in
-            ["ovn.kubernetes.io/allocated", "a.b.ovn.net1.kubernetes.io/routed", "x.kubernetes.io/allocated"]
-        {
+        for never in [
+            "ovn.kubernetes.io/allocated",
+            "a.b.ovn.net1.kubernetes.io/routed",
+            "x.kubernetes.io/allocated",
+        ] {
             assert!(is_never_injected(never), "{never}");
         }
         for other in [
@@ -250,10 +306,19 @@ mod tests {
 
     #[test]
     fn names_the_setting_that_forbids() {
-        let rules = AnnotationRules { allow: Some(patterns(&["mac"])), deny: patterns(&["ip*"]) };
+        let rules = AnnotationRules {
+            allow: Some(patterns(&["mac"])),
+            deny: patterns(&["ip*"]),
+        };
         for (key, sentence) in [
-            ("ip", "it is denied by \"ip*\" in the policy's settings.annotations.deny; remove it"),
-            ("dns", "it is not in the policy's settings.annotations.allow; remove it"),
+            (
+                "ip",
+                "it is denied by \"ip*\" in the policy's settings.annotations.deny; remove it",
+            ),
+            (
+                "dns",
+                "it is not in the policy's settings.annotations.allow; remove it",
+            ),
             (
                 "ovn.kubernetes.io/allocated",
                 "it can never be persisted; use \"ovn.kubernetes.io/ip_address\" (its writer treats it as its own state)",

@@ -40,7 +40,11 @@ impl Applied {
 /// Displays on one line, such as `required: zone; preferred: 1; annotations: example.io/ip`.
 impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let preferred = if self.preferred > 0 { self.preferred.to_string() } else { String::new() };
+        let preferred = if self.preferred > 0 {
+            self.preferred.to_string()
+        } else {
+            String::new()
+        };
         let mut separator = "";
         for (part, what) in [
             ("required", self.required.join(", ")),
@@ -125,12 +129,19 @@ pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
 fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<String>, ApplyError> {
     let node_affinity = ensure_node_affinity(spec)?;
     let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
-    let Some(required) = node_affinity.get_mut(REQUIRED).filter(|required| !required.is_null()) else {
+    let Some(required) = node_affinity
+        .get_mut(REQUIRED)
+        .filter(|required| !required.is_null())
+    else {
         let expressions: Vec<Value> = plan.required.iter().map(Requirement::to_json).collect();
         let term = Value::from(object(vec![("matchExpressions", expressions.into())]));
         let required = object(vec![("nodeSelectorTerms", vec![term].into())]);
         node_affinity.insert(REQUIRED.into(), required.into());
-        return Ok(plan.required.iter().map(|requirement| requirement.key.clone()).collect());
+        return Ok(plan
+            .required
+            .iter()
+            .map(|requirement| requirement.key.clone())
+            .collect());
     };
     // Without terms it matches no node and the API server refuses it; a new term would make it match.
     let terms = match as_object(required, path)?.get_mut("nodeSelectorTerms") {
@@ -147,7 +158,8 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
         let own = ensure_list(term, "matchExpressions", &path)?;
         for requirement in &plan.required {
             let expression = requirement.to_json();
-            if add(own, expression, &path, "matchExpressions")? && !added.contains(&requirement.key) {
+            if add(own, expression, &path, "matchExpressions")? && !added.contains(&requirement.key)
+            {
                 added.push(requirement.key.clone());
             }
         }
@@ -182,7 +194,10 @@ fn add(list: &mut Vec<Value>, item: Value, path: &str, field: &str) -> Result<bo
     }
     // Whatever is accepted here is accepted again together with what has been added to it.
     if list.len() >= MAX_POD_ITEMS {
-        return Err(ApplyError { path: join_path(path, field), expected: SHORT_LIST });
+        return Err(ApplyError {
+            path: join_path(path, field),
+            expected: SHORT_LIST,
+        });
     }
     list.push(item);
     Ok(true)
@@ -196,8 +211,14 @@ fn apply_annotations(
     if plan.annotations.is_empty() && !applied.is_changed() {
         return Ok(());
     }
-    let annotations = ensure_object(ensure_object(pod, "metadata", "")?, "annotations", "metadata")?;
-    let own = annotations.iter().filter(|(key, _)| *key != INJECTED_ANNOTATION);
+    let annotations = ensure_object(
+        ensure_object(pod, "metadata", "")?,
+        "annotations",
+        "metadata",
+    )?;
+    let own = annotations
+        .iter()
+        .filter(|(key, _)| *key != INJECTED_ANNOTATION);
     let own = own.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
     let mut size = INJECTED_ANNOTATION.len() + plan.pps.len() + own.sum::<usize>();
     let no_room = |key: &str| {
@@ -228,8 +249,14 @@ fn apply_annotations(
     Ok(())
 }
 
-fn ensure_node_affinity(spec: &mut Map<String, Value>) -> Result<&mut Map<String, Value>, ApplyError> {
-    ensure_object(ensure_object(spec, "affinity", "spec")?, "nodeAffinity", "spec.affinity")
+fn ensure_node_affinity(
+    spec: &mut Map<String, Value>,
+) -> Result<&mut Map<String, Value>, ApplyError> {
+    ensure_object(
+        ensure_object(spec, "affinity", "spec")?,
+        "nodeAffinity",
+        "spec.affinity",
+    )
 }
 
 /// The object in a field; inserts an empty one if the field is missing or null.
@@ -258,18 +285,33 @@ fn ensure_list<'a>(
     as_list(value, &join_path(path, field))
 }
 
-fn as_object<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Map<String, Value>, ApplyError> {
-    value.as_object_mut().ok_or_else(|| ApplyError { path: path.into(), expected: "an object" })
+fn as_object<'a>(
+    value: &'a mut Value,
+    path: &str,
+) -> Result<&'a mut Map<String, Value>, ApplyError> {
+    value.as_object_mut().ok_or_else(|| ApplyError {
+        path: path.into(),
+        expected: "an object",
+    })
 }
 
 /// A list that is short enough to be extended.
 fn as_list<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Vec<Value>, ApplyError> {
-    let list = value.as_array_mut().filter(|list| list.len() <= MAX_POD_ITEMS);
-    list.ok_or_else(|| ApplyError { path: path.into(), expected: SHORT_LIST })
+    let list = value
+        .as_array_mut()
+        .filter(|list| list.len() <= MAX_POD_ITEMS);
+    list.ok_or_else(|| ApplyError {
+        path: path.into(),
+        expected: SHORT_LIST,
+    })
 }
 
 fn join_path(path: &str, field: &str) -> String {
-    if path.is_empty() { field.into() } else { format!("{path}.{field}") }
+    if path.is_empty() {
+        field.into()
+    } else {
+        format!("{path}.{field}")
+    }
 }
 
 #[cfg(test)]
@@ -280,11 +322,18 @@ mod tests {
     use crate::plan::Preference;
 
     fn zone(value: &str) -> Requirement {
-        Requirement { key: "zone".into(), value: value.into() }
+        Requirement {
+            key: "zone".into(),
+            value: value.into(),
+        }
     }
 
     fn require_zone() -> Plan {
-        Plan { pps: "p".into(), required: vec![zone("a")], ..Plan::default() }
+        Plan {
+            pps: "p".into(),
+            required: vec![zone("a")],
+            ..Plan::default()
+        }
     }
 
     fn with_terms(terms: &Value) -> Value {
@@ -345,14 +394,22 @@ mod tests {
     fn leaves_out_annotations_for_which_the_pod_has_no_room() {
         let size = |pod: &Value| {
             let all = pod["metadata"]["annotations"].as_object().unwrap().iter();
-            all.map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum::<usize>()
+            all.map(|(key, value)| key.len() + value.as_str().unwrap().len())
+                .sum::<usize>()
         };
         let own = "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 100);
         let room = 100 - "own".len() - INJECTED_ANNOTATION.len() - "p".len();
         let annotation = |key: &str, length: usize| (key.to_owned(), "v".repeat(length));
-        let annotations =
-            vec![annotation("long", room - 3), annotation("ip", room - 2), annotation("next", 1)];
-        let plan = Plan { pps: "p".into(), annotations, ..Plan::default() };
+        let annotations = vec![
+            annotation("long", room - 3),
+            annotation("ip", room - 2),
+            annotation("next", 1),
+        ];
+        let plan = Plan {
+            pps: "p".into(),
+            annotations,
+            ..Plan::default()
+        };
         for marker in [json!(null), json!("a PPS with a much longer name")] {
             let mut pod = json!({"metadata": {"annotations": {"own": own}}});
             if !marker.is_null() {
@@ -361,15 +418,20 @@ mod tests {
             let applied = apply(&plan, &mut pod).unwrap();
             assert_eq!(applied.annotations, ["ip"]);
             assert_eq!(applied.warnings.len(), 2);
-            assert!(applied.warnings[0].contains("annotation long of PersistentPodState p is not injected"));
+            assert!(
+                applied.warnings[0]
+                    .contains("annotation long of PersistentPodState p is not injected")
+            );
             assert_eq!(size(&pod), MAX_ANNOTATION_VALUE_LENGTH);
             assert!(!apply(&plan, &mut pod).unwrap().is_changed());
         }
-        let mut full =
-            json!({"metadata": {"annotations": {"own": "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 10)}}});
+        let mut full = json!({"metadata": {"annotations": {"own": "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 10)}}});
         let before = full["metadata"].clone();
         let applied = apply(&require_zone(), &mut full).unwrap();
-        assert!(applied.is_changed() && full["metadata"] == before, "the API server would refuse the marker");
+        assert!(
+            applied.is_changed() && full["metadata"] == before,
+            "the API server would refuse the marker"
+        );
         assert!(applied.warnings[0].contains("annotation kruise.io/injected-persistent-pod-state"));
     }
 
@@ -378,44 +440,76 @@ mod tests {
         let arch = json!({"matchExpressions": [{"key": "arch", "operator": "Exists"}]});
         let mut pod = with_terms(&vec![arch.clone(); MAX_POD_ITEMS].into());
         assert!(apply(&require_zone(), &mut pod).unwrap().is_changed());
-        assert_eq!(terms(&pod)[MAX_POD_ITEMS - 1]["matchExpressions"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            terms(&pod)[MAX_POD_ITEMS - 1]["matchExpressions"]
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
         let mut pod = with_terms(&vec![arch; MAX_POD_ITEMS + 1].into());
         let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
         assert!(
-            error.contains(&format!("nodeSelectorTerms is not a list of at most {MAX_POD_ITEMS} items ")),
+            error.contains(&format!(
+                "nodeSelectorTerms is not a list of at most {MAX_POD_ITEMS} items "
+            )),
             "{error}"
         );
-        let preference = Preference { weight: 1, requirements: vec![zone("a")] };
-        let mut others = json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: vec![7; MAX_POD_ITEMS]}}}});
-        let plan = Plan { preferred: vec![preference], ..Plan::default() };
+        let preference = Preference {
+            weight: 1,
+            requirements: vec![zone("a")],
+        };
+        let mut others =
+            json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: vec![7; MAX_POD_ITEMS]}}}});
+        let plan = Plan {
+            preferred: vec![preference],
+            ..Plan::default()
+        };
         let error = apply(&plan, &mut others).unwrap_err().to_string();
-        assert!(error.contains(&format!("is not a list of at most {MAX_POD_ITEMS} items")), "{error}");
-        // Nothing is added to these terms for an annotation.
-        let plan = Plan { annotations: vec![("a".into(), "b".into())], ..Plan::default() };
         assert!(
-            apply(&plan, &mut pod).unwrap().is_changed() && apply(&plan, &mut others).unwrap().is_changed()
+            error.contains(&format!("is not a list of at most {MAX_POD_ITEMS} items")),
+            "{error}"
+        );
+        // Nothing is added to these terms for an annotation.
+        let plan = Plan {
+            annotations: vec![("a".into(), "b".into())],
+            ..Plan::default()
+        };
+        assert!(
+            apply(&plan, &mut pod).unwrap().is_changed()
+                && apply(&plan, &mut others).unwrap().is_changed()
         );
     }
 
     #[test]
     fn accepts_its_own_output_at_the_limit() {
         let arch = json!({"key": "arch", "operator": "Exists"});
-        let mut pod = with_terms(&json!([{"matchExpressions": vec![arch.clone(); MAX_POD_ITEMS - 1]}]));
+        let mut pod =
+            with_terms(&json!([{"matchExpressions": vec![arch.clone(); MAX_POD_ITEMS - 1]}]));
         assert!(apply(&require_zone(), &mut pod).unwrap().is_changed());
         assert!(!apply(&require_zone(), &mut pod).unwrap().is_changed());
         let mut pod = with_terms(&json!([{"matchExpressions": vec![arch; MAX_POD_ITEMS]}]));
         let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
         assert!(
-            error.contains("nodeSelectorTerms[0].matchExpressions is not a list of at most 128 items"),
+            error.contains(
+                "nodeSelectorTerms[0].matchExpressions is not a list of at most 128 items"
+            ),
             "{error}"
         );
     }
 
     #[test]
     fn does_not_repeat_a_preference() {
-        let preference = Preference { weight: 7, requirements: vec![zone("a")] };
-        let plan = Plan { preferred: vec![preference.clone()], ..Plan::default() };
-        let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: [preference.to_json()]}}}});
+        let preference = Preference {
+            weight: 7,
+            requirements: vec![zone("a")],
+        };
+        let plan = Plan {
+            preferred: vec![preference.clone()],
+            ..Plan::default()
+        };
+        let mut pod =
+            json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: [preference.to_json()]}}}});
         let before = pod.clone();
         assert!(!apply(&plan, &mut pod).unwrap().is_changed());
         assert_eq!(pod["spec"], before["spec"]);
@@ -433,7 +527,10 @@ mod tests {
         let mut pod = json!({"metadata": {"annotations": {"ip": ""}}, "spec": {}});
         let applied = apply(&plan, &mut pod).unwrap();
         assert_eq!(applied.annotations, ["mac"]);
-        assert_eq!(pod["metadata"]["annotations"], json!({"ip": "", "mac": "00", INJECTED_ANNOTATION: "p"}));
+        assert_eq!(
+            pod["metadata"]["annotations"],
+            json!({"ip": "", "mac": "00", INJECTED_ANNOTATION: "p"})
+        );
     }
 
     #[test]
@@ -441,14 +538,20 @@ mod tests {
         for (pod, message) in [
             (json!([]), "the Pod is not an object"),
             (json!({"spec": 1}), "spec is not an object"),
-            (json!({"spec": {"affinity": "x"}}), "spec.affinity is not an object"),
+            (
+                json!({"spec": {"affinity": "x"}}),
+                "spec.affinity is not an object",
+            ),
             (
                 with_terms(&json!(["x"])),
                 "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0] is not an object",
             ),
         ] {
             let mut pod = pod;
-            assert_eq!(apply(&require_zone(), &mut pod).unwrap_err().to_string(), message);
+            assert_eq!(
+                apply(&require_zone(), &mut pod).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

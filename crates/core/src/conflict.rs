@@ -27,19 +27,31 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
             ));
         }
     }
-    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let terms = list(&required["nodeSelectorTerms"]).iter().filter_map(Value::as_object);
+    let required =
+        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = list(&required["nodeSelectorTerms"])
+        .iter()
+        .filter_map(Value::as_object);
     let terms: Vec<_> = terms.filter(|term| !is_empty_term(term)).collect();
-    if !plan.required.is_empty() && !terms.is_empty() && terms.iter().all(|term| excludes_plan(term, plan)) {
-        let required: Vec<String> =
-            plan.required.iter().map(|Requirement { key, value }| format!("{key}={value}")).collect();
+    if !plan.required.is_empty()
+        && !terms.is_empty()
+        && terms.iter().all(|term| excludes_plan(term, plan))
+    {
+        let required: Vec<String> = plan
+            .required
+            .iter()
+            .map(|Requirement { key, value }| format!("{key}={value}"))
+            .collect();
         warnings.push(format!(
             "this Pod will stay Pending: no term of its required node affinity allows what PersistentPodState {} requires; change one of them ({})",
             plan.pps,
             shorten(&required.join(", "))
         ));
     }
-    for spread in unreachable_spreads(spec, &plan.required).iter().take(MAX_SPREAD_WARNINGS) {
+    for spread in unreachable_spreads(spec, &plan.required)
+        .iter()
+        .take(MAX_SPREAD_WARNINGS)
+    {
         warnings.push(format!(
             "this Pod may stay Pending: its spec.topologySpreadConstraints[{}] asks for {} domains of {}, PersistentPodState {} leaves one; lower minDomains or set nodeAffinityPolicy: Ignore in it (else at most {} of its Pods fits)",
             spread.index, spread.min_domains, shorten(spread.topology_key), plan.pps, spread.max_skew
@@ -51,8 +63,12 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
 /// Whether a node selector term excludes every node that the plan allows.
 fn excludes_plan(term: &Map<String, Value>, plan: &Plan) -> bool {
     let items = |field| term.get(field).map_or(&[][..], list);
-    items("matchExpressions").iter().any(|expression| excludes_label(expression, plan))
-        || items("matchFields").iter().any(|field| excludes_node(field, plan))
+    items("matchExpressions")
+        .iter()
+        .any(|expression| excludes_label(expression, plan))
+        || items("matchFields")
+            .iter()
+            .any(|field| excludes_node(field, plan))
 }
 
 /// Whether a match expression excludes a label value that the plan requires.
@@ -69,7 +85,10 @@ fn excludes_label(expression: &Value, plan: &Plan) -> bool {
 fn excludes_node(field: &Value, plan: &Plan) -> bool {
     field["key"] == "metadata.name"
         && !plan.node_name.is_empty()
-        && plan.required.iter().any(|requirement| requirement.key == HOSTNAME)
+        && plan
+            .required
+            .iter()
+            .any(|requirement| requirement.key == HOSTNAME)
         && !matches(field, &plan.node_name)
 }
 
@@ -85,7 +104,11 @@ fn matches(requirement: &Value, value: &str) -> bool {
         Some(operator @ ("Gt" | "Lt")) => {
             let limit = values.first().and_then(Value::as_str).unwrap_or_default();
             let [value, limit] = [value, limit].map(|text| text.parse::<i64>().ok());
-            let (smaller, larger) = if operator == "Gt" { (limit, value) } else { (value, limit) };
+            let (smaller, larger) = if operator == "Gt" {
+                (limit, value)
+            } else {
+                (value, limit)
+            };
             // A text that is no number is `None`, which is smaller than any number.
             smaller.is_some() && smaller < larger
         }
@@ -100,9 +123,16 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        let required = [("zone", "a"), (HOSTNAME, "7")]
-            .map(|(key, value)| Requirement { key: key.into(), value: value.into() });
-        Plan { pps: "p".into(), node_name: "node-7".into(), required: required.into(), ..Plan::default() }
+        let required = [("zone", "a"), (HOSTNAME, "7")].map(|(key, value)| Requirement {
+            key: key.into(),
+            value: value.into(),
+        });
+        Plan {
+            pps: "p".into(),
+            node_name: "node-7".into(),
+            required: required.into(),
+            ..Plan::default()
+        }
     }
 
     fn conflicts_of_terms(terms: &Value) -> usize {
@@ -113,9 +143,16 @@ mod tests {
 
     #[test]
     fn warns_of_a_contradicting_node_selector() {
-        assert_eq!(conflicts(&plan(), &json!({"spec": {"nodeSelector": {"zone": "b"}}})).len(), 1);
         assert_eq!(
-            conflicts(&plan(), &json!({"spec": {"nodeSelector": {"zone": "a", "disk": "ssd"}}})).len(),
+            conflicts(&plan(), &json!({"spec": {"nodeSelector": {"zone": "b"}}})).len(),
+            1
+        );
+        assert_eq!(
+            conflicts(
+                &plan(),
+                &json!({"spec": {"nodeSelector": {"zone": "a", "disk": "ssd"}}})
+            )
+            .len(),
             0
         );
     }
@@ -125,7 +162,11 @@ mod tests {
         let spread = |key: usize| json!({"topologyKey": format!("k{key}"), "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"});
         let all: Vec<Value> = (0..50_000).map(spread).collect();
         assert_eq!(
-            conflicts(&plan(), &json!({"spec": {"topologySpreadConstraints": all}})).len(),
+            conflicts(
+                &plan(),
+                &json!({"spec": {"topologySpreadConstraints": all}})
+            )
+            .len(),
             MAX_SPREAD_WARNINGS
         );
     }
@@ -142,12 +183,26 @@ mod tests {
             (0, term(HOSTNAME, "Gt", json!(["6"]))),
             (0, term("zone", "Exists", json!([]))),
             (0, term("disk", "In", json!(["ssd"]))),
-            (1, json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-8"]}]})),
-            (0, json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-7"]}]})),
+            (
+                1,
+                json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-8"]}]}),
+            ),
+            (
+                0,
+                json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-7"]}]}),
+            ),
         ] {
-            assert_eq!(conflicts_of_terms(&json!([contradicting, {}])), expected, "{contradicting}");
+            assert_eq!(
+                conflicts_of_terms(&json!([contradicting, {}])),
+                expected,
+                "{contradicting}"
+            );
             let fitting = term("zone", "In", json!(["a"]));
-            assert_eq!(conflicts_of_terms(&json!([contradicting, fitting])), 0, "{contradicting}");
+            assert_eq!(
+                conflicts_of_terms(&json!([contradicting, fitting])),
+                0,
+                "{contradicting}"
+            );
         }
     }
 }

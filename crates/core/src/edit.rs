@@ -61,7 +61,9 @@ pub struct Change {
 impl Change {
     /// Whether it replaces a state that says something.
     pub fn replaces(&self) -> bool {
-        self.before.as_ref().is_some_and(|state| *state != PodState::default())
+        self.before
+            .as_ref()
+            .is_some_and(|state| *state != PodState::default())
     }
 }
 
@@ -84,14 +86,21 @@ pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
 
 /// All states of an object as `status.podStates` has them, for readers that know no other form.
 pub fn plain_states(pps: &Value) -> Result<Map<String, Value>, EditError> {
-    Ok(states(pps)?.into_iter().map(|(pod, state)| (pod, json!(state))).collect())
+    Ok(states(pps)?
+        .into_iter()
+        .map(|(pod, state)| (pod, json!(state)))
+        .collect())
 }
 
 /// What a move keeps of a state: every recorded value except the node and the topology keys that the user
 /// gives up.
 pub fn without_node(state: &PodState, given_up: &[String]) -> PodState {
-    let mut kept = PodState { node_name: String::new(), ..state.clone() };
-    kept.node_topology_labels.retain(|key, _| key != HOSTNAME && !given_up.contains(key));
+    let mut kept = PodState {
+        node_name: String::new(),
+        ..state.clone()
+    };
+    kept.node_topology_labels
+        .retain(|key, _| key != HOSTNAME && !given_up.contains(key));
     kept
 }
 
@@ -101,21 +110,32 @@ pub fn drop_states<'a>(
     pods: impl IntoIterator<Item = &'a str>,
 ) -> Result<Option<Edit>, EditError> {
     let object = Object::read(pps)?;
-    object.edit(pps, pods.into_iter().map(|pod| (pod.to_owned(), None)).collect())
+    object.edit(
+        pps,
+        pods.into_iter().map(|pod| (pod.to_owned(), None)).collect(),
+    )
 }
 
 /// Records a state for a Pod, or drops the Pod's state. Returns no edit if the object has that state already.
 ///
 /// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads the Pod
 /// before it records it again. So a state of a Pod that may still run is emptied and not dropped.
-pub fn set_state(pps: &Value, pod: &str, state: Option<&PodState>) -> Result<Option<Edit>, EditError> {
+pub fn set_state(
+    pps: &Value,
+    pod: &str,
+    state: Option<&PodState>,
+) -> Result<Option<Edit>, EditError> {
     let object = Object::read(pps)?;
     object.edit(pps, [(pod.to_owned(), state.cloned())].into())
 }
 
 /// Takes over states, such as those of another cluster. Empty ones are left out. Pods that have a state keep
 /// it, unless it may be overwritten.
-pub fn merge(pps: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -> Result<Merge, EditError> {
+pub fn merge(
+    pps: &Value,
+    states: &BTreeMap<String, PodState>,
+    overwrite: bool,
+) -> Result<Merge, EditError> {
     let object = Object::read(pps)?;
     let nothing = PodState::default();
     let mut kept = BTreeSet::new();
@@ -128,7 +148,10 @@ pub fn merge(pps: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) 
             after.insert(pod.clone(), Some(state.clone()));
         }
     }
-    Ok(Merge { edit: object.edit(pps, after)?, kept })
+    Ok(Merge {
+        edit: object.edit(pps, after)?,
+        kept,
+    })
 }
 
 /// The same. If `podStates` is too small for the states, an object without states gets the compact form.
@@ -190,7 +213,11 @@ impl Object<'_> {
             }
         }
         check::object(pps, &self, before)?;
-        let mut status = if self.is_compact { self.bucket_patch(&changes) } else { entry_patches(&changes) };
+        let mut status = if self.is_compact {
+            self.bucket_patch(&changes)
+        } else {
+            entry_patches(&changes)
+        };
         let recorded = json!(i32::try_from(self.entries.len()).unwrap_or(i32::MAX));
         // The sidecar counts the states of an object that has no such number.
         if pps["status"]["recorded"].is_number() && pps["status"]["recorded"] != recorded {
@@ -201,10 +228,17 @@ impl Object<'_> {
             body = compact_patch(&body);
             if let Some(operations) = body.as_array_mut().filter(|_| !self.has_buckets) {
                 // After the test of the version.
-                operations.insert(1, json!({"op": "add", "path": "/status/packed/buckets", "value": {}}));
+                operations.insert(
+                    1,
+                    json!({"op": "add", "path": "/status/packed/buckets", "value": {}}),
+                );
             }
         }
-        Ok(Some(Edit { changes, status: status.into(), body }))
+        Ok(Some(Edit {
+            changes,
+            status: status.into(),
+            body,
+        }))
     }
 
     /// The buckets of the changed Pods. What `podStates` has of their Pods is removed there.
@@ -212,9 +246,14 @@ impl Object<'_> {
         let buckets: BTreeSet<Bucket> = changes.keys().map(|pod| Bucket::of(pod)).collect();
         let rows = self.rows();
         let text = |bucket| rows.get(bucket).map(|rows| write_bucket(rows));
-        let texts: Map<String, Value> =
-            buckets.iter().map(|bucket| (bucket.to_string(), text(bucket).into())).collect();
-        let overlaid = self.overlaid.iter().filter(|pod| buckets.contains(&Bucket::of(pod)));
+        let texts: Map<String, Value> = buckets
+            .iter()
+            .map(|bucket| (bucket.to_string(), text(bucket).into()))
+            .collect();
+        let overlaid = self
+            .overlaid
+            .iter()
+            .filter(|pod| buckets.contains(&Bucket::of(pod)));
         let overlaid: Map<String, Value> = overlaid.map(|pod| (pod.clone(), Value::Null)).collect();
         let mut status = Map::from_iter([("packed".to_owned(), json!({"buckets": texts}))]);
         if !overlaid.is_empty() {
@@ -228,7 +267,10 @@ fn entry_patches(changes: &BTreeMap<String, Change>) -> Map<String, Value> {
     let entries: Map<String, Value> = changes
         .iter()
         .filter_map(|(pod, change)| {
-            Some((pod.clone(), entry_patch(change.before.as_ref(), change.after.as_ref())?))
+            Some((
+                pod.clone(),
+                entry_patch(change.before.as_ref(), change.after.as_ref())?,
+            ))
         })
         .collect();
     Map::from_iter([("podStates".to_owned(), entries.into())])

@@ -59,19 +59,31 @@ impl<'j> Excerpt<'j> {
         let metadata = Part::read(&mut pod, "metadata", metadata, ["annotations", "", ""])?;
         let fields = ["affinity", "nodeSelector", "topologySpreadConstraints"];
         let spec = Part::read(&mut pod, "spec", spec, fields)?;
-        Ok(Self { pod: Value::Object(pod), text, metadata, spec })
+        Ok(Self {
+            pod: Value::Object(pod),
+            text,
+            metadata,
+            spec,
+        })
     }
 
     /// The Pod's text with what is now in `metadata.annotations` and `spec.affinity`.
     pub fn into_text(self) -> String {
-        let (mut first, mut second) =
-            (self.metadata.edit(self.text, &self.pod), self.spec.edit(self.text, &self.pod));
+        let (mut first, mut second) = (
+            self.metadata.edit(self.text, &self.pod),
+            self.spec.edit(self.text, &self.pod),
+        );
         if second.start < first.start {
             std::mem::swap(&mut first, &mut second);
         }
-        let mut text = String::with_capacity(self.text.len() + first.by.len() + second.by.len() + 2);
+        let mut text =
+            String::with_capacity(self.text.len() + first.by.len() + second.by.len() + 2);
         text.push_str(&self.text[..first.start]);
-        first.apply(&self.text[first.end..second.start], second.is_field, &mut text);
+        first.apply(
+            &self.text[first.end..second.start],
+            second.is_field,
+            &mut text,
+        );
         second.apply(&self.text[second.end..], false, &mut text);
         text
     }
@@ -85,7 +97,12 @@ impl<'j> Part<'j> {
         text: Option<&'j RawValue>,
         fields: [&'static str; 3],
     ) -> Result<Self, Error> {
-        let mut part = Self { name, text, field_name: fields[0], field: None };
+        let mut part = Self {
+            name,
+            text,
+            field_name: fields[0],
+            field: None,
+        };
         let Some(text) = text else { return Ok(part) };
         let value = if is_object(text) {
             let found = pick_with_nulls(text.get(), fields)?;
@@ -112,7 +129,9 @@ impl<'j> Part<'j> {
     /// How to write what `pod` has in the field that can be changed.
     fn edit(&self, text: &str, pod: &Value) -> Edit {
         let part = &pod[self.name];
-        let Some(value) = part.get(self.field_name) else { return Edit::default() };
+        let Some(value) = part.get(self.field_name) else {
+            return Edit::default();
+        };
         match (self.text, self.field) {
             (_, Some(before)) => Edit::replace(text, before, value),
             (Some(before), None) if is_object(before) => {
@@ -152,7 +171,12 @@ fn check(text: &str) -> Result<(), Error> {
                         b'C'..=b'F' | b'c'..=b'f',
                         rest @ ..,
                     ] => rest,
-                    [b'u', b'D' | b'd', b'8' | b'9' | b'A'..=b'F' | b'a'..=b'f', ..] => {
+                    [
+                        b'u',
+                        b'D' | b'd',
+                        b'8' | b'9' | b'A'..=b'F' | b'a'..=b'f',
+                        ..,
+                    ] => {
                         return Err(Error::custom("it has half a surrogate pair"));
                     }
                     [_, rest @ ..] => rest,
@@ -240,13 +264,23 @@ impl Edit {
     /// Replaces a value, which is a part of the text.
     fn replace(text: &str, before: &RawValue, value: &Value) -> Self {
         let start = offset(text, before.get());
-        Self { start, end: start + before.get().len(), by: to_text(value), is_field: false }
+        Self {
+            start,
+            end: start + before.get().len(),
+            by: to_text(value),
+            is_field: false,
+        }
     }
 
     /// Inserts a field at the beginning of an object, which is a part of the text.
     fn insert(text: &str, object: &str, name: &str, value: &Value) -> Self {
         let start = offset(text, object) + 1;
-        Self { start, end: start, by: ["\"", name, "\":", &to_text(value)].concat(), is_field: true }
+        Self {
+            start,
+            end: start,
+            by: ["\"", name, "\":", &to_text(value)].concat(),
+            is_field: true,
+        }
     }
 
     /// Writes the edit and what follows it; says whether another field follows if that is empty.

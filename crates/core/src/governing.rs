@@ -10,7 +10,11 @@ use crate::pps::{API_VERSION, GROUP, KIND, TargetReference};
 
 /// The `targetRef` of an alias of the PPS of this name.
 pub fn target_of_alias(pps: &str) -> TargetReference {
-    TargetReference { api_version: API_VERSION.into(), kind: KIND.into(), name: pps.into() }
+    TargetReference {
+        api_version: API_VERSION.into(),
+        kind: KIND.into(),
+        name: pps.into(),
+    }
 }
 
 /// The name of the PPS that an object with this `targetRef` is an alias of; `None` if it targets a workload.
@@ -21,7 +25,13 @@ pub fn aliased(target_ref: &TargetReference) -> Option<&str> {
 /// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload of another
 /// kind: `<name>-<8 hex digits, a hash of group and kind>`, at most 253 characters.
 pub fn second_name(target: &TargetReference) -> String {
-    let hash = fnv1a(target.group().bytes().chain([b'/']).chain(target.kind.bytes()));
+    let hash = fnv1a(
+        target
+            .group()
+            .bytes()
+            .chain([b'/'])
+            .chain(target.kind.bytes()),
+    );
     let length = 253 - "-00000000".len();
     let name: String = target.name.chars().take(length).collect();
     format!("{}-{hash:08x}", name.trim_end_matches(['-', '.']))
@@ -39,7 +49,11 @@ pub struct Candidate<'a> {
 
 /// Whether a PPS with this target can govern a workload: it targets the workload and is not terminating. An
 /// alias targets no workload.
-pub fn may_govern(workload: &TargetReference, target: &TargetReference, is_terminating: bool) -> bool {
+pub fn may_govern(
+    workload: &TargetReference,
+    target: &TargetReference,
+    is_terminating: bool,
+) -> bool {
     !is_terminating && target.is_same_workload(workload)
 }
 
@@ -51,11 +65,20 @@ pub fn governing<'a, T>(
     candidates: impl IntoIterator<Item = (Candidate<'a>, T)>,
 ) -> Option<T> {
     let second = second_name(workload);
-    let living =
-        candidates.into_iter().filter(|(pps, _)| may_govern(workload, pps.target, pps.is_terminating));
-    let precedence =
-        |pps: &Candidate<'a>| (pps.name != workload.name, pps.name != second, pps.created, pps.name);
-    living.min_by_key(|(pps, _)| precedence(pps)).map(|(_, known_as)| known_as)
+    let living = candidates
+        .into_iter()
+        .filter(|(pps, _)| may_govern(workload, pps.target, pps.is_terminating));
+    let precedence = |pps: &Candidate<'a>| {
+        (
+            pps.name != workload.name,
+            pps.name != second,
+            pps.created,
+            pps.name,
+        )
+    };
+    living
+        .min_by_key(|(pps, _)| precedence(pps))
+        .map(|(_, known_as)| known_as)
 }
 
 #[cfg(test)]
@@ -64,27 +87,51 @@ mod tests {
 
     #[test]
     fn the_names_that_the_policy_asks_for_govern_then_the_oldest_object() {
-        let web =
-            TargetReference { api_version: "apps/v1".into(), kind: "StatefulSet".into(), name: "web".into() };
-        let newer = TargetReference { api_version: "apps/v2".into(), ..web.clone() };
-        let other = TargetReference { name: "db".into(), ..web.clone() };
+        let web = TargetReference {
+            api_version: "apps/v1".into(),
+            kind: "StatefulSet".into(),
+            name: "web".into(),
+        };
+        let newer = TargetReference {
+            api_version: "apps/v2".into(),
+            ..web.clone()
+        };
+        let other = TargetReference {
+            name: "db".into(),
+            ..web.clone()
+        };
         let alias = target_of_alias("web");
         let second = second_name(&web);
         let first = |objects: &[(&'static str, &'static str)]| {
             let candidates = objects.iter().map(|(name, created)| {
-                let name = if *name == "second" { second.as_str() } else { *name };
+                let name = if *name == "second" {
+                    second.as_str()
+                } else {
+                    *name
+                };
                 let (name, is_terminating) = (name.trim_end_matches('!'), name.ends_with('!'));
                 let target = match name {
                     "other" => &other,
                     "alias" => &alias,
                     _ => &newer,
                 };
-                (Candidate { name, target, created, is_terminating }, name.to_owned())
+                (
+                    Candidate {
+                        name,
+                        target,
+                        created,
+                        is_terminating,
+                    },
+                    name.to_owned(),
+                )
             });
             governing(&web, candidates)
         };
         for (objects, expected) in [
-            (&[("a", "1"), ("second", "2"), ("web", "3")][..], Some("web")),
+            (
+                &[("a", "1"), ("second", "2"), ("web", "3")][..],
+                Some("web"),
+            ),
             (&[("a", "1"), ("second", "2")], Some(second.as_str())),
             (&[("a", "1"), ("web!", "0")], Some("a")),
             (&[("a", "2"), ("b", "1")], Some("b")),
@@ -99,9 +146,15 @@ mod tests {
     fn an_alias_targets_a_pps() {
         let alias = target_of_alias("my-web");
         assert_eq!(aliased(&alias), Some("my-web"));
-        let newer = TargetReference { api_version: "apps.kruise.io/v1beta1".into(), ..alias };
+        let newer = TargetReference {
+            api_version: "apps.kruise.io/v1beta1".into(),
+            ..alias
+        };
         assert_eq!(aliased(&newer), Some("my-web"));
-        let workload = TargetReference { kind: "StatefulSet".into(), ..newer };
+        let workload = TargetReference {
+            kind: "StatefulSet".into(),
+            ..newer
+        };
         assert_eq!(aliased(&workload), None);
     }
 }

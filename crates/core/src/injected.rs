@@ -15,7 +15,8 @@ use crate::pps::{PodState, Spec};
 const REQUIRED: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 const TERMS: &str =
     "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-const PREFERRED: &str = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str =
+    "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
 
 /// What the policy has injected into a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,8 +49,14 @@ pub fn injected(
     spec: Option<&Spec>,
     state: Option<&PodState>,
 ) -> Option<Injected> {
-    let pps = pod["metadata"]["annotations"][INJECTED_ANNOTATION].as_str().filter(|pps| !pps.is_empty())?;
-    let mut injected = Injected { pps: pps.to_owned(), before: pod.clone(), ..Injected::default() };
+    let pps = pod["metadata"]["annotations"][INJECTED_ANNOTATION]
+        .as_str()
+        .filter(|pps| !pps.is_empty())?;
+    let mut injected = Injected {
+        pps: pps.to_owned(),
+        before: pod.clone(),
+        ..Injected::default()
+    };
     if template.is_none() && spec.is_none() {
         return Some(injected);
     }
@@ -57,19 +64,31 @@ pub fn injected(
     // The PPS may have named other keys when the Pod was created. What the Pod requires, and the template
     // that it was certainly made from does not, is not the template's.
     let is_former = |key: &str| match template {
-        Some(template) => is_place(key) || template.is_certain && !key.starts_with("kubernetes.io/"),
+        Some(template) => {
+            is_place(key) || template.is_certain && !key.starts_with("kubernetes.io/")
+        }
         None => false,
     };
     let required_keys: Vec<&str> = spec.into_iter().flat_map(Spec::required_keys).collect();
     let all_keys: Vec<&str> = spec.into_iter().flat_map(Spec::topology_keys).collect();
-    let is_named = |keys: &[&str], key: &str| spec.is_none() || keys.contains(&key) || is_former(key);
-    injected.required = take_required(&mut injected.before, own, &|key| is_named(&required_keys, key));
+    let is_named =
+        |keys: &[&str], key: &str| spec.is_none() || keys.contains(&key) || is_former(key);
+    injected.required = take_required(&mut injected.before, own, &|key| {
+        is_named(&required_keys, key)
+    });
     injected.preferred = take_preferred(&mut injected.before, own, &|key| is_named(&all_keys, key));
-    for annotation in spec.into_iter().flat_map(|spec| &spec.persistent_pod_annotations) {
+    for annotation in spec
+        .into_iter()
+        .flat_map(|spec| &spec.persistent_pod_annotations)
+    {
         let key = &annotation.key;
-        let value = pod["metadata"]["annotations"][key].as_str().filter(|value| !value.is_empty());
+        let value = pod["metadata"]["annotations"][key]
+            .as_str()
+            .filter(|value| !value.is_empty());
         if let Some(value) = value
-            && state.and_then(|state| state.annotations.get(key)).is_some_and(|recorded| recorded == value)
+            && state
+                .and_then(|state| state.annotations.get(key))
+                .is_some_and(|recorded| recorded == value)
             && own["metadata"]["annotations"][key].is_null()
         {
             injected.annotations.push((key.clone(), value.to_owned()));
@@ -80,7 +99,10 @@ pub fn injected(
 
 /// Whether a label says where a node is.
 fn is_place(key: &str) -> bool {
-    let prefixes = ["topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"];
+    let prefixes = [
+        "topology.kubernetes.io/",
+        "failure-domain.beta.kubernetes.io/",
+    ];
     key == HOSTNAME || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
@@ -90,23 +112,41 @@ fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
 
 /// An expression as the policy writes it.
 fn requirement(expression: &Value) -> Option<Requirement> {
-    let [value] = list(&expression["values"]) else { return None };
-    let key = expression["key"].as_str().filter(|_| expression["operator"] == "In")?;
-    Some(Requirement { key: key.to_owned(), value: value.as_str()?.to_owned() })
+    let [value] = list(&expression["values"]) else {
+        return None;
+    };
+    let key = expression["key"]
+        .as_str()
+        .filter(|_| expression["operator"] == "In")?;
+    Some(Requirement {
+        key: key.to_owned(),
+        value: value.as_str()?.to_owned(),
+    })
 }
 
-fn take_required(pod: &mut Value, own: &Value, is_named: &dyn Fn(&str) -> bool) -> Vec<Requirement> {
+fn take_required(
+    pod: &mut Value,
+    own: &Value,
+    is_named: &dyn Fn(&str) -> bool,
+) -> Vec<Requirement> {
     let own = items(own, TERMS);
     let mut found: Vec<Requirement> = Vec::new();
-    let Some(terms) = pod.pointer_mut(TERMS).and_then(Value::as_array_mut) else { return found };
+    let Some(terms) = pod.pointer_mut(TERMS).and_then(Value::as_array_mut) else {
+        return found;
+    };
     for (index, term) in terms.iter_mut().enumerate() {
-        let own = own.get(index).map_or(&[][..], |term| list(&term["matchExpressions"]));
-        let Some(expressions) = term.get_mut("matchExpressions").and_then(Value::as_array_mut) else {
+        let own = own
+            .get(index)
+            .map_or(&[][..], |term| list(&term["matchExpressions"]));
+        let Some(expressions) = term
+            .get_mut("matchExpressions")
+            .and_then(Value::as_array_mut)
+        else {
             continue;
         };
         expressions.retain(|expression| {
-            let injected =
-                requirement(expression).filter(|one| is_named(&one.key) && !own.contains(expression));
+            let injected = requirement(expression)
+                .filter(|one| is_named(&one.key) && !own.contains(expression));
             let is_own = injected.is_none();
             if let Some(injected) = injected.filter(|one| !found.contains(one)) {
                 found.push(injected);
@@ -126,18 +166,30 @@ fn take_required(pod: &mut Value, own: &Value, is_named: &dyn Fn(&str) -> bool) 
     found
 }
 
-fn take_preferred(pod: &mut Value, own: &Value, is_named: &dyn Fn(&str) -> bool) -> Vec<Preference> {
+fn take_preferred(
+    pod: &mut Value,
+    own: &Value,
+    is_named: &dyn Fn(&str) -> bool,
+) -> Vec<Preference> {
     let own = items(own, PREFERRED);
     let mut found = Vec::new();
-    let Some(terms) = pod.pointer_mut(PREFERRED).and_then(Value::as_array_mut) else { return found };
+    let Some(terms) = pod.pointer_mut(PREFERRED).and_then(Value::as_array_mut) else {
+        return found;
+    };
     terms.retain(|term| {
         let expressions = list(&term["preference"]["matchExpressions"]);
         let read: Option<Vec<Requirement>> = expressions.iter().map(requirement).collect();
-        let requirements = read.filter(|all| !all.is_empty() && all.iter().all(|one| is_named(&one.key)));
-        let weight = term["weight"].as_i64().and_then(|weight| i32::try_from(weight).ok());
+        let requirements =
+            read.filter(|all| !all.is_empty() && all.iter().all(|one| is_named(&one.key)));
+        let weight = term["weight"]
+            .as_i64()
+            .and_then(|weight| i32::try_from(weight).ok());
         match (requirements, weight) {
             (Some(requirements), Some(weight)) if !own.contains(term) => {
-                found.push(Preference { weight, requirements });
+                found.push(Preference {
+                    weight,
+                    requirements,
+                });
                 false
             }
             _ => true,
@@ -166,7 +218,8 @@ mod tests {
             "nodeName": "n", "nodeTopologyLabels": {"zone": "a", "host": "n"}, "annotations": {"ip": "1", "own": "2"},
         }))
         .unwrap();
-        let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]);
+        let terms =
+            json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]);
         for affinity in [
             json!({}),
             json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}),
@@ -176,7 +229,10 @@ mod tests {
             let plan = plan("p", &spec, &state, &AnnotationRules::default());
             assert_eq!(injected(&pod, None, Some(&spec), Some(&state)), None);
             apply(&plan, &mut pod).unwrap();
-            let template = Template { template: &template, is_certain: true };
+            let template = Template {
+                template: &template,
+                is_certain: true,
+            };
             for spec in [Some(&spec), None] {
                 let found = injected(&pod, Some(template), spec, Some(&state)).unwrap();
                 assert_eq!(

@@ -35,7 +35,10 @@
 //! only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, and the feature
 //! `schema` adds JSON schemas for the CRD.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 pub mod addresses;
 pub mod annotations;
@@ -63,13 +66,15 @@ pub mod succession;
 pub mod validate;
 
 pub use annotations::{
-    AnnotationRules, DEFAULT_NAMESPACE_SELECTOR, INJECTED_ANNOTATION, INJECTION_LABEL, MOVE_ANNOTATION,
-    NEVER_INJECTED, RECORD_ANNOTATION, forbids_recording, is_never_injected,
+    AnnotationRules, DEFAULT_NAMESPACE_SELECTOR, INJECTED_ANNOTATION, INJECTION_LABEL,
+    MOVE_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION, forbids_recording, is_never_injected,
 };
 pub use apply::{Applied, ApplyError, apply};
 pub use injected::{Injected, injected};
 pub use json::{object, shorten, shorten_to, to_text};
-pub use names::{is_annotation_key, is_dns_subdomain, is_hidden, is_label_key, on_one_line, successor_of};
+pub use names::{
+    is_annotation_key, is_dns_subdomain, is_hidden, is_label_key, on_one_line, successor_of,
+};
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
 pub use pps::{PersistentPodState, PodState, Spec, Status, TargetReference};

@@ -64,7 +64,11 @@ pub(crate) fn describe_excess(length: usize, max: usize) -> Option<[String; 2]> 
 
 /// The messages, at most [`MAX_MESSAGES`] of them, and how many more there are.
 pub fn shorten_list(mut messages: Vec<String>) -> Vec<String> {
-    if let Some(more) = messages.len().checked_sub(MAX_MESSAGES).filter(|more| *more > 0) {
+    if let Some(more) = messages
+        .len()
+        .checked_sub(MAX_MESSAGES)
+        .filter(|more| *more > 0)
+    {
         messages.truncate(MAX_MESSAGES);
         messages.push(format!("and {more} more"));
     }

@@ -12,7 +12,8 @@ pub(crate) fn is_api_version(text: &str) -> bool {
 
 /// Whether a text can be the kind of an object.
 pub(crate) fn is_kind(text: &str) -> bool {
-    is_dns_label(&text.to_ascii_lowercase()) && !text.starts_with(|first: char| first.is_ascii_digit())
+    is_dns_label(&text.to_ascii_lowercase())
+        && !text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// Whether a text can be the key of an annotation. The API server validates it in lower case, unlike the
@@ -23,7 +24,9 @@ pub fn is_annotation_key(text: &str) -> bool {
 
 /// Whether a text can be the key of a label: `name`, or `prefix/name`.
 pub fn is_label_key(text: &str) -> bool {
-    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
     prefix.is_none_or(is_dns_subdomain)
         && name.len() <= 63
         && consists_of(name, |byte| byte.is_ascii_alphanumeric(), b"-_.")
@@ -31,7 +34,8 @@ pub fn is_label_key(text: &str) -> bool {
 
 /// Whether a text can be the value of a label.
 pub(crate) fn is_label_value(text: &str) -> bool {
-    text.is_empty() || (text.len() <= 63 && consists_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_."))
+    text.is_empty()
+        || (text.len() <= 63 && consists_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_."))
 }
 
 /// Whether a terminal obeys or hides a character: control characters, and characters without a width or with
@@ -44,7 +48,8 @@ pub fn is_hidden(c: char) -> bool {
 
 /// A number without a sign and leading zeros, as Kubernetes writes it at the end of a Pod's name.
 pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let is_number =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if is_number { text.parse().ok() } else { None }
 }
 
@@ -56,12 +61,18 @@ pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u32 {
 
 /// A text on one line, with U+FFFD for [hidden](is_hidden) characters.
 pub fn on_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace(is_hidden, "\u{fffd}")
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace(is_hidden, "\u{fffd}")
 }
 
 /// Whether a text can be the name of a workload, or of a PersistentPodState.
 pub fn is_dns_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(|label| consists_of(label, is_lower_case, b"-"))
+    text.len() <= 253
+        && text
+            .split('.')
+            .all(|label| consists_of(label, is_lower_case, b"-"))
 }
 
 fn is_dns_label(text: &str) -> bool {
@@ -77,7 +88,9 @@ fn consists_of(text: &str, is_ordinary: fn(u8) -> bool, separators: &[u8]) -> bo
     let is_end = |byte: Option<u8>| byte.is_some_and(is_ordinary);
     is_end(text.bytes().next())
         && is_end(text.bytes().next_back())
-        && text.bytes().all(|byte| is_ordinary(byte) || separators.contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| is_ordinary(byte) || separators.contains(&byte))
 }
 
 /// The replacement of a deprecated label that Kubernetes no longer sets on new nodes.
@@ -98,9 +111,14 @@ mod tests {
 
     #[test]
     fn accepts_the_label_keys_that_the_api_server_accepts() {
-        for good in
-            ["a", "A.b_c-9", "example.io/A", "1.2/3", &"a".repeat(63), &format!("{}/b", "a".repeat(253))]
-        {
+        for good in [
+            "a",
+            "A.b_c-9",
+            "example.io/A",
+            "1.2/3",
+            &"a".repeat(63),
+            &format!("{}/b", "a".repeat(253)),
+        ] {
             assert!(is_label_key(good), "{good}");
         }
         for bad in [

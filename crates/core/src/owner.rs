@@ -90,9 +90,14 @@ impl PodIdentity {
     pub fn parse(pod: &str) -> Result<Self, serde_json::Error> {
         let paths = ["metadata.name", "metadata.ownerReferences"];
         let [name, owners] = pick_within(pod, "metadata", paths)?;
-        let owners: Vec<&RawValue> =
-            owners.map_or_else(|| Ok(Vec::new()), |owners| serde_json::from_str(owners.get()))?;
-        let mut identity = Self { name: read_picked(name)?, ..Self::default() };
+        let owners: Vec<&RawValue> = owners.map_or_else(
+            || Ok(Vec::new()),
+            |owners| serde_json::from_str(owners.get()),
+        )?;
+        let mut identity = Self {
+            name: read_picked(name)?,
+            ..Self::default()
+        };
         for owner in owners {
             let owner = OwnerReference::parse(owner.get())?;
             if owner.controller == Some(true) && identity.controller.is_none() {
@@ -141,7 +146,9 @@ mod tests {
     fn only_a_controller_owner_counts() {
         let stateful_set = owner("apps/v1", "StatefulSet");
         assert_eq!(
-            pod(&stateful_set, "", "w-0").stateful_owner().map(|owner| owner.name.as_str()),
+            pod(&stateful_set, "", "w-0")
+                .stateful_owner()
+                .map(|owner| owner.name.as_str()),
             Some("w")
         );
         let mut owner = stateful_set;
@@ -159,13 +166,20 @@ mod tests {
             ("v1", "Node"),
             ("apps.kruise.io/v1alpha1", "CloneSet"),
         ] {
-            assert_eq!(pod(&owner(api_version, kind), "", "w-0").stateful_owner(), None, "{kind}");
+            assert_eq!(
+                pod(&owner(api_version, kind), "", "w-0").stateful_owner(),
+                None,
+                "{kind}"
+            );
         }
-        for (api_version, kind) in
-            [("batch.volcano.sh/v1alpha1", "Job"), ("apps.kruise.io/v1beta1", "StatefulSet")]
-        {
+        for (api_version, kind) in [
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            ("apps.kruise.io/v1beta1", "StatefulSet"),
+        ] {
             assert!(
-                pod(&owner(api_version, kind), "", "w-0").stateful_owner().is_some(),
+                pod(&owner(api_version, kind), "", "w-0")
+                    .stateful_owner()
+                    .is_some(),
                 "{api_version} {kind}"
             );
         }
@@ -182,7 +196,9 @@ mod tests {
     fn stops_reading_after_the_metadata_of_a_pod_without_stateful_owner() {
         let pod = |kind: &str| {
             let metadata = json!({"name": "w-0", "ownerReferences": [owner("apps/v1", kind)]});
-            PodIdentity::parse(&format!(r#"{{"metadata": {metadata}, "spec": 7, and so on"#))
+            PodIdentity::parse(&format!(
+                r#"{{"metadata": {metadata}, "spec": 7, and so on"#
+            ))
         };
         assert_eq!(pod("ReplicaSet").unwrap().stateful_owner(), None);
         assert!(pod("StatefulSet").is_err());
@@ -190,8 +206,9 @@ mod tests {
 
     #[test]
     fn accepts_nulls_and_unknown_fields() {
-        let identity =
-            PodIdentity::parse(r#"{"metadata":{"name":null,"ownerReferences":null},"spec":null,"new":[1]}"#);
+        let identity = PodIdentity::parse(
+            r#"{"metadata":{"name":null,"ownerReferences":null},"spec":null,"new":[1]}"#,
+        );
         assert_eq!(identity.unwrap(), PodIdentity::default());
         assert!(PodIdentity::parse("[").is_err());
     }

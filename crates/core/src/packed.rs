@@ -56,7 +56,9 @@ pub const COMPACT_UNTIL: usize = 100;
 /// Of the compact form it needs only the version and the Pod's bucket.
 pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
     let damaged = |reason: &dyn fmt::Display| Damaged(format!("status.podStates.{pod}: {reason}"));
-    if let Some(state) = PodState::read(&status["podStates"][pod]).map_err(|error| damaged(&error))? {
+    if let Some(state) =
+        PodState::read(&status["podStates"][pod]).map_err(|error| damaged(&error))?
+    {
         return Ok(Some(state));
     }
     let packed = &status["packed"];

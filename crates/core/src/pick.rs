@@ -49,7 +49,10 @@ pub(crate) fn pick_within<'j, const N: usize>(
 
 /// Reads a string that was picked; one that is missing is empty.
 pub fn read_picked(field: Option<&RawValue>) -> Result<String, Error> {
-    field.map_or_else(|| Ok(String::new()), |field| serde_json::from_str(field.get()))
+    field.map_or_else(
+        || Ok(String::new()),
+        |field| serde_json::from_str(field.get()),
+    )
 }
 
 // Not generic, so that it is compiled once for any number of paths.
@@ -61,7 +64,13 @@ fn pick_all<'j>(
 ) -> Result<(), Error> {
     let mut json = serde_json::Deserializer::from_str(json);
     let mut has_stopped = false;
-    let picker = Picker { paths, found, parent: "", last, has_stopped: &mut has_stopped };
+    let picker = Picker {
+        paths,
+        found,
+        parent: "",
+        last,
+        has_stopped: &mut has_stopped,
+    };
     let result = json.deserialize_map(picker).and_then(|()| json.end());
     // The parser reports that it has not come to the end.
     if has_stopped { Ok(()) } else { result }
@@ -102,17 +111,36 @@ impl<'j> Visitor<'j> for Picker<'_, 'j> {
     }
 
     fn visit_map<A: MapAccess<'j>>(self, mut object: A) -> Result<(), A::Error> {
-        let Self { paths, found, parent, last, has_stopped } = self;
-        while let Some(step) = object.next_key_seed(Key { paths, parent, last })? {
+        let Self {
+            paths,
+            found,
+            parent,
+            last,
+            has_stopped,
+        } = self;
+        while let Some(step) = object.next_key_seed(Key {
+            paths,
+            parent,
+            last,
+        })? {
             match step {
                 Step::Read(index) if found[index].is_some() => {
-                    return Err(A::Error::custom(format_args!("{} is repeated", paths[index])));
+                    return Err(A::Error::custom(format_args!(
+                        "{} is repeated",
+                        paths[index]
+                    )));
                 }
                 Step::Read(index) => {
                     found[index] = Some(object.next_value()?);
                 }
                 Step::Enter { parent, is_last } => {
-                    object.next_value_seed(Picker { paths, found, parent, last: None, has_stopped })?;
+                    object.next_value_seed(Picker {
+                        paths,
+                        found,
+                        parent,
+                        last: None,
+                        has_stopped,
+                    })?;
                     if is_last {
                         *has_stopped = true;
                         return Ok(());
@@ -162,7 +190,9 @@ impl<'p> Visitor<'_> for Key<'p> {
             if !is_whole && path.as_bytes().get(end) != Some(&b'.') {
                 continue;
             }
-            let rest = path.strip_prefix(self.parent).and_then(|path| path.strip_prefix(name));
+            let rest = path
+                .strip_prefix(self.parent)
+                .and_then(|path| path.strip_prefix(name));
             // A dot separates the fields in a path.
             if rest.is_none() || name.is_empty() || name.contains('.') {
                 continue;
@@ -170,7 +200,10 @@ impl<'p> Visitor<'_> for Key<'p> {
             if is_whole {
                 return Ok(Step::Read(index));
             }
-            return Ok(Step::Enter { parent: &path[..=end], is_last: self.last == Some(name) });
+            return Ok(Step::Enter {
+                parent: &path[..=end],
+                is_last: self.last == Some(name),
+            });
         }
         Ok(Step::Skip)
     }
@@ -181,30 +214,48 @@ mod tests {
     use super::*;
 
     fn texts<const N: usize>(json: &str, paths: [&str; N]) -> Option<[Option<String>; N]> {
-        pick(json, paths).ok().map(|found| found.map(|field| field.map(|field| field.get().to_owned())))
+        pick(json, paths)
+            .ok()
+            .map(|found| found.map(|field| field.map(|field| field.get().to_owned())))
     }
 
     #[test]
     fn reads_the_fields_of_a_path_and_nothing_else() {
         let json = r#"{"a": {"b": [1, {}], "c": {"d": "e"}, "b.x": 1}, "a.b": 2, "ab": {"b": 3}, "f": 1.50}"#;
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(texts(json, ["a.b", "a.c.d", "f"]), Some([text("[1, {}]"), text("\"e\""), text("1.50")]));
-        assert_eq!(texts(json, ["a.b.x", "b", "a.c.x"]).map(|found| found.len()), None, "a.b is a list");
+        assert_eq!(
+            texts(json, ["a.b", "a.c.d", "f"]),
+            Some([text("[1, {}]"), text("\"e\""), text("1.50")])
+        );
+        assert_eq!(
+            texts(json, ["a.b.x", "b", "a.c.x"]).map(|found| found.len()),
+            None,
+            "a.b is a list"
+        );
         assert_eq!(texts(json, ["b", "a.c.x", "d"]), Some([None, None, None]));
         assert_eq!(texts(r#"{"\u0061": {"b": 1}}"#, ["a.b"]), Some([text("1")]));
     }
 
     #[test]
     fn null_counts_as_missing_on_any_level_but_the_outermost() {
-        assert_eq!(texts(r#"{"a": null, "b": {"c": null}}"#, ["a.x", "b.c"]), Some([None, None]));
+        assert_eq!(
+            texts(r#"{"a": null, "b": {"c": null}}"#, ["a.x", "b.c"]),
+            Some([None, None])
+        );
         assert_eq!(texts("null", ["a"]), None);
     }
 
     #[test]
     fn refuses_what_is_no_object_or_repeats_a_field() {
-        for json in
-            ["", "[]", "7", r#"{"a": 7}"#, r#"{"a": {"b": 1, "b": 2}}"#, r#"{"a": {}} x"#, r#"{"a": {}"#]
-        {
+        for json in [
+            "",
+            "[]",
+            "7",
+            r#"{"a": 7}"#,
+            r#"{"a": {"b": 1, "b": 2}}"#,
+            r#"{"a": {}} x"#,
+            r#"{"a": {}"#,
+        ] {
             assert_eq!(texts(json, ["a.b"]), None, "{json}");
         }
     }
@@ -212,7 +263,10 @@ mod tests {
     #[test]
     fn reads_nothing_after_the_last_field_if_that_is_said() {
         let json = r#"{"x": 1, "a": {"b": 1}, and so on"#;
-        assert_eq!(pick_within(json, "a", ["a.b"]).unwrap()[0].unwrap().get(), "1");
+        assert_eq!(
+            pick_within(json, "a", ["a.b"]).unwrap()[0].unwrap().get(),
+            "1"
+        );
         assert!(pick(json, ["a.b"]).is_err());
         assert!(pick_within(r#"{"x": 1, and so on"#, "a", ["a.b"]).is_err());
     }

@@ -41,8 +41,12 @@ impl Requirement {
     /// The requirement as an element of `matchExpressions`.
     pub fn to_json(&self) -> Value {
         let value = Value::from(&*self.value);
-        object(vec![("key", (&*self.key).into()), ("operator", "In".into()), ("values", vec![value].into())])
-            .into()
+        object(vec![
+            ("key", (&*self.key).into()),
+            ("operator", "In".into()),
+            ("values", vec![value].into()),
+        ])
+        .into()
     }
 }
 
@@ -60,7 +64,11 @@ impl Preference {
     pub fn to_json(&self) -> Value {
         let expressions: Vec<Value> = self.requirements.iter().map(Requirement::to_json).collect();
         let preference = object(vec![("matchExpressions", expressions.into())]);
-        object(vec![("weight", self.weight.into()), ("preference", preference.into())]).into()
+        object(vec![
+            ("weight", self.weight.into()),
+            ("preference", preference.into()),
+        ])
+        .into()
     }
 }
 
@@ -105,9 +113,15 @@ impl Plan {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -> Plan {
-    let mut plan = Plan { pps: pps.into(), node_name: state.node_name.clone(), ..Plan::default() };
+    let mut plan = Plan {
+        pps: pps.into(),
+        node_name: state.node_name.clone(),
+        ..Plan::default()
+    };
     if let Some(excess) = spec.exceeds_list_limits() {
-        plan.warnings.push(format!("PersistentPodState {pps}: {excess} (the others are ignored)"));
+        plan.warnings.push(format!(
+            "PersistentPodState {pps}: {excess} (the others are ignored)"
+        ));
     }
     plan.required = collect_requirements(spec.required_keys(), state);
     for key in spec.required_keys().take(MAX_TOPOLOGY_KEYS) {
@@ -124,8 +138,17 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         }
     }
 
-    for (index, term) in spec.preferred_persistent_topology.iter().take(MAX_PREFERRED_TERMS).enumerate() {
-        let keys = term.preference.node_topology_keys.iter().map(String::as_str);
+    for (index, term) in spec
+        .preferred_persistent_topology
+        .iter()
+        .take(MAX_PREFERRED_TERMS)
+        .enumerate()
+    {
+        let keys = term
+            .preference
+            .node_topology_keys
+            .iter()
+            .map(String::as_str);
         let requirements = collect_requirements(keys, state);
         if requirements.is_empty() {
             continue;
@@ -137,7 +160,10 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
                 term.weight
             ));
         }
-        let preference = Preference { weight, requirements };
+        let preference = Preference {
+            weight,
+            requirements,
+        };
         if !plan.preferred.contains(&preference) {
             plan.preferred.push(preference);
         }
@@ -145,7 +171,9 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
 
     for annotation in spec.persistent_pod_annotations.iter().take(MAX_ANNOTATIONS) {
         let key = &annotation.key;
-        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
+        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else {
+            continue;
+        };
         let why = match rules.forbid(key) {
             Some(forbidden) => forbidden.to_string(),
             // A value made from the Pod's addresses has any key. The API server would refuse the Pod.
@@ -156,19 +184,29 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
             }
         };
         let key = shorten(key);
-        plan.warnings.push(format!("annotation {key} of PersistentPodState {pps} is not injected: {why}"));
+        plan.warnings.push(format!(
+            "annotation {key} of PersistentPodState {pps} is not injected: {why}"
+        ));
     }
     plan
 }
 
 /// Requires the recorded value of each key; a key without one is left out, a repeated key counts once.
-fn collect_requirements<'a>(keys: impl Iterator<Item = &'a str>, state: &PodState) -> Vec<Requirement> {
+fn collect_requirements<'a>(
+    keys: impl Iterator<Item = &'a str>,
+    state: &PodState,
+) -> Vec<Requirement> {
     let mut requirements: Vec<Requirement> = Vec::new();
     for key in keys.take(MAX_TOPOLOGY_KEYS) {
         if let Some(value) = state.node_topology_labels.get(key)
-            && !requirements.iter().any(|requirement| requirement.key == key)
+            && !requirements
+                .iter()
+                .any(|requirement| requirement.key == key)
         {
-            requirements.push(Requirement { key: key.into(), value: value.clone() });
+            requirements.push(Requirement {
+                key: key.into(),
+                value: value.clone(),
+            });
         }
     }
     requirements
@@ -204,7 +242,10 @@ mod tests {
     }
 
     fn requirement(key: &str, value: &str) -> Requirement {
-        Requirement { key: key.into(), value: value.into() }
+        Requirement {
+            key: key.into(),
+            value: value.into(),
+        }
     }
 
     #[test]
@@ -236,7 +277,10 @@ mod tests {
     #[test]
     fn plans_a_state_that_has_annotations_only() {
         let spec = spec(&json!({"persistentPodAnnotations": [{"key": "ip"}]}));
-        let state = PodState { node_topology_labels: BTreeMap::new(), ..state() };
+        let state = PodState {
+            node_topology_labels: BTreeMap::new(),
+            ..state()
+        };
         assert!(!plan("p", &spec, &state).is_empty());
     }
 
@@ -255,19 +299,32 @@ mod tests {
     #[test]
     fn takes_the_first_items_of_a_list_beyond_its_limit_and_warns() {
         let keys: Vec<String> = (0..1000).map(|key| format!("k{key}")).collect();
-        let terms: Vec<Value> =
-            keys.iter().map(|key| json!({"weight": 1, "preference": {"nodeTopologyKeys": [key]}})).collect();
-        let values: BTreeMap<String, String> = keys.iter().map(|key| (key.clone(), "v".into())).collect();
-        let state =
-            PodState { node_name: "n".into(), node_topology_labels: values.clone(), annotations: values };
+        let terms: Vec<Value> = keys
+            .iter()
+            .map(|key| json!({"weight": 1, "preference": {"nodeTopologyKeys": [key]}}))
+            .collect();
+        let values: BTreeMap<String, String> =
+            keys.iter().map(|key| (key.clone(), "v".into())).collect();
+        let state = PodState {
+            node_name: "n".into(),
+            node_topology_labels: values.clone(),
+            annotations: values,
+        };
         let spec = spec(&json!({
             "requiredPersistentTopology": {"nodeTopologyKeys": keys},
             "preferredPersistentTopology": terms,
             "persistentPodAnnotations": keys,
         }));
         let plan = plan("p", &spec, &state);
-        let sizes = (plan.required.len(), plan.preferred.len(), plan.annotations.len());
-        assert_eq!(sizes, (MAX_TOPOLOGY_KEYS, MAX_PREFERRED_TERMS, MAX_ANNOTATIONS));
+        let sizes = (
+            plan.required.len(),
+            plan.preferred.len(),
+            plan.annotations.len(),
+        );
+        assert_eq!(
+            sizes,
+            (MAX_TOPOLOGY_KEYS, MAX_PREFERRED_TERMS, MAX_ANNOTATIONS)
+        );
         assert_eq!(plan.required[63].key, "k63");
         assert_eq!(
             plan.warnings,
@@ -275,13 +332,27 @@ mod tests {
                 "PersistentPodState p: spec.preferredPersistentTopology is a list of 1000: list at most 64 (the others are ignored)"
             ]
         );
-        let nothing = PodState { node_name: "n".into(), ..PodState::default() };
+        let nothing = PodState {
+            node_name: "n".into(),
+            ..PodState::default()
+        };
         assert_eq!(
-            super::plan("p", &spec, &nothing, &AnnotationRules::default()).warnings.len(),
+            super::plan("p", &spec, &nothing, &AnnotationRules::default())
+                .warnings
+                .len(),
             1 + MAX_TOPOLOGY_KEYS
         );
-        let moved = super::plan("p", &spec, &PodState::default(), &AnnotationRules::default());
-        assert_eq!(moved.warnings.len(), 1, "a state that a move has emptied lacks nothing");
+        let moved = super::plan(
+            "p",
+            &spec,
+            &PodState::default(),
+            &AnnotationRules::default(),
+        );
+        assert_eq!(
+            moved.warnings.len(),
+            1,
+            "a state that a move has emptied lacks nothing"
+        );
     }
 
     #[test]
@@ -295,22 +366,36 @@ mod tests {
     /// With `valueFrom` such a key has a recorded value, and the API server would refuse the Pod.
     #[test]
     fn leaves_out_a_key_that_no_annotation_can_have_and_warns() {
-        let spec =
-            spec(&json!({"persistentPodAnnotations": [{"key": "a b", "valueFrom": "PodIPsCSV"}, "Ip"]}));
-        let values = [("a b", "10.0.0.7"), ("Ip", "1")].map(|(key, value)| (key.into(), value.into()));
-        let plan = plan("p", &spec, &PodState { annotations: values.into(), ..state() });
+        let spec = spec(
+            &json!({"persistentPodAnnotations": [{"key": "a b", "valueFrom": "PodIPsCSV"}, "Ip"]}),
+        );
+        let values =
+            [("a b", "10.0.0.7"), ("Ip", "1")].map(|(key, value)| (key.into(), value.into()));
+        let plan = plan(
+            "p",
+            &spec,
+            &PodState {
+                annotations: values.into(),
+                ..state()
+            },
+        );
         assert_eq!(plan.annotations, [("Ip".to_owned(), "1".to_owned())]);
         assert_eq!(
             plan.warnings,
-            ["annotation a b of PersistentPodState p is not injected: it is no annotation key; remove it"]
+            [
+                "annotation a b of PersistentPodState p is not injected: it is no annotation key; remove it"
+            ]
         );
     }
 
     #[test]
     fn leaves_out_forbidden_annotations_and_warns() {
-        let spec = spec(&json!({"persistentPodAnnotations": ["ip", "old", "empty", "never-recorded"]}));
-        let rules =
-            AnnotationRules { allow: Pattern::parse("old").map(|old| vec![old]), ..Default::default() };
+        let spec =
+            spec(&json!({"persistentPodAnnotations": ["ip", "old", "empty", "never-recorded"]}));
+        let rules = AnnotationRules {
+            allow: Pattern::parse("old").map(|old| vec![old]),
+            ..Default::default()
+        };
         let plan = super::plan("p", &spec, &state(), &rules);
         assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
         assert_eq!(

@@ -146,7 +146,10 @@ mod tests {
         let expected = [("a", None), ("b", None), ("c", Some(ValueFrom::PodIpsCsv))];
         assert_eq!(list.len(), expected.len());
         for (annotation, (key, value_from)) in list.iter().zip(expected) {
-            assert_eq!((annotation.key.as_str(), annotation.value_from), (key, value_from));
+            assert_eq!(
+                (annotation.key.as_str(), annotation.value_from),
+                (key, value_from)
+            );
         }
     }
 
@@ -188,8 +191,11 @@ mod tests {
             let spec = Spec::read_for_injection(&of(retention, "b".into())).unwrap();
             assert_eq!(spec.persistent_pod_state_retention_policy, expected);
             assert_eq!(spec.topology_keys().collect::<Vec<_>>(), ["zone", "host"]);
-            let keys: Vec<&str> =
-                spec.persistent_pod_annotations.iter().map(|one| one.key.as_str()).collect();
+            let keys: Vec<&str> = spec
+                .persistent_pod_annotations
+                .iter()
+                .map(|one| one.key.as_str())
+                .collect();
             assert_eq!(keys, ["a", "b"]);
         }
         assert!(Spec::read_for_injection(&of("Retain", 7.into())).is_err());

@@ -42,11 +42,14 @@ pub fn is_cluster_controller(username: &str) -> bool {
 /// assert!(refuse_deletion(&object).unwrap().contains("scale StatefulSet web to 0"));
 /// ```
 pub fn refuse_deletion(object: &Value) -> Option<String> {
-    let value = object["metadata"]["labels"][PROTECTION_LABEL].as_str().filter(|_| !is_alias(object))?;
+    let value = object["metadata"]["labels"][PROTECTION_LABEL]
+        .as_str()
+        .filter(|_| !is_alias(object))?;
     let remedy = match value {
         "Always" => "remove the label before you delete it".into(),
         "Cascading" if has_states_of_existing_pods(object) => {
-            let TargetReference { kind, name, .. } = TargetReference::read(&object["spec"]["targetRef"]);
+            let TargetReference { kind, name, .. } =
+                TargetReference::read(&object["spec"]["targetRef"]);
             format!(
                 "it holds the states of existing Pods; scale {} {} to 0 and wait until its Pods are gone, or remove the label",
                 shorten(&kind),
@@ -56,15 +59,20 @@ pub fn refuse_deletion(object: &Value) -> Option<String> {
         _ => return None,
     };
     let name = Metadata::read(object).name;
-    Some(format!("{KIND} {name} is protected by its label {PROTECTION_LABEL}={value}: {remedy}"))
+    Some(format!(
+        "{KIND} {name} is protected by its label {PROTECTION_LABEL}={value}: {remedy}"
+    ))
 }
 
 /// A warning if the label has a value that protects nothing.
 pub fn warn_of_label(object: &Value) -> Option<String> {
     let value = &object["metadata"]["labels"][PROTECTION_LABEL];
     let is_known = matches!(value.as_str(), Some("Always" | "Cascading"));
-    let remedy =
-        if is_alias(object) { "label the object that it points to" } else { "use Always or Cascading" };
+    let remedy = if is_alias(object) {
+        "label the object that it points to"
+    } else {
+        "use Always or Cascading"
+    };
     (!value.is_null() && (!is_known || is_alias(object))).then(|| {
         format!(
             "metadata.labels[{PROTECTION_LABEL}] is {}, which protects nothing: {remedy}",
@@ -150,16 +158,25 @@ mod tests {
             ("Retain", recorded(Some(2)), true),
         ] {
             let refusal = refuse_deletion(&object("Cascading", retention, &status));
-            assert_eq!(refusal.is_some(), protects, "{retention} {status}: {refusal:?}");
+            assert_eq!(
+                refusal.is_some(),
+                protects,
+                "{retention} {status}: {refusal:?}"
+            );
         }
-        let refusal = refuse_deletion(&object("Cascading", "WhenScaled", &recorded(Some(3)))).unwrap();
+        let refusal =
+            refuse_deletion(&object("Cascading", "WhenScaled", &recorded(Some(3)))).unwrap();
         assert!(refusal.contains("scale StatefulSet web to 0"), "{refusal}");
     }
 
     #[test]
     fn only_controllers_of_kube_system_are_the_clusters_own() {
         assert!(CLUSTER_CONTROLLERS.into_iter().all(is_cluster_controller));
-        for user in ["", "system:admin", "system:serviceaccount:shop:generic-garbage-collector"] {
+        for user in [
+            "",
+            "system:admin",
+            "system:serviceaccount:shop:generic-garbage-collector",
+        ] {
             assert!(!is_cluster_controller(user), "{user}");
         }
     }
@@ -170,12 +187,17 @@ mod tests {
             let object = object(value, "WhenScaled", &recorded(Some(3)));
             assert_eq!(refuse_deletion(&object), None);
             assert!(
-                warn_of_label(&object).unwrap().contains(&format!("is {value:?}, which protects nothing"))
+                warn_of_label(&object)
+                    .unwrap()
+                    .contains(&format!("is {value:?}, which protects nothing"))
             );
         }
-        for object in
-            [object("Always", "", &json!({})), object("Cascading", "", &json!({})), json!({}), json!(7)]
-        {
+        for object in [
+            object("Always", "", &json!({})),
+            object("Cascading", "", &json!({})),
+            json!({}),
+            json!(7),
+        ] {
             assert_eq!(warn_of_label(&object), None);
         }
         assert_eq!(refuse_deletion(&json!({"metadata": 7})), None);

@@ -105,9 +105,21 @@ impl Reason {
 pub fn stops_recording(reason: &str) -> bool {
     use Reason::{LimitExceeded, NamespaceNotEnabled, Superseded, WorkloadKindForbidden};
     use Reason::{WorkloadKindNotWatched, WorkloadKindUnavailable, WorkloadNotFound};
-    let of_kind = [WorkloadKindForbidden, WorkloadKindNotWatched, WorkloadKindUnavailable];
-    let others = [LimitExceeded, NamespaceNotEnabled, Superseded, WorkloadNotFound];
-    of_kind.iter().chain(&others).any(|one| one.as_str() == reason)
+    let of_kind = [
+        WorkloadKindForbidden,
+        WorkloadKindNotWatched,
+        WorkloadKindUnavailable,
+    ];
+    let others = [
+        LimitExceeded,
+        NamespaceNotEnabled,
+        Superseded,
+        WorkloadNotFound,
+    ];
+    of_kind
+        .iter()
+        .chain(&others)
+        .any(|one| one.as_str() == reason)
 }
 
 impl fmt::Display for Reason {

@@ -47,13 +47,19 @@ impl<'de> Deserialize<'de> for RequiredAffinity {
         }
         let affinity = Option::<Affinity>::deserialize(deserializer)?;
         let selector = affinity.and_then(|affinity| affinity.node_affinity?.required);
-        let terms = selector.and_then(|selector| selector.node_selector_terms).unwrap_or_default();
+        let terms = selector
+            .and_then(|selector| selector.node_selector_terms)
+            .unwrap_or_default();
         let requirements = |term: Term| {
             let expressions = term.match_expressions.unwrap_or_default().into_iter();
             let listed = expressions.filter(|expression| expression.operator == "In");
-            listed.map(|expression| (expression.key, expression.values.unwrap_or_default())).collect()
+            listed
+                .map(|expression| (expression.key, expression.values.unwrap_or_default()))
+                .collect()
         };
-        Ok(Self { terms: terms.into_iter().map(requirements).collect() })
+        Ok(Self {
+            terms: terms.into_iter().map(requirements).collect(),
+        })
     }
 }
 
@@ -73,7 +79,11 @@ impl RequiredAffinity {
         let expressions = || self.terms.iter().flatten();
         let values = || expressions().flat_map(|(_, values)| values);
         let items = self.terms.len() + expressions().count() + values().count();
-        let bytes = expressions().map(|(key, _)| key).chain(values()).map(String::len).sum::<usize>();
+        let bytes = expressions()
+            .map(|(key, _)| key)
+            .chain(values())
+            .map(String::len)
+            .sum::<usize>();
         items > MAX_KEPT_AFFINITY_ITEMS || bytes > MAX_KEPT_AFFINITY_BYTES
     }
 
@@ -131,15 +141,20 @@ mod tests {
     fn excludes_a_node_only_if_every_term_does() {
         let zone = |value: &str| json!({"key": "zone", "operator": "In", "values": [value]});
         let other = json!({"key": "disk", "operator": "In", "values": ["ssd"]});
-        let both = json!([{"matchExpressions": [other, zone("a")]}, {"matchExpressions": [zone("a")]}]);
+        let both =
+            json!([{"matchExpressions": [other, zone("a")]}, {"matchExpressions": [zone("a")]}]);
         assert!(excludes(&both, Some("b")));
         let either = json!([{"matchExpressions": [zone("a")]}, {"matchExpressions": [other]}]);
-        assert!(!excludes(&either, Some("b")), "the second term does not require a zone");
+        assert!(
+            !excludes(&either, Some("b")),
+            "the second term does not require a zone"
+        );
     }
 
     #[test]
     fn node_selectors_select_the_nodes_that_are_not_excluded() {
-        let is_in = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+        let is_in =
+            |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
         let term = |expressions: &[Value]| json!({"matchExpressions": expressions});
         let zone = is_in("zone", &["a", "b"]);
         let terms = json!([
@@ -155,10 +170,20 @@ mod tests {
         let zone = |values: &[&str]| json!({"key": "zone", "operator": "In", "values": values});
         let exceeds = |terms: &Value| affinity(terms).exceeds_limits();
         let term = |expressions: &[Value]| json!({"matchExpressions": expressions});
-        assert!(!exceeds(&json!([term(&[zone(&["a"; MAX_KEPT_AFFINITY_ITEMS - 2])])])));
-        assert!(exceeds(&json!([term(&[zone(&["a"; MAX_KEPT_AFFINITY_ITEMS - 1])])])));
-        assert!(exceeds(&json!([term(&vec![zone(&[]); MAX_KEPT_AFFINITY_ITEMS])])));
-        assert!(exceeds(&json!(vec![term(&[]); MAX_KEPT_AFFINITY_ITEMS + 1])));
+        assert!(!exceeds(&json!([term(&[zone(
+            &["a"; MAX_KEPT_AFFINITY_ITEMS - 2]
+        )])])));
+        assert!(exceeds(&json!([term(&[zone(
+            &["a"; MAX_KEPT_AFFINITY_ITEMS - 1]
+        )])])));
+        assert!(exceeds(&json!([term(&vec![
+            zone(&[]);
+            MAX_KEPT_AFFINITY_ITEMS
+        ])])));
+        assert!(exceeds(&json!(vec![
+            term(&[]);
+            MAX_KEPT_AFFINITY_ITEMS + 1
+        ])));
         let long = "x".repeat(MAX_KEPT_AFFINITY_BYTES);
         assert!(exceeds(&json!([term(&[zone(&[&long])])])));
     }
@@ -181,7 +206,11 @@ mod tests {
             let affinity: RequiredAffinity = serde_json::from_value(affinity).unwrap();
             assert!(affinity.is_empty() && !affinity.exclude(&["zone"], |_| None));
         }
-        let other_key = json!([{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]);
-        assert!(!excludes(&other_key, Some("b")), "the node's labels are not known for this key");
+        let other_key =
+            json!([{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]);
+        assert!(
+            !excludes(&other_key, Some("b")),
+            "the node's labels are not known for this key"
+        );
     }
 }

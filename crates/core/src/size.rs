@@ -12,7 +12,11 @@ pub fn entry_size<'a>(
     labels: impl Iterator<Item = (&'a str, &'a str)>,
     annotations: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> usize {
-    let node = if node.is_empty() { 0 } else { "\"nodeName\":,".len() + text(node) };
+    let node = if node.is_empty() {
+        0
+    } else {
+        "\"nodeName\":,".len() + text(node)
+    };
     // "pod":{…},
     text(pod) + 4 + node + map("nodeTopologyLabels", labels) + map("annotations", annotations)
 }
@@ -25,7 +29,11 @@ pub fn bucket_size(bucket: &str, content: &str) -> usize {
 /// "name":{…},
 fn map<'a>(name: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
     let pairs: usize = pairs.map(|(key, value)| text(key) + text(value) + 2).sum();
-    if pairs == 0 { 0 } else { text(name) + 4 + pairs - 1 }
+    if pairs == 0 {
+        0
+    } else {
+        text(name) + 4 + pairs - 1
+    }
 }
 
 /// A string as Go encodes it in JSON.
@@ -61,8 +69,10 @@ mod tests {
 
     fn size(state: &Value) -> usize {
         let state: PodState = serde_json::from_value(state.clone()).unwrap();
-        let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
-            .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let [labels, annotations] = [&state.node_topology_labels, &state.annotations].map(|map| {
+            map.iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+        });
         entry_size("w-0", &state.node_name, labels, annotations)
     }
 
@@ -76,17 +86,26 @@ mod tests {
         ] {
             let length = json!({"w-0": entry}).to_string().len() - 1;
             let estimate = size(&entry);
-            assert!((length..length + 2).contains(&estimate), "{entry}: {length} {estimate}");
+            assert!(
+                (length..length + 2).contains(&estimate),
+                "{entry}: {length} {estimate}"
+            );
         }
         let table = "1 web-* n\n0 %22\"\n";
-        assert_eq!(bucket_size("ordinals-0", table), json!({"ordinals-0": table}).to_string().len() - 1);
+        assert_eq!(
+            bucket_size("ordinals-0", table),
+            json!({"ordinals-0": table}).to_string().len() - 1
+        );
         assert_eq!(text("a\"<é"), "\"a\\\"\\u003cé\"".len());
     }
 
     #[test]
     fn reports_nearly_full_in_steps_and_with_hysteresis() {
         let at = |percent: usize, was: bool| nearly_full(percent * 10, 1000, was);
-        assert_eq!((at(89, false), at(90, false), at(94, false)), (None, Some(90), Some(90)));
+        assert_eq!(
+            (at(89, false), at(90, false), at(94, false)),
+            (None, Some(90), Some(90))
+        );
         assert_eq!((at(85, true), at(84, true)), (Some(85), None));
         assert_eq!(nearly_full(900 * 1024, DEFAULT_LIMIT, false), Some(90));
         assert!(nearly_full(usize::MAX, 0, false).is_some());

@@ -45,7 +45,10 @@ pub struct UnreachableSpread<'a> {
 /// let unreachable = unreachable_spreads(&spec, &required);
 /// assert_eq!((unreachable[0].min_domains, unreachable[0].max_skew), (3, 1));
 /// ```
-pub fn unreachable_spreads<'a>(spec: &'a Value, required: &'a [Requirement]) -> Vec<UnreachableSpread<'a>> {
+pub fn unreachable_spreads<'a>(
+    spec: &'a Value,
+    required: &'a [Requirement],
+) -> Vec<UnreachableSpread<'a>> {
     let mut unreachable = Vec::new();
     for (index, constraint) in list(&spec["topologySpreadConstraints"]).iter().enumerate() {
         let number = |field: &str| constraint[field].as_i64().unwrap_or(1);
@@ -56,9 +59,17 @@ pub fn unreachable_spreads<'a>(spec: &'a Value, required: &'a [Requirement]) -> 
             && is_hard
             && !counts_all_nodes
             && let Some(topology_key) = constraint["topologyKey"].as_str()
-            && let Some(requirement) = required.iter().find(|required| fixes(&required.key, topology_key))
+            && let Some(requirement) = required
+                .iter()
+                .find(|required| fixes(&required.key, topology_key))
         {
-            unreachable.push(UnreachableSpread { index, topology_key, min_domains, max_skew, requirement });
+            unreachable.push(UnreachableSpread {
+                index,
+                topology_key,
+                min_domains,
+                max_skew,
+                requirement,
+            });
         }
     }
     unreachable
@@ -83,16 +94,24 @@ mod tests {
     const REGION: &str = "topology.kubernetes.io/region";
 
     fn required(keys: &[&str]) -> Vec<Requirement> {
-        keys.iter().map(|key| Requirement { key: (*key).into(), value: "v".into() }).collect()
+        keys.iter()
+            .map(|key| Requirement {
+                key: (*key).into(),
+                value: "v".into(),
+            })
+            .collect()
     }
 
     fn count(constraint: &Value, keys: &[&str]) -> usize {
-        unreachable_spreads(&json!({"topologySpreadConstraints": [constraint]}), &required(keys)).len()
+        unreachable_spreads(
+            &json!({"topologySpreadConstraints": [constraint]}),
+            &required(keys),
+        )
+        .len()
     }
 
     fn constraint(changes: &Value) -> Value {
-        let mut constraint =
-            json!({"topologyKey": ZONE, "maxSkew": 1, "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"});
+        let mut constraint = json!({"topologyKey": ZONE, "maxSkew": 1, "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"});
         for (field, value) in changes.as_object().into_iter().flatten() {
             constraint[field] = value.clone();
         }
@@ -103,7 +122,10 @@ mod tests {
     fn only_a_constraint_that_counts_more_than_one_domain_on_allowed_nodes_is_unreachable() {
         for (changes, expected) in [
             (json!({}), 1),
-            (json!({"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore"}), 1),
+            (
+                json!({"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore"}),
+                1,
+            ),
             (json!({"nodeAffinityPolicy": null}), 1),
             (json!({"maxSkew": 7, "minDomains": 40}), 1),
             (json!({"nodeAffinityPolicy": "Ignore"}), 0),
@@ -119,8 +141,10 @@ mod tests {
 
     #[test]
     fn a_required_label_fixes_its_own_key_and_the_host_name_and_the_zone_what_they_imply() {
-        let (old_zone, old_region) =
-            ("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region");
+        let (old_zone, old_region) = (
+            "failure-domain.beta.kubernetes.io/zone",
+            "failure-domain.beta.kubernetes.io/region",
+        );
         for (required, topology_key, expected) in [
             (ZONE, ZONE, 1),
             (old_zone, ZONE, 1),
@@ -138,8 +162,16 @@ mod tests {
             (ZONE, "rack", 0),
         ] {
             let constraint = constraint(&json!({"topologyKey": topology_key}));
-            assert_eq!(count(&constraint, &[required]), expected, "{required} {topology_key}");
-            assert_eq!(count(&constraint, &["disk", required]), expected, "{required} {topology_key}");
+            assert_eq!(
+                count(&constraint, &[required]),
+                expected,
+                "{required} {topology_key}"
+            );
+            assert_eq!(
+                count(&constraint, &["disk", required]),
+                expected,
+                "{required} {topology_key}"
+            );
             assert_eq!(count(&constraint, &[]), 0);
         }
     }
@@ -147,7 +179,8 @@ mod tests {
     #[test]
     fn names_the_constraint_and_the_label_that_leaves_one_domain() {
         let reachable = constraint(&json!({"minDomains": 1}));
-        let spec = json!({"topologySpreadConstraints": [reachable, constraint(&json!({"maxSkew": 4}))]});
+        let spec =
+            json!({"topologySpreadConstraints": [reachable, constraint(&json!({"maxSkew": 4}))]});
         let required = required(&["disk", ZONE]);
         let expected = UnreachableSpread {
             index: 1,

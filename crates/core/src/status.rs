@@ -13,7 +13,9 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
     if before == after {
         return None;
     }
-    let Some(after) = after else { return Some(Value::Null) };
+    let Some(after) = after else {
+        return Some(Value::Null);
+    };
     let before = before.cloned().unwrap_or_default();
     let mut patch = Map::new();
     if before.node_name != after.node_name {
@@ -22,7 +24,11 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
         patch.insert("nodeName".into(), name.into());
     }
     let maps = [
-        ("nodeTopologyLabels", &before.node_topology_labels, &after.node_topology_labels),
+        (
+            "nodeTopologyLabels",
+            &before.node_topology_labels,
+            &after.node_topology_labels,
+        ),
         ("annotations", &before.annotations, &after.annotations),
     ];
     for (field, before, after) in maps {
@@ -34,7 +40,10 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
         for key in before.keys().filter(|key| !after.contains_key(*key)) {
             changes.insert(key.clone(), Value::Null);
         }
-        for (key, value) in after.iter().filter(|(key, value)| before.get(*key) != Some(value)) {
+        for (key, value) in after
+            .iter()
+            .filter(|(key, value)| before.get(*key) != Some(value))
+        {
             changes.insert(key.clone(), value.clone().into());
         }
         if !changes.is_empty() {
@@ -67,7 +76,11 @@ pub fn compact_patch(patch: &Value) -> Value {
         };
         match fields {
             Some(fields) => {
-                operations.extend(fields.iter().flat_map(|(field, value)| set(parent, field, value)));
+                operations.extend(
+                    fields
+                        .iter()
+                        .flat_map(|(field, value)| set(parent, field, value)),
+                );
             }
             None => operations.extend(set("/status", field, value)),
         }
@@ -80,7 +93,10 @@ fn set(parent: &str, field: &str, value: &Value) -> Vec<Value> {
     let path = format!("{parent}/{}", field.replace('~', "~0").replace('/', "~1"));
     if value.is_null() {
         // Only what exists can be removed.
-        return vec![json!({"op": "add", "path": path, "value": ""}), json!({"op": "remove", "path": path})];
+        return vec![
+            json!({"op": "add", "path": path, "value": ""}),
+            json!({"op": "remove", "path": path}),
+        ];
     }
     vec![json!({"op": "add", "path": path, "value": value})]
 }
@@ -94,10 +110,12 @@ mod tests {
 
     fn state() -> impl Strategy<Value = PodState> {
         let map = || btree_map("[a-c]", "[x-y]", 0..3);
-        ("[m-n]?", map(), map()).prop_map(|(node_name, node_topology_labels, annotations)| PodState {
-            node_name,
-            node_topology_labels,
-            annotations,
+        ("[m-n]?", map(), map()).prop_map(|(node_name, node_topology_labels, annotations)| {
+            PodState {
+                node_name,
+                node_topology_labels,
+                annotations,
+            }
         })
     }
 

@@ -47,9 +47,14 @@ impl UpdateStrategy {
         let replicas = spec["replicas"].as_u64().unwrap_or(1);
         let share = || partition.as_str()?.strip_suffix('%')?.parse::<u64>().ok();
         let part = |share: u64| share.saturating_mul(replicas).div_ceil(100);
-        let held_back = partition.as_u64().or_else(|| share().map(part)).unwrap_or_default();
+        let held_back = partition
+            .as_u64()
+            .or_else(|| share().map(part))
+            .unwrap_or_default();
         let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-        Self::RollingUpdate { first_updated: start.saturating_add(held_back) }
+        Self::RollingUpdate {
+            first_updated: start.saturating_add(held_back),
+        }
     }
 
     /// From which revision the Pod of this ordinal is re-created.
@@ -75,7 +80,9 @@ pub fn successor_revision<'a>(workload: &'a Value, pod: &str) -> Option<&'a str>
         Revision::Current => "currentRevision",
         Revision::Update => "updateRevision",
     };
-    workload["status"][field].as_str().filter(|revision| !revision.is_empty())
+    workload["status"][field]
+        .as_str()
+        .filter(|revision| !revision.is_empty())
 }
 
 /// The label by which a StatefulSet knows the revision of a Pod.
@@ -92,8 +99,11 @@ pub fn has_newest_revision(pod: &Value, workload: &Value) -> Option<bool> {
 
 /// Whether a Pod was made from another template than its successor will be.
 pub fn has_other_template(pod: &Value, workload: &Value) -> bool {
-    let next = pod["metadata"]["name"].as_str().and_then(|name| successor_revision(workload, name));
-    next.zip(revision(pod)).is_some_and(|(next, own)| next != own)
+    let next = pod["metadata"]["name"]
+        .as_str()
+        .and_then(|name| successor_revision(workload, name));
+    next.zip(revision(pod))
+        .is_some_and(|(next, own)| next != own)
 }
 
 /// Whether the next Pod of this name is made from the old template: the update strategy holds it back.
@@ -102,15 +112,22 @@ pub fn is_held_back(workload: &Value, pod: &str) -> bool {
     if let Some((next, newest)) = successor_revision(workload, pod).zip(newest) {
         return next != newest;
     }
-    let ordinal = workload["metadata"]["name"].as_str().and_then(|name| ordinal(name, pod));
+    let ordinal = workload["metadata"]["name"]
+        .as_str()
+        .and_then(|name| ordinal(name, pod));
     let strategy = UpdateStrategy::read(&workload["spec"]);
     ordinal.is_some_and(|ordinal| strategy.successor(ordinal) == Revision::Current)
 }
 
 /// Whether a workload's controller has not seen its latest change yet.
 pub fn is_unobserved(workload: &Value) -> bool {
-    let generation = workload["metadata"]["generation"].as_i64().unwrap_or_default();
-    workload["status"]["observedGeneration"].as_i64().unwrap_or_default() < generation
+    let generation = workload["metadata"]["generation"]
+        .as_i64()
+        .unwrap_or_default();
+    workload["status"]["observedGeneration"]
+        .as_i64()
+        .unwrap_or_default()
+        < generation
 }
 
 #[cfg(test)]
@@ -122,7 +139,17 @@ mod tests {
         assert_eq!(ordinal("w", "w-0"), Some(0));
         assert_eq!(ordinal("w", "w-12"), Some(12));
         assert_eq!(ordinal("w-1", "w-1-2"), Some(2));
-        for name in ["w", "w-", "w-03", "w-+3", "w--3", "w-3x", "v-3", "w-1-2", "w-99999999999999999999"] {
+        for name in [
+            "w",
+            "w-",
+            "w-03",
+            "w-+3",
+            "w--3",
+            "w-3x",
+            "v-3",
+            "w-1-2",
+            "w-99999999999999999999",
+        ] {
             assert_eq!(ordinal("w", name), None, "{name}");
         }
     }

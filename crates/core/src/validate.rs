@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::annotations::AnnotationRules;
 use crate::governing::aliased;
 use crate::json::{shorten, to_text};
-use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS, describe_excess, shorten_list};
+use crate::limits::{
+    MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS, describe_excess, shorten_list,
+};
 use crate::names::successor_of;
 use crate::names::{is_annotation_key, is_api_version, is_dns_subdomain, is_kind, is_label_key};
 use crate::owner::has_stable_names;
@@ -31,7 +33,11 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, value, remedy } = self;
+        let Self {
+            path,
+            value,
+            remedy,
+        } = self;
         match value {
             Some(value) => write!(f, "{path} is {value}: {remedy}"),
             None => write!(f, "{path} is missing: {remedy}"),
@@ -92,13 +98,23 @@ pub fn review(object: &Value, before: Option<&Value>, rules: &AnnotationRules) -
     let mut review = Review::default();
     let spec = &object["spec"];
     if spec.is_object() {
-        review.check_target(&spec["targetRef"], before.map(|before| &before["spec"]["targetRef"]));
-        match review.workload.take_if(|workload| aliased(workload).is_some()) {
+        review.check_target(
+            &spec["targetRef"],
+            before.map(|before| &before["spec"]["targetRef"]),
+        );
+        match review
+            .workload
+            .take_if(|workload| aliased(workload).is_some())
+        {
             Some(alias) => review.check_alias(object, &alias.name),
             None => review.check_content(spec, rules),
         }
     } else {
-        review.refuse("spec", spec, "set targetRef, and the topology or the annotations to persist");
+        review.refuse(
+            "spec",
+            spec,
+            "set targetRef, and the topology or the annotations to persist",
+        );
     }
     review
 }
@@ -119,22 +135,37 @@ pub fn check_sole_target(workload: &TargetReference, others: &[String]) -> Optio
 impl Review {
     fn refuse(&mut self, path: &str, value: &Value, remedy: &str) {
         let value = (!value.is_null()).then(|| shorten(&to_text(value)));
-        self.violations.push(Violation { path: path.into(), value, remedy: remedy.into() });
+        self.violations.push(Violation {
+            path: path.into(),
+            value,
+            remedy: remedy.into(),
+        });
     }
 
     /// Checks `spec.targetRef`, and that an update does not change the workload.
     fn check_target(&mut self, target: &Value, before: Option<&Value>) {
         const PATH: &str = "spec.targetRef";
         if !target.is_object() {
-            let remedy =
-                "name the workload by apiVersion, kind and name, such as apps/v1, StatefulSet and web";
+            let remedy = "name the workload by apiVersion, kind and name, such as apps/v1, StatefulSet and web";
             return self.refuse(PATH, target, remedy);
         }
         let violations_before = self.violations.len();
         let rules: [(_, SyntaxRule, _); 3] = [
-            ("apiVersion", is_api_version, "use the workload's group and version, such as apps/v1"),
-            ("kind", is_kind, "use the workload's kind, such as StatefulSet"),
-            ("name", is_dns_subdomain, "use the workload's name: lower-case letters, digits, '-' and '.'"),
+            (
+                "apiVersion",
+                is_api_version,
+                "use the workload's group and version, such as apps/v1",
+            ),
+            (
+                "kind",
+                is_kind,
+                "use the workload's kind, such as StatefulSet",
+            ),
+            (
+                "name",
+                is_dns_subdomain,
+                "use the workload's name: lower-case letters, digits, '-' and '.'",
+            ),
         ];
         for (field, rule, remedy) in rules {
             let value = &target[field];
@@ -144,8 +175,7 @@ impl Review {
         }
         let workload = TargetReference::read(target);
         if !has_stable_names(&workload.api_version, &workload.kind) {
-            let remedy =
-                "its Pods do not keep their names; use a kind whose re-created Pods do, such as StatefulSet";
+            let remedy = "its Pods do not keep their names; use a kind whose re-created Pods do, such as StatefulSet";
             self.refuse(&format!("{PATH}.kind"), &target["kind"], remedy);
         }
         if let Some(before) = before.map(TargetReference::read) {
@@ -156,10 +186,15 @@ impl Review {
             ];
             for (field, was, is) in immutable {
                 if was != is {
-                    let what = if field == "apiVersion" { "its group" } else { "it" };
+                    let what = if field == "apiVersion" {
+                        "its group"
+                    } else {
+                        "it"
+                    };
                     let was = to_text(&was.into());
-                    let remedy =
-                        format!("{what} cannot change from {was}; create another PersistentPodState instead");
+                    let remedy = format!(
+                        "{what} cannot change from {was}; create another PersistentPodState instead"
+                    );
                     self.refuse(&format!("{PATH}.{field}"), &target[field], &remedy);
                 }
             }
@@ -208,8 +243,15 @@ impl Review {
         );
         for (path, term) in &preferred {
             let weight = &term["weight"];
-            if !weight.as_i64().is_some_and(|weight| (1..=100).contains(&weight)) {
-                self.refuse(&format!("{path}.weight"), weight, "use a whole number from 1 to 100");
+            if !weight
+                .as_i64()
+                .is_some_and(|weight| (1..=100).contains(&weight))
+            {
+                self.refuse(
+                    &format!("{path}.weight"),
+                    weight,
+                    "use a whole number from 1 to 100",
+                );
             }
             self.check_topology(&format!("{path}.preference"), &term["preference"]);
         }
@@ -230,13 +272,15 @@ impl Review {
                 self.check_annotation_key(path, annotation, rules);
             }
         }
-        let nothing =
-            ["requiredPersistentTopology", "preferredPersistentTopology", "persistentPodAnnotations"]
-                .iter()
-                .all(|field| is_nothing(&spec[field]));
+        let nothing = [
+            "requiredPersistentTopology",
+            "preferredPersistentTopology",
+            "persistentPodAnnotations",
+        ]
+        .iter()
+        .all(|field| is_nothing(&spec[field]));
         if nothing {
-            let remedy =
-                "set requiredPersistentTopology, preferredPersistentTopology or persistentPodAnnotations";
+            let remedy = "set requiredPersistentTopology, preferredPersistentTopology or persistentPodAnnotations";
             self.violations.push(Violation {
                 path: "spec".into(),
                 value: Some("without anything to persist".into()),
@@ -244,7 +288,10 @@ impl Review {
             });
         }
         for (field, choices) in [
-            ("persistentPodStateRetentionPolicy", &["WhenScaled", "WhenDeleted", "Retain"][..]),
+            (
+                "persistentPodStateRetentionPolicy",
+                &["WhenScaled", "WhenDeleted", "Retain"][..],
+            ),
             ("nodeDeletionPolicy", &["Keep", "Forget"]),
             ("recordingPolicy", &["Always", "IfNotPresent"]),
         ] {
@@ -253,26 +300,47 @@ impl Review {
     }
 
     /// The items of an optional list, with their paths; none if there are too many.
-    fn read_list<'a>(&mut self, path: &str, list: &'a Value, max: usize) -> Vec<(String, &'a Value)> {
+    fn read_list<'a>(
+        &mut self,
+        path: &str,
+        list: &'a Value,
+        max: usize,
+    ) -> Vec<(String, &'a Value)> {
         if !list.is_null() && !list.is_array() {
             self.refuse(path, list, "it must be a list");
         }
         let items = crate::json::list(list);
         if let Some([value, remedy]) = describe_excess(items.len(), max) {
-            self.violations.push(Violation { path: path.into(), value: Some(value), remedy });
+            self.violations.push(Violation {
+                path: path.into(),
+                value: Some(value),
+                remedy,
+            });
             return Vec::new();
         }
-        items.iter().enumerate().map(|(index, item)| (format!("{path}[{index}]"), item)).collect()
+        items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| (format!("{path}[{index}]"), item))
+            .collect()
     }
 
     /// Checks the keys of a topology: `nodeTopologyKeys`, or `keys` in the spelling of v1beta1.
     fn check_topology(&mut self, path: &str, term: &Value) {
         let other = term.get("keys");
-        let spelling = if other.is_some() { "keys" } else { "nodeTopologyKeys" };
+        let spelling = if other.is_some() {
+            "keys"
+        } else {
+            "nodeTopologyKeys"
+        };
         let path = &format!("{path}.{spelling}");
         let keys = &term[spelling];
         if other.is_some() && term.get("nodeTopologyKeys").is_some() {
-            self.refuse(path, keys, "it is another spelling of nodeTopologyKeys; remove one of them");
+            self.refuse(
+                path,
+                keys,
+                "it is another spelling of nodeTopologyKeys; remove one of them",
+            );
         }
         if keys.as_array().is_none_or(Vec::is_empty) {
             let remedy = "list at least one node label key, such as topology.kubernetes.io/zone";
@@ -288,7 +356,11 @@ impl Review {
                     }
                 }
                 _ => {
-                    self.refuse(path, key, "use a node label key, such as topology.kubernetes.io/zone");
+                    self.refuse(
+                        path,
+                        key,
+                        "use a node label key, such as topology.kubernetes.io/zone",
+                    );
                 }
             }
         }
@@ -297,7 +369,11 @@ impl Review {
     fn check_annotation_key(&mut self, path: &str, key: &Value, rules: &AnnotationRules) {
         let text = key.as_str().unwrap_or_default();
         if !is_annotation_key(text) {
-            return self.refuse(path, key, "use an annotation key, such as ovn.kubernetes.io/ip_address");
+            return self.refuse(
+                path,
+                key,
+                "use an annotation key, such as ovn.kubernetes.io/ip_address",
+            );
         }
         if let Some(forbidden) = rules.forbid(text) {
             self.refuse(path, key, &forbidden.to_string());
@@ -306,7 +382,11 @@ impl Review {
 
     fn check_choice(&mut self, path: &str, value: &Value, choices: &[&str]) {
         if !value.is_null() && !value.as_str().is_some_and(|value| choices.contains(&value)) {
-            self.refuse(path, value, &format!("use one of {}, or remove it", choices.join(", ")));
+            self.refuse(
+                path,
+                value,
+                &format!("use one of {}, or remove it", choices.join(", ")),
+            );
         }
     }
 }

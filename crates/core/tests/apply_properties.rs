@@ -68,13 +68,24 @@ fn merge(parts: impl IntoIterator<Item = Map<String, Value>>) -> Value {
 }
 
 fn expression() -> impl Strategy<Value = Value> {
-    let listed = (key(), prop::sample::select(&["In", "NotIn"][..]), vec(value(), 1..3))
-        .prop_map(|(key, operator, values)| json!({"key": key, "operator": operator, "values": values}));
+    let listed = (
+        key(),
+        prop::sample::select(&["In", "NotIn"][..]),
+        vec(value(), 1..3),
+    )
+        .prop_map(
+            |(key, operator, values)| json!({"key": key, "operator": operator, "values": values}),
+        );
     let bare = (key(), prop::sample::select(&["Exists", "DoesNotExist"][..]))
         .prop_map(|(key, operator)| json!({"key": key, "operator": operator}));
-    let compared =
-        (key(), prop::sample::select(&["Gt", "Lt"][..]), prop::sample::select(&["0", "1", "2"][..]))
-            .prop_map(|(key, operator, value)| json!({"key": key, "operator": operator, "values": [value]}));
+    let compared = (
+        key(),
+        prop::sample::select(&["Gt", "Lt"][..]),
+        prop::sample::select(&["0", "1", "2"][..]),
+    )
+        .prop_map(
+            |(key, operator, value)| json!({"key": key, "operator": operator, "values": [value]}),
+        );
     prop_oneof![3 => listed, 1 => bare, 1 => compared]
 }
 
@@ -85,22 +96,35 @@ fn field_expression() -> impl Strategy<Value = Value> {
 }
 
 fn term() -> impl Strategy<Value = Value> {
-    let expressions = field("matchExpressions", vec(expression(), 0..3).prop_map(Value::from));
-    let fields = field("matchFields", vec(field_expression(), 0..2).prop_map(Value::from));
-    with_unknown((expressions, fields).prop_map(|(expressions, fields)| merge([expressions, fields])))
+    let expressions = field(
+        "matchExpressions",
+        vec(expression(), 0..3).prop_map(Value::from),
+    );
+    let fields = field(
+        "matchFields",
+        vec(field_expression(), 0..2).prop_map(Value::from),
+    );
+    with_unknown(
+        (expressions, fields).prop_map(|(expressions, fields)| merge([expressions, fields])),
+    )
 }
 
 fn affinity() -> impl Strategy<Value = Value> {
     let required = with_unknown(
         field("nodeSelectorTerms", vec(term(), 0..4).prop_map(Value::from)).prop_map(Value::from),
     );
-    let preferred =
-        (1..100, term()).prop_map(|(weight, preference)| json!({"weight": weight, "preference": preference}));
-    let node_affinity =
-        (field(REQUIRED, required), field(PREFERRED, vec(preferred, 0..3).prop_map(Value::from)))
-            .prop_map(|(required, preferred)| merge([required, preferred]));
+    let preferred = (1..100, term())
+        .prop_map(|(weight, preference)| json!({"weight": weight, "preference": preference}));
+    let node_affinity = (
+        field(REQUIRED, required),
+        field(PREFERRED, vec(preferred, 0..3).prop_map(Value::from)),
+    )
+        .prop_map(|(required, preferred)| merge([required, preferred]));
     with_unknown(
-        (field("nodeAffinity", with_unknown(node_affinity)), field("podAffinity", anything()))
+        (
+            field("nodeAffinity", with_unknown(node_affinity)),
+            field("podAffinity", anything()),
+        )
             .prop_map(|(node_affinity, pod_affinity)| merge([node_affinity, pod_affinity])),
     )
 }
@@ -108,36 +132,48 @@ fn affinity() -> impl Strategy<Value = Value> {
 fn pod() -> impl Strategy<Value = Value> {
     let strings = |keys: &'static str| btree_map(keys, "[a-z]{0,2}", 0..3);
     let annotations = field("annotations", strings("n[a-c]").prop_map(|map| json!(map)));
-    let metadata =
-        with_unknown(annotations.prop_map(|annotations| {
-            merge([annotations, Map::from_iter([("name".to_owned(), json!("w-0"))])])
-        }));
-    let node_selector = field("nodeSelector", btree_map(key(), value(), 0..2).prop_map(|map| json!(map)));
+    let metadata = with_unknown(annotations.prop_map(|annotations| {
+        merge([
+            annotations,
+            Map::from_iter([("name".to_owned(), json!("w-0"))]),
+        ])
+    }));
+    let node_selector = field(
+        "nodeSelector",
+        btree_map(key(), value(), 0..2).prop_map(|map| json!(map)),
+    );
     let spec = with_unknown(
         (field("affinity", affinity()), node_selector)
             .prop_map(|(affinity, selector)| merge([affinity, selector])),
     );
-    with_unknown((metadata, spec).prop_map(|(metadata, spec)| json!({"metadata": metadata, "spec": spec})))
+    with_unknown(
+        (metadata, spec).prop_map(|(metadata, spec)| json!({"metadata": metadata, "spec": spec})),
+    )
 }
 
 fn requirements(least: usize) -> impl Strategy<Value = Vec<Requirement>> {
-    btree_map(key(), value(), least..3)
-        .prop_map(|map| map.into_iter().map(|(key, value)| Requirement { key, value }).collect())
+    btree_map(key(), value(), least..3).prop_map(|map| {
+        map.into_iter()
+            .map(|(key, value)| Requirement { key, value })
+            .collect()
+    })
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    let preference =
-        (1..=100, requirements(1)).prop_map(|(weight, requirements)| Preference { weight, requirements });
+    let preference = (1..=100, requirements(1)).prop_map(|(weight, requirements)| Preference {
+        weight,
+        requirements,
+    });
     let annotations = btree_map("n[a-d]", "[a-z]{1,2}", 0..3);
-    (requirements(0), vec(preference, 0..3), annotations).prop_map(|(required, preferred, annotations)| {
-        Plan {
+    (requirements(0), vec(preference, 0..3), annotations).prop_map(
+        |(required, preferred, annotations)| Plan {
             pps: "p".into(),
             required,
             preferred,
             annotations: annotations.into_iter().collect(),
             ..Plan::default()
-        }
-    })
+        },
+    )
 }
 
 /// A node's name and labels.
@@ -145,7 +181,10 @@ type Node = (String, BTreeMap<String, String>);
 
 fn nodes() -> impl Strategy<Value = Vec<Node>> {
     vec(btree_map(key(), value(), 0..=3), 12).prop_map(|all| {
-        all.into_iter().enumerate().map(|(index, labels)| (format!("node-{index}"), labels)).collect()
+        all.into_iter()
+            .enumerate()
+            .map(|(index, labels)| (format!("node-{index}"), labels))
+            .collect()
     })
 }
 
@@ -155,11 +194,16 @@ fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
 
 /// Whether a node selector requirement matches a label, as Kubernetes documents the operators.
 fn matches(requirement: &Value, label: Option<&str>) -> bool {
-    let values: Vec<&str> = list(requirement, "values").iter().filter_map(Value::as_str).collect();
+    let values: Vec<&str> = list(requirement, "values")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let compare = |test: fn(&i64, &i64) -> bool| {
         let label = label.and_then(|label| label.parse::<i64>().ok());
         let value = values.first().and_then(|value| value.parse::<i64>().ok());
-        label.zip(value).is_some_and(|(label, value)| test(&label, &value))
+        label
+            .zip(value)
+            .is_some_and(|(label, value)| test(&label, &value))
     };
     match requirement["operator"].as_str().unwrap() {
         "In" => label.is_some_and(|label| values.contains(&label)),
@@ -190,7 +234,9 @@ fn allows(pod: &Value, (name, labels): &Node) -> bool {
     list(required, "nodeSelectorTerms").iter().any(|term| {
         let (expressions, fields) = (list(term, "matchExpressions"), list(term, "matchFields"));
         !(expressions.is_empty() && fields.is_empty())
-            && expressions.iter().all(|expression| matches(expression, label(&expression["key"])))
+            && expressions
+                .iter()
+                .all(|expression| matches(expression, label(&expression["key"])))
             && fields.iter().all(|field| matches(field, Some(name)))
     })
 }
@@ -202,7 +248,9 @@ fn collect_differences(before: &Value, after: &Value, path: &str, found: &mut Ve
         (Value::Object(before), Value::Object(after)) => {
             for (name, value) in before {
                 match after.get(name) {
-                    Some(other) => collect_differences(value, other, &format!("{path}/{name}"), found),
+                    Some(other) => {
+                        collect_differences(value, other, &format!("{path}/{name}"), found)
+                    }
                     None => found.push(format!("-{path}/{name}")),
                 }
             }
@@ -226,14 +274,19 @@ fn collect_differences(before: &Value, after: &Value, path: &str, found: &mut Ve
 /// Whether a plan names the path of a difference.
 fn is_named(plan: &Plan, path: &str) -> bool {
     if let Some(key) = path.strip_prefix("/metadata/annotations/") {
-        return key == INJECTED_ANNOTATION || plan.annotations.iter().any(|(planned, _)| planned == key);
+        return key == INJECTED_ANNOTATION
+            || plan.annotations.iter().any(|(planned, _)| planned == key);
     }
-    let Some(path) = path.strip_prefix("/spec/affinity/nodeAffinity/") else { return false };
+    let Some(path) = path.strip_prefix("/spec/affinity/nodeAffinity/") else {
+        return false;
+    };
     if let Some(path) = path.strip_prefix(REQUIRED) {
-        let is_in_term = |path: &str| path.ends_with("/matchExpressions/+") && path.matches('/').count() == 4;
+        let is_in_term =
+            |path: &str| path.ends_with("/matchExpressions/+") && path.matches('/').count() == 4;
         return !plan.required.is_empty() && (path == "/nodeSelectorTerms/+" || is_in_term(path));
     }
-    path.strip_prefix(PREFERRED).is_some_and(|path| !plan.preferred.is_empty() && path == "/+")
+    path.strip_prefix(PREFERRED)
+        .is_some_and(|path| !plan.preferred.is_empty() && path == "/+")
 }
 
 proptest! {

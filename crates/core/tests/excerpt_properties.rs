@@ -26,29 +26,37 @@ fn object(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let named = btree_map(prop::sample::select(names), anything(), 0..=names.len());
     let others = btree_map("[a-c\" ]{1,2}", anything(), 0..3);
     (named, others).prop_map(|(named, others)| {
-        let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let named = named
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value));
         others.into_iter().chain(named).collect()
     })
 }
 
 fn pod() -> impl Strategy<Value = Value> {
     let metadata = prop_oneof![4 => object(&["name", "annotations"]), 1 => anything()];
-    let spec =
-        prop_oneof![4 => object(&["affinity", "nodeSelector", "topologySpreadConstraints"]), 1 => anything()];
-    (object(&["kind"]), proptest::option::of(metadata), proptest::option::of(spec)).prop_map(
-        |(mut pod, metadata, spec)| {
+    let spec = prop_oneof![4 => object(&["affinity", "nodeSelector", "topologySpreadConstraints"]), 1 => anything()];
+    (
+        object(&["kind"]),
+        proptest::option::of(metadata),
+        proptest::option::of(spec),
+    )
+        .prop_map(|(mut pod, metadata, spec)| {
             for (name, part) in [("metadata", metadata), ("spec", spec)] {
                 if let Some(part) = part {
                     pod[name] = part;
                 }
             }
             pod
-        },
-    )
+        })
 }
 
 fn text(pod: &Value, is_indented: bool) -> String {
-    if is_indented { format!(" {pod:#}\n") } else { pod.to_string() }
+    if is_indented {
+        format!(" {pod:#}\n")
+    } else {
+        pod.to_string()
+    }
 }
 
 /// The value at this path; `None` if it leads nowhere.
@@ -126,18 +134,24 @@ fn leaves_private_names_in_values_and_in_fields_that_are_only_read() {
 
 /// An object that is nested so deep.
 fn nested(depth: usize) -> String {
-    format!("{{\"a\":{}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1))
+    format!(
+        "{{\"a\":{}{}}}",
+        "[".repeat(depth - 1),
+        "]".repeat(depth - 1)
+    )
 }
 
 #[test]
 fn accepts_what_the_host_can_read_again() {
-    let usual =
-        r#"{"metadata": {"annotations": {"a": "\u003cb\u003E \u0026 \u0022 \u005c \\u0024 \u000a \u00e4"}}}"#;
+    let usual = r#"{"metadata": {"annotations": {"a": "\u003cb\u003E \u0026 \u0022 \u005c \\u0024 \u000a \u00e4"}}}"#;
     for pod in [usual, r#"{"a": "\ud83d\uDE00 \\ud800 [[{"}"#, &nested(126)] {
         let excerpt = Excerpt::read(pod).unwrap();
         let text = format!("{{\"mutated_object\":{}}}", excerpt.into_text());
         let read: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(read["mutated_object"], serde_json::from_str::<Value>(pod).unwrap());
+        assert_eq!(
+            read["mutated_object"],
+            serde_json::from_str::<Value>(pod).unwrap()
+        );
     }
 }
 
@@ -150,7 +164,10 @@ fn refuses_what_it_would_change_and_what_is_no_object() {
         (r#"{"a": "\ud83d\\ude00"}"#, "half a surrogate pair"),
         (&nested(127), "it is nested more than 126 deep"),
         (r#"{"spec": {}, "spec": {}}"#, "spec is repeated"),
-        (r#"{"spec": {"affinity": null, "affinity": {}}}"#, "affinity is repeated"),
+        (
+            r#"{"spec": {"affinity": null, "affinity": {}}}"#,
+            "affinity is repeated",
+        ),
         (
             r#"{"metadata": {"annotations": {"$serde_json::private::Number": "12"}}}"#,
             "it has a field $serde_json::private::",

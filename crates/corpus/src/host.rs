@@ -49,7 +49,12 @@ impl FakeHost {
         if let Some(error) = keys.iter().find_map(|key| self.quirks.errors.get(*key)) {
             return Err(error.replace("{api_version}", api_version));
         }
-        if self.quirks.serves.as_ref().is_some_and(|served| !served.iter().any(|it| it == api_version)) {
+        if self
+            .quirks
+            .serves
+            .as_ref()
+            .is_some_and(|served| !served.iter().any(|it| it == api_version))
+        {
             return Err(format!(
                 "Callback evaluation failure: Cannot find resource {api_version}/PersistentPodState\n\n\
                  Stack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg"

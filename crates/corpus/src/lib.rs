@@ -105,8 +105,11 @@ pub fn folder() -> PathBuf {
 /// Reads all cases, sorted by name.
 pub fn cases() -> Result<Vec<Case>> {
     let folder = folder();
-    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let entries =
+        fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
     paths.sort();
     ensure!(!paths.is_empty(), "{} is empty", folder.display());
     paths.iter().map(|path| Case::read(path)).collect()
@@ -124,7 +127,12 @@ pub fn run(mut runner: impl FnMut(&Case) -> Result<Outcome>) -> Result<usize> {
         }
     }
     if !failures.is_empty() {
-        bail!("{} of {} cases differ:\n\n{}", failures.len(), cases.len(), failures.join("\n\n"));
+        bail!(
+            "{} of {} cases differ:\n\n{}",
+            failures.len(),
+            cases.len(),
+            failures.join("\n\n")
+        );
     }
     Ok(cases.len())
 }
@@ -138,8 +146,16 @@ fn check_with(case: &Case, runner: &mut impl FnMut(&Case) -> Result<Outcome>) ->
         json_patch::patch(&mut again.request["object"], &patch)
             .context("the patch does not fit the object")?;
         let outcome = runner(&again).context("on its own output")?;
-        ensure!(outcome.accepted, "refuses its own output: {:?}", outcome.message);
-        ensure!(outcome.patch.is_empty(), "changes its own output: {}", pretty(&outcome.patch.into()));
+        ensure!(
+            outcome.accepted,
+            "refuses its own output: {:?}",
+            outcome.message
+        );
+        ensure!(
+            outcome.patch.is_empty(),
+            "changes its own output: {}",
+            pretty(&outcome.patch.into())
+        );
     }
     Ok(())
 }
@@ -148,7 +164,11 @@ impl Case {
     fn read(folder: &Path) -> Result<Self> {
         let quirks = read_optional(&folder.join("host.json"))?.unwrap_or_default();
         Ok(Self {
-            name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             request: read(&folder.join("request.json"))?,
             settings: read_optional(&folder.join("settings.json"))?.unwrap_or_default(),
             objects: read(&folder.join("pps.json"))?,
@@ -174,11 +194,19 @@ impl Case {
     /// What differs.
     pub fn check(&self, outcome: &Outcome) -> Result<()> {
         self.check_answer(outcome)?;
-        ensure_equal("the host calls", &json!(outcome.host_calls), &json!(self.expected_calls()))?;
+        ensure_equal(
+            "the host calls",
+            &json!(outcome.host_calls),
+            &json!(self.expected_calls()),
+        )?;
         let log = &self.expected.log;
         ensure!(
             outcome.log.len() == log.len()
-                && outcome.log.iter().zip(log).all(|(entry, piece)| entry.contains(piece.as_str())),
+                && outcome
+                    .log
+                    .iter()
+                    .zip(log)
+                    .all(|(entry, piece)| entry.contains(piece.as_str())),
             "the log {:?} should contain {log:?}",
             outcome.log
         );
@@ -201,14 +229,29 @@ impl Case {
         let message = outcome.message.as_deref().unwrap_or_default();
         ensure!(
             message.is_empty() == expected.message.is_empty()
-                && expected.message.iter().all(|piece| message.contains(piece.as_str())),
+                && expected
+                    .message
+                    .iter()
+                    .all(|piece| message.contains(piece.as_str())),
             "the message {message:?} should contain {:?}",
             expected.message
         );
-        ensure_equal("the patches", &outcome.patch.clone().into(), &expected.patch.clone().into())?;
+        ensure_equal(
+            "the patches",
+            &outcome.patch.clone().into(),
+            &expected.patch.clone().into(),
+        )?;
         self.check_paths(&outcome.patch)?;
-        ensure_equal("the warnings", &json!(outcome.warnings), &json!(expected.warnings))?;
-        ensure_equal("the audit annotations", &json!(outcome.audit), &json!(expected.audit))
+        ensure_equal(
+            "the warnings",
+            &json!(outcome.warnings),
+            &json!(expected.warnings),
+        )?;
+        ensure_equal(
+            "the audit annotations",
+            &json!(outcome.audit),
+            &json!(expected.audit),
+        )
     }
 
     /// The full payload of each expected host call.
@@ -235,10 +278,14 @@ impl Case {
         for operation in patch {
             let path = operation["path"].as_str().unwrap_or_default();
             ensure!(
-                ["/metadata/annotations", "/spec/affinity"].iter().any(|allowed| path.starts_with(allowed)),
+                ["/metadata/annotations", "/spec/affinity"]
+                    .iter()
+                    .any(|allowed| path.starts_with(allowed)),
                 "the patch touches {path}"
             );
-            let was_null = self.request["object"].pointer(path).is_some_and(Value::is_null);
+            let was_null = self.request["object"]
+                .pointer(path)
+                .is_some_and(Value::is_null);
             ensure!(
                 operation["op"] == "add" || (operation["op"] == "replace" && was_null),
                 "the patch does more than add: {operation}"
@@ -261,16 +308,25 @@ fn ensure_equal(what: &str, actual: &Value, expected: &Value) -> Result<()> {
 /// The JSON patch between two objects, computed as PolicyServer does.
 pub fn diff(before: &Value, after: &Value) -> Result<Vec<Value>> {
     let patch = json_patch::diff(before, after);
-    patch.0.iter().map(|operation| serde_json::to_value(operation).map_err(Into::into)).collect()
+    patch
+        .0
+        .iter()
+        .map(|operation| serde_json::to_value(operation).map_err(Into::into))
+        .collect()
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))
 }
 
 fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    if path.exists() { read(path).map(Some) } else { Ok(None) }
+    if path.exists() {
+        read(path).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 fn pretty(value: &Value) -> String {

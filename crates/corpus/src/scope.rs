@@ -108,7 +108,12 @@ impl PodCase {
         let labels: BTreeMap<&str, &str> = self
             .labels
             .iter()
-            .map(|label| (label.as_str(), if label == POD_NAME_LABEL { name } else { "x" }))
+            .map(|label| {
+                (
+                    label.as_str(),
+                    if label == POD_NAME_LABEL { name } else { "x" },
+                )
+            })
             .collect();
         let mut metadata = json!({"namespace": self.namespace});
         if self.unnamed {
@@ -123,8 +128,7 @@ impl PodCase {
         if !labels.is_empty() {
             metadata["labels"] = json!(labels);
         }
-        let mut spec =
-            json!({"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false});
+        let mut spec = json!({"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false});
         if !self.node.is_empty() {
             spec["nodeName"] = self.node.as_str().into();
         }
@@ -210,13 +214,20 @@ impl ObjectCase {
                     "spec",
                     json!({"requiredPersistentTopology": {"nodeTopologyKeys": ["topology.kubernetes.io/zone"]}}),
                 ),
-                Change::Label => {
-                    ("metadata", json!({"labels": {"app": "changed"}, "annotations": {"a": "b"}}))
-                }
-                Change::Protect => ("metadata", json!({"labels": {PROTECTION_LABEL: "Cascading"}})),
+                Change::Label => (
+                    "metadata",
+                    json!({"labels": {"app": "changed"}, "annotations": {"a": "b"}}),
+                ),
+                Change::Protect => (
+                    "metadata",
+                    json!({"labels": {PROTECTION_LABEL: "Cascading"}}),
+                ),
                 Change::Unprotect => ("metadata", json!({"labels": {PROTECTION_LABEL: null}})),
                 Change::Finalizer => ("metadata", json!({"finalizers": ["example.io/stay"]})),
-                Change::Status => ("status", json!({"podStates": {"web-0": {"nodeName": "node-1"}}})),
+                Change::Status => (
+                    "status",
+                    json!({"podStates": {"web-0": {"nodeName": "node-1"}}}),
+                ),
             };
             patch[pointer] = value;
         }
@@ -236,7 +247,11 @@ impl ObjectCase {
             "DELETE" => (Value::Null, before),
             _ => (after, before),
         };
-        let user = if self.user.is_empty() { "admin" } else { &self.user };
+        let user = if self.user.is_empty() {
+            "admin"
+        } else {
+            &self.user
+        };
         let mut request = json!({
             "uid": "1", "operation": self.operation, "dryRun": false, "name": name, "namespace": self.namespace,
             "userInfo": {"username": user},
@@ -258,6 +273,7 @@ fn default_namespace() -> String {
 /// Reads the table.
 pub fn table() -> Result<Table> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/scope.yaml");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     yaml_serde::from_str(&text).with_context(|| path.display().to_string())
 }

@@ -31,7 +31,8 @@ pub fn yaml() -> Result<String, yaml_serde::Error> {
 ///
 /// Its keys are in alphabetical order, with any features of `serde_json`.
 pub fn definition() -> Value {
-    let versions = API_VERSIONS.map(|version| version.trim_start_matches(GROUP).trim_start_matches('/'));
+    let versions =
+        API_VERSIONS.map(|version| version.trim_start_matches(GROUP).trim_start_matches('/'));
     let mut definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -94,14 +95,19 @@ fn schema_of<T: JsonSchema>() -> Value {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     structural(&mut schema);
     schema
 }
 
 /// Turns a schema from schemars into one that an API server accepts and people can read.
 fn structural(schema: &mut Value) {
-    let Value::Object(schema) = schema else { return };
+    let Value::Object(schema) = schema else {
+        return;
+    };
     for keyword in ["title", "nullable", "default"] {
         schema.remove(keyword);
     }
@@ -111,7 +117,12 @@ fn structural(schema: &mut Value) {
         *description = prose(description);
     }
 
-    for (_, field) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+    for (_, field) in schema
+        .get_mut("properties")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flatten()
+    {
         structural(field);
     }
     for below in ["items", "additionalProperties"] {
@@ -123,10 +134,14 @@ fn structural(schema: &mut Value) {
 
 /// Turns `anyOf` a schema and `null` into that schema, with the field's description.
 fn unwrap_option(schema: &mut Map<String, Value>) {
-    let Some(Value::Array(choices)) = schema.remove("anyOf") else { return };
+    let Some(Value::Array(choices)) = schema.remove("anyOf") else {
+        return;
+    };
     let is_null = |choice: &Value| choice["enum"] == json!([null]) || choice["type"] == "null";
     for choice in choices.into_iter().filter(|choice| !is_null(choice)) {
-        let Value::Object(choice) = choice else { continue };
+        let Value::Object(choice) = choice else {
+            continue;
+        };
         for (key, value) in choice {
             schema.entry(key).or_insert(value);
         }
@@ -135,10 +150,16 @@ fn unwrap_option(schema: &mut Map<String, Value>) {
 
 /// Turns `oneOf` single values into one list of values. Their descriptions follow that of the field.
 fn merge_enum(schema: &mut Map<String, Value>) {
-    let Some(Value::Array(variants)) = schema.remove("oneOf") else { return };
+    let Some(Value::Array(variants)) = schema.remove("oneOf") else {
+        return;
+    };
     let mut values = Vec::new();
-    let mut paragraphs: Vec<String> =
-        schema.get("description").and_then(Value::as_str).map(str::to_owned).into_iter().collect();
+    let mut paragraphs: Vec<String> = schema
+        .get("description")
+        .and_then(Value::as_str)
+        .map(str::to_owned)
+        .into_iter()
+        .collect();
     for variant in variants {
         let value = variant["enum"][0].clone();
         if let (Some(name), Some(meaning)) = (value.as_str(), variant["description"].as_str()) {
@@ -175,7 +196,10 @@ mod tests {
             "description": "of the field",
             "anyOf": [{"type": "string", "description": "of the type"}, {"enum": [null], "nullable": true}],
         });
-        assert_eq!(to_structural(schema), json!({"type": "string", "description": "of the field"}));
+        assert_eq!(
+            to_structural(schema),
+            json!({"type": "string", "description": "of the field"})
+        );
     }
 
     #[test]
@@ -198,9 +222,11 @@ mod tests {
     #[test]
     fn removes_titles_nulls_and_defaults_at_every_depth() {
         let noisy = json!({"type": "string", "title": "T", "nullable": true, "default": ""});
-        let schema = json!({"properties": {"a": {"items": noisy}, "b": {"additionalProperties": noisy}}});
+        let schema =
+            json!({"properties": {"a": {"items": noisy}, "b": {"additionalProperties": noisy}}});
         let clean = json!({"type": "string"});
-        let expected = json!({"properties": {"a": {"items": clean}, "b": {"additionalProperties": clean}}});
+        let expected =
+            json!({"properties": {"a": {"items": clean}, "b": {"additionalProperties": clean}}});
         assert_eq!(to_structural(schema), expected);
     }
 }

@@ -26,11 +26,17 @@ fn describes_every_field_in_sentences_without_markup() {
     each_schema(&mut |path, schema| {
         let Some(description) = schema.get("description") else {
             // The list or map around a key or a value describes it.
-            assert!(path.ends_with("[]") || path.ends_with("{}"), "{path} has no description");
+            assert!(
+                path.ends_with("[]") || path.ends_with("{}"),
+                "{path} has no description"
+            );
             return;
         };
         let description = description.as_str().unwrap();
-        assert!(description.ends_with(['.', ')']), "{path}: no sentence at the end of {description}");
+        assert!(
+            description.ends_with(['.', ')']),
+            "{path}: no sentence at the end of {description}"
+        );
         for markup in ["`", "](", "[Self", "::"] {
             assert!(
                 !description.replace("fd00::", "").contains(markup),
@@ -44,12 +50,17 @@ fn describes_every_field_in_sentences_without_markup() {
 fn schema_is_structural() {
     each_schema(&mut |path, schema| {
         assert!(schema["type"].is_string(), "{path} has no type");
-        for key in ["$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "default", "title", "$schema"] {
+        for key in [
+            "$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "default", "title", "$schema",
+        ] {
             assert!(schema.get(key).is_none(), "{path} has {key}");
         }
         if schema["type"] == "integer" {
             let format = schema["format"].as_str().unwrap_or_default();
-            assert!(["int32", "int64"].contains(&format), "{path} has the format {format:?}");
+            assert!(
+                ["int32", "int64"].contains(&format),
+                "{path} has the format {format:?}"
+            );
         }
     });
 }
@@ -61,21 +72,36 @@ fn schema_has_limits_and_enum_values() {
     let preferred = &spec["preferredPersistentTopology"]["items"]["properties"];
     assert_eq!(preferred["weight"]["minimum"], 1);
     assert_eq!(preferred["weight"]["maximum"], 100);
-    for term in [&preferred["preference"], &spec["requiredPersistentTopology"]] {
+    for term in [
+        &preferred["preference"],
+        &spec["requiredPersistentTopology"],
+    ] {
         for spelling in ["nodeTopologyKeys", "keys"] {
             assert_eq!(term["properties"][spelling]["minItems"], 1);
-            assert_eq!(term["properties"][spelling]["maxItems"], limits::MAX_TOPOLOGY_KEYS);
+            assert_eq!(
+                term["properties"][spelling]["maxItems"],
+                limits::MAX_TOPOLOGY_KEYS
+            );
         }
         assert_eq!(term.get("required"), None, "either spelling will do");
     }
     let retention = &spec["persistentPodStateRetentionPolicy"];
-    assert_eq!(retention["enum"], json!(["WhenScaled", "WhenDeleted", "Retain"]));
-    assert_eq!(spec["recordingPolicy"]["enum"], json!(["Always", "IfNotPresent"]));
+    assert_eq!(
+        retention["enum"],
+        json!(["WhenScaled", "WhenDeleted", "Retain"])
+    );
+    assert_eq!(
+        spec["recordingPolicy"]["enum"],
+        json!(["Always", "IfNotPresent"])
+    );
 
     let status = &root(&definition)["properties"]["status"]["properties"];
     assert_eq!(status["podStates"]["x-kubernetes-map-type"], "atomic");
     assert_eq!(status["conditions"]["x-kubernetes-list-type"], "map");
-    assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+    assert_eq!(
+        status["conditions"]["x-kubernetes-list-map-keys"],
+        json!(["type"])
+    );
 }
 
 #[test]
@@ -98,10 +124,20 @@ fn every_list_map_and_string_has_a_limit() {
 #[test]
 fn serves_two_versions_with_one_schema_and_stores_the_first() {
     let definition = pps_crdgen::definition();
-    let [v1alpha1, v1beta1] = &definition["spec"]["versions"].as_array().unwrap()[..] else { panic!() };
-    assert_eq!([&v1alpha1["name"], &v1beta1["name"]], ["v1alpha1", "v1beta1"]);
+    let [v1alpha1, v1beta1] = &definition["spec"]["versions"].as_array().unwrap()[..] else {
+        panic!()
+    };
+    assert_eq!(
+        [&v1alpha1["name"], &v1beta1["name"]],
+        ["v1alpha1", "v1beta1"]
+    );
     assert_eq!([&v1alpha1["storage"], &v1beta1["storage"]], [true, false]);
-    for field in ["served", "schema", "subresources", "additionalPrinterColumns"] {
+    for field in [
+        "served",
+        "schema",
+        "subresources",
+        "additionalPrinterColumns",
+    ] {
         assert_eq!(v1alpha1[field], v1beta1[field], "{field}");
     }
     // Without the null, the definition could not replace one with a webhook: neither kubectl apply nor a
@@ -114,10 +150,21 @@ fn serves_two_versions_with_one_schema_and_stores_the_first() {
 #[test]
 fn kubectl_get_shows_progress_and_the_reason_of_the_recording_condition() {
     let definition = pps_crdgen::definition();
-    let columns = definition["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap();
-    let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["Kind", "Target", "Recorded", "Desired", "Status", "Age"]);
-    assert_eq!(columns[4]["jsonPath"], r#".status.conditions[?(@.type=="Recording")].reason"#);
+    let columns = definition["spec"]["versions"][0]["additionalPrinterColumns"]
+        .as_array()
+        .unwrap();
+    let names: Vec<&str> = columns
+        .iter()
+        .map(|column| column["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["Kind", "Target", "Recorded", "Desired", "Status", "Age"]
+    );
+    assert_eq!(
+        columns[4]["jsonPath"],
+        r#".status.conditions[?(@.type=="Recording")].reason"#
+    );
     assert_eq!(columns[4]["type"], "string");
 }
 

@@ -35,7 +35,12 @@ impl Host for Script<'_> {
             return Ok(String::new());
         }
         let request: Value = serde_json::from_str(payload).unwrap();
-        let answer = match self.answers.borrow_mut().pop().and_then(<[u8]>::split_first) {
+        let answer = match self
+            .answers
+            .borrow_mut()
+            .pop()
+            .and_then(<[u8]>::split_first)
+        {
             Some((&ERROR, text)) => Err(String::from_utf8_lossy(text).into_owned()),
             // The policy reads answers as UTF-8.
             Some((first, rest)) => {
@@ -44,7 +49,9 @@ impl Host for Script<'_> {
             None => Ok(String::new()),
         };
         let name = request["name"].as_str().unwrap_or_default().to_owned();
-        self.calls.borrow_mut().push((operation.to_owned(), name, answer.clone()));
+        self.calls
+            .borrow_mut()
+            .push((operation.to_owned(), name, answer.clone()));
         answer
     }
 }
@@ -67,7 +74,9 @@ enum Meaning {
 /// The policy refuses an answer that it cannot understand, or warns about it. It injects nothing that the
 /// host did not send.
 pub fn check(data: &[u8]) {
-    let Some((&flags, data)) = data.split_first() else { return };
+    let Some((&flags, data)) = data.split_first() else {
+        return;
+    };
     let has = |flag: u8| flags & flag != 0;
     let pod_name = if has(DOTTED) { "web.0" } else { "web-0" };
     let payload = json!({
@@ -84,21 +93,38 @@ pub fn check(data: &[u8]) {
     });
     let mut answers: Vec<&[u8]> = data.split(|byte| *byte == SEPARATOR).collect();
     answers.reverse();
-    let host = Script { answers: RefCell::new(answers), calls: RefCell::default() };
+    let host = Script {
+        answers: RefCell::new(answers),
+        calls: RefCell::default(),
+    };
     let response = admit(payload.to_string().as_bytes(), &host);
     let calls = host.calls.into_inner();
     let story = format!("{calls:?}\n{response:?}");
 
-    let meanings: Vec<Meaning> = calls.iter().map(|(_, name, answer)| meaning(name, answer)).collect();
+    let meanings: Vec<Meaning> = calls
+        .iter()
+        .map(|(_, name, answer)| meaning(name, answer))
+        .collect();
     // The lookup starts again if v1alpha1 is not served.
     let started_again = usize::from(meanings[0] == Meaning::NoSuchKind);
     assert!((1..=3 + started_again).contains(&calls.len()), "{calls:?}");
-    assert!(calls.iter().all(|(operation, ..)| operation == "get_resource"), "{calls:?}");
+    assert!(
+        calls
+            .iter()
+            .all(|(operation, ..)| operation == "get_resource"),
+        "{calls:?}"
+    );
     let last = meanings.last().unwrap();
     let is_silent = response.accepted && response.warnings.is_none();
     if !response.accepted {
         assert!(!has(ACCEPT) && response.code == Some(503), "{story}");
-        assert!(response.message.as_ref().is_some_and(|message| !message.is_empty()), "{story}");
+        assert!(
+            response
+                .message
+                .as_ref()
+                .is_some_and(|message| !message.is_empty()),
+            "{story}"
+        );
         assert_ne!(*last, Meaning::NotFound, "{story}");
     }
     if meanings.contains(&Meaning::Garbage) {
@@ -132,7 +158,9 @@ fn meaning(name: &str, answer: &Result<String, String>) -> Meaning {
     if !is_json || !text.trim_start().starts_with('{') {
         return Meaning::Garbage;
     }
-    let Ok(object) = serde_json::from_str::<Value>(text) else { return Meaning::Unclear };
+    let Ok(object) = serde_json::from_str::<Value>(text) else {
+        return Meaning::Unclear;
+    };
     if object["metadata"]["name"] != name {
         return Meaning::Garbage;
     }
@@ -140,23 +168,39 @@ fn meaning(name: &str, answer: &Result<String, String>) -> Meaning {
     if has_list_for_object(&object) {
         return Meaning::Unclear;
     }
-    let is_ours = target["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"))
+    let is_ours = target["apiVersion"]
+        .as_str()
+        .is_some_and(|version| version.starts_with("apps/"))
         && target["kind"] == "StatefulSet"
         && target["name"] == "web";
     let is_terminating = !object["metadata"]["deletionTimestamp"].is_null();
-    if is_ours && !is_terminating { Meaning::Governs(object.into()) } else { Meaning::Unclear }
+    if is_ours && !is_terminating {
+        Meaning::Governs(object.into())
+    } else {
+        Meaning::Unclear
+    }
 }
 
 fn meaning_of_error(name: &str, text: &str) -> Meaning {
-    let words = text.split_once("Callback evaluation failure: ").map_or(text, |(_, words)| words);
+    let words = text
+        .split_once("Callback evaluation failure: ")
+        .map_or(text, |(_, words)| words);
     let words = words.split("Stack backtrace:").next().unwrap_or_default();
     let kind = "apps.kruise.io/v1alpha1";
-    let answer = words.strip_prefix(&format!("error finding resource {kind} / PersistentPodState: "));
+    let answer = words.strip_prefix(&format!(
+        "error finding resource {kind} / PersistentPodState: "
+    ));
     let answer = answer.unwrap_or(words).strip_prefix("ApiError: ");
-    if words.starts_with(&format!("Cannot find {kind}/PersistentPodState named '{name}'")) {
+    if words.starts_with(&format!(
+        "Cannot find {kind}/PersistentPodState named '{name}'"
+    )) {
         Meaning::NotFound
     } else if words.trim_end() == format!("Cannot find resource {kind}/PersistentPodState")
-        || answer.is_some_and(|answer| answer.trim_start_matches('"').starts_with("404 page not found"))
+        || answer.is_some_and(|answer| {
+            answer
+                .trim_start_matches('"')
+                .starts_with("404 page not found")
+        })
     {
         Meaning::NoSuchKind
     } else {
@@ -176,7 +220,10 @@ fn has_list_for_object(object: &Value) -> bool {
         &object["status"]["packed"],
     ];
     let terms = crate::injected::list(&spec["preferredPersistentTopology"]).iter();
-    let states = object["status"]["podStates"].as_object().into_iter().flat_map(|states| states.values());
+    let states = object["status"]["podStates"]
+        .as_object()
+        .into_iter()
+        .flat_map(|states| states.values());
     places
         .into_iter()
         .chain(terms.clone())

@@ -29,11 +29,16 @@ impl Recorded {
     pub fn read(name: &str, spec: &Value, state: &Value) -> Self {
         let labels = &state["nodeTopologyLabels"];
         let topology = |term: &Value| {
-            let keys =
-                if term["nodeTopologyKeys"].is_array() { &term["nodeTopologyKeys"] } else { &term["keys"] };
+            let keys = if term["nodeTopologyKeys"].is_array() {
+                &term["nodeTopologyKeys"]
+            } else {
+                &term["keys"]
+            };
             let mut expressions: Vec<Value> = Vec::new();
             for key in list(keys).iter().take(KEYS).filter_map(Value::as_str) {
-                let Some(value) = labels[key].as_str() else { continue };
+                let Some(value) = labels[key].as_str() else {
+                    continue;
+                };
                 let expression = json!({"key": key, "operator": "In", "values": [value]});
                 if !expressions.contains(&expression) {
                     expressions.push(expression);
@@ -42,18 +47,28 @@ impl Recorded {
             expressions
         };
         let mut preferred = Vec::new();
-        for term in list(&spec["preferredPersistentTopology"]).iter().take(TERMS) {
+        for term in list(&spec["preferredPersistentTopology"])
+            .iter()
+            .take(TERMS)
+        {
             let expressions = topology(&term["preference"]);
             if !expressions.is_empty() {
                 let weight = term["weight"].as_i64().unwrap_or_default().clamp(1, 100);
-                preferred.push(json!({"weight": weight, "preference": {"matchExpressions": expressions}}));
+                preferred.push(
+                    json!({"weight": weight, "preference": {"matchExpressions": expressions}}),
+                );
             }
         }
-        let annotations = list(&spec["persistentPodAnnotations"]).iter().take(ANNOTATIONS);
+        let annotations = list(&spec["persistentPodAnnotations"])
+            .iter()
+            .take(ANNOTATIONS);
         let annotations = annotations.filter_map(|annotation| {
             let key = annotation.as_str().or_else(|| annotation["key"].as_str())?;
-            let value = state["annotations"][key].as_str().filter(|value| !value.is_empty())?;
-            (is_annotation_key(key) && !is_never_injected(key)).then(|| (key.to_owned(), value.to_owned()))
+            let value = state["annotations"][key]
+                .as_str()
+                .filter(|value| !value.is_empty())?;
+            (is_annotation_key(key) && !is_never_injected(key))
+                .then(|| (key.to_owned(), value.to_owned()))
         });
         Self {
             name: name.to_owned(),
@@ -77,22 +92,36 @@ impl Recorded {
             panic!("{} was changed\n{before}\n{after}", path.join("/"));
         }
         for (path, value) in &additions {
-            assert!(self.allows(before, path, value), "{}: {value}\n{before}\n{after}", path.join("/"));
+            assert!(
+                self.allows(before, path, value),
+                "{}: {value}\n{before}\n{after}",
+                path.join("/")
+            );
         }
         let is_marker = |path: &[&str]| path == ["metadata", "annotations", MARKER];
-        let others = additions.iter().filter(|(path, _)| !is_marker(path)).count();
+        let others = additions
+            .iter()
+            .filter(|(path, _)| !is_marker(path))
+            .count();
         let marker = &after["metadata"]["annotations"][MARKER];
-        assert!(others == 0 || marker == self.name.as_str(), "no marker\n{after}");
-        assert!(others > 0 || before == after, "a marker and nothing else\n{after}");
+        assert!(
+            others == 0 || marker == self.name.as_str(),
+            "no marker\n{after}"
+        );
+        assert!(
+            others > 0 || before == after,
+            "a marker and nothing else\n{after}"
+        );
         self.assert_complete(after);
     }
 
     fn allows(&self, before: &Value, path: &[&str], value: &Value) -> bool {
         match path {
             ["metadata", "annotations", MARKER] => value == self.name.as_str(),
-            ["metadata", "annotations", key] => {
-                self.annotations.get(*key).is_some_and(|recorded| value == recorded.as_str())
-            }
+            ["metadata", "annotations", key] => self
+                .annotations
+                .get(*key)
+                .is_some_and(|recorded| value == recorded.as_str()),
             ["spec", "affinity", "nodeAffinity", REQUIRED, path @ ..] => match path {
                 ["nodeSelectorTerms", "+"] => {
                     before["spec"]["affinity"]["nodeAffinity"][REQUIRED].is_null()
@@ -116,14 +145,23 @@ impl Recorded {
                 let expressions = list(&term["matchExpressions"]);
                 let is_empty = expressions.is_empty() && list(&term["matchFields"]).is_empty();
                 let is_narrowed = || self.required.iter().all(|one| expressions.contains(one));
-                assert!(is_empty || is_narrowed(), "a term lacks a requirement: {term}\n{pod}");
+                assert!(
+                    is_empty || is_narrowed(),
+                    "a term lacks a requirement: {term}\n{pod}"
+                );
             }
         }
         for preference in &self.preferred {
-            assert!(list(&node_affinity[PREFERRED]).contains(preference), "{preference} is missing\n{pod}");
+            assert!(
+                list(&node_affinity[PREFERRED]).contains(preference),
+                "{preference} is missing\n{pod}"
+            );
         }
         for key in self.annotations.keys() {
-            assert!(pod["metadata"]["annotations"].get(key).is_some(), "{key} is missing\n{pod}");
+            assert!(
+                pod["metadata"]["annotations"].get(key).is_some(),
+                "{key} is missing\n{pod}"
+            );
         }
     }
 }
@@ -157,8 +195,10 @@ fn walk<'a>(
         }
         (Value::Null | Value::Object(_), Value::Object(after)) if !after.is_empty() => {
             let before = before.as_object();
-            if let Some((field, _)) =
-                before.into_iter().flatten().find(|(field, _)| !after.contains_key(*field))
+            if let Some((field, _)) = before
+                .into_iter()
+                .flatten()
+                .find(|(field, _)| !after.contains_key(*field))
             {
                 path.push(field);
                 return broken(path);
@@ -208,7 +248,11 @@ mod tests {
             "requiredPersistentTopology": {"nodeTopologyKeys": ["zone", "rack"]},
             "persistentPodAnnotations": ["ip"],
         });
-        Recorded::read("p", &spec, &json!({"nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "1"}}))
+        Recorded::read(
+            "p",
+            &spec,
+            &json!({"nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "1"}}),
+        )
     }
 
     fn passes(before: &Value, after: &Value) -> bool {
@@ -229,9 +273,18 @@ mod tests {
         assert!(passes(&bare, &good));
         assert!(passes(&good, &good));
         assert!(!passes(&bare, &bare), "nothing was injected");
-        assert!(!passes(&bare, &pod(json!([{"matchExpressions": [ours]}]), "q")), "another marker");
+        assert!(
+            !passes(&bare, &pod(json!([{"matchExpressions": [ours]}]), "q")),
+            "another marker"
+        );
         assert!(!passes(&bare, &pod(json!([{}]), "p")), "an empty term");
-        assert!(!passes(&bare, &pod(json!([{"matchExpressions": [ours, ours]}, {}]), "p")), "two terms");
+        assert!(
+            !passes(
+                &bare,
+                &pod(json!([{"matchExpressions": [ours, ours]}, {}]), "p")
+            ),
+            "two terms"
+        );
         let own = json!({"metadata": {}, "spec": {"image": 1, "affinity": null}});
         assert!(!passes(&own, &good), "a field is lost");
         let other = json!({"key": "disk", "operator": "Exists"});
@@ -241,6 +294,9 @@ mod tests {
         let mut widened = wide.clone();
         widened["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] =
             json!([{"matchExpressions": [other]}, {"matchExpressions": [ours]}]);
-        assert!(!passes(&wide, &widened), "a term was added beside existing ones");
+        assert!(
+            !passes(&wide, &widened),
+            "a term was added beside existing ones"
+        );
     }
 }

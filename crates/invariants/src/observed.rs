@@ -49,18 +49,32 @@ where
 {
     let start = Instant::now();
     let _ = reader(text);
-    assert!(start.elapsed() < LONGEST, "{:?} for {} bytes", start.elapsed(), text.len());
+    assert!(
+        start.elapsed() < LONGEST,
+        "{:?} for {} bytes",
+        start.elapsed(),
+        text.len()
+    );
     let (object, text) = canonical(text)?;
     let error = match reader(&with_secrets(&object).to_string()) {
         Ok(item) => item.unreadable,
         Err(malformed) => Some(malformed.to_string()),
     };
     let is_secret = !text.contains(SECRET);
-    assert!(error.as_ref().is_none_or(|error| !is_secret || !error.contains(SECRET)), "{error:?}");
+    assert!(
+        error
+            .as_ref()
+            .is_none_or(|error| !is_secret || !error.contains(SECRET)),
+        "{error:?}"
+    );
     let metadata = &object["metadata"];
     let is_text = |field: &str| metadata[field].is_null() || metadata[field].is_string();
-    let has_name = metadata["name"].as_str().is_some_and(|name| !name.is_empty())
-        && ["namespace", "uid", "resourceVersion"].into_iter().all(is_text);
+    let has_name = metadata["name"]
+        .as_str()
+        .is_some_and(|name| !name.is_empty())
+        && ["namespace", "uid", "resourceVersion"]
+            .into_iter()
+            .all(is_text);
     match reader(&text) {
         Ok(item) => {
             assert!(has_name, "{text}");
@@ -80,15 +94,22 @@ fn with_secrets(object: &Value) -> Value {
     match object {
         Value::String(text) => format!("{text}{SECRET}").into(),
         Value::Array(items) => items.iter().map(with_secrets).collect(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, field)| (key.clone(), with_secrets(field))).collect::<Map<_, _>>().into()
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, field)| (key.clone(), with_secrets(field)))
+            .collect::<Map<_, _>>()
+            .into(),
         other => other.clone(),
     }
 }
 
 /// Namespace and name of an object.
 fn name_of(object: &Value) -> (String, String) {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     (text("namespace"), text("name"))
 }

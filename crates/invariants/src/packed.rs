@@ -29,7 +29,9 @@ const PODS: [&str; 16] = [
 /// reads it, or refused: by the sidecar, which reads all of it, and by the policy, which reads the line of
 /// one Pod.
 pub fn check(data: &[u8]) {
-    let Some((choice, text)) = data.split_first() else { return };
+    let Some((choice, text)) = data.split_first() else {
+        return;
+    };
     let pod = PODS[usize::from(*choice) % PODS.len()];
     let text = &*String::from_utf8_lossy(text);
     let bucket = Bucket::of(pod);
@@ -45,7 +47,10 @@ pub fn check(data: &[u8]) {
     let found = find(bucket, text, pod).ok().map(|state| json!(state));
     assert_eq!(found.as_ref(), one, "{pod:?} in {text:?}");
     if let Ok(states) = read_bucket(bucket, text) {
-        let rows: Vec<Row<'_>> = states.iter().map(|(pod, state)| Row::of(pod, state)).collect();
+        let rows: Vec<Row<'_>> = states
+            .iter()
+            .map(|(pod, state)| Row::of(pod, state))
+            .collect();
         let again = write_bucket(&rows);
         assert_eq!(read_bucket(bucket, &again), Ok(states), "{again:?}");
     }
@@ -55,7 +60,11 @@ pub fn check(data: &[u8]) {
 fn bucket_of(pod: &str) -> String {
     let digits = pod.rsplit_once('-').map_or("", |(_, digits)| digits);
     // Without a sign and leading zeros.
-    if let Some(number) = digits.parse::<u32>().ok().filter(|number| number.to_string() == digits) {
+    if let Some(number) = digits
+        .parse::<u32>()
+        .ok()
+        .filter(|number| number.to_string() == digits)
+    {
         return format!("ordinals-{}", number / 100 % 1024 * 100);
     }
     let mut hash: u32 = 2_166_136_261;
@@ -94,8 +103,16 @@ impl<'a> Table<'a> {
         let count: usize = head.next()?.parse().ok()?;
         let mut columns = Vec::new();
         for (at, word) in head.enumerate() {
-            let (kind, word) = if at < 2 { ("", word) } else { word.split_once(':')? };
-            let (key, word) = if at < 2 { ("", word) } else { word.split_once('=')? };
+            let (kind, word) = if at < 2 {
+                ("", word)
+            } else {
+                word.split_once(':')?
+            };
+            let (key, word) = if at < 2 {
+                ("", word)
+            } else {
+                word.split_once('=')?
+            };
             if at >= 2 && kind != "label" && kind != "annotation" {
                 return None;
             }
@@ -106,7 +123,10 @@ impl<'a> Table<'a> {
             }
             columns.push((kind, decode(key)?, affixes));
         }
-        let mut table = Self { columns, rows: Vec::new() };
+        let mut table = Self {
+            columns,
+            rows: Vec::new(),
+        };
         for line in lines {
             let cells: Vec<&str> = line.split(' ').collect();
             if cells.len() != table.columns.len() {
@@ -131,10 +151,23 @@ impl<'a> Table<'a> {
     fn state(&self, cells: &[&str]) -> Option<Value> {
         let node = self.value(1, cells[1])?;
         let mut maps = BTreeMap::from([("label", Map::new()), ("annotation", Map::new())]);
-        for (at, cell) in cells.iter().enumerate().skip(2).filter(|(_, cell)| **cell != "-") {
+        for (at, cell) in cells
+            .iter()
+            .enumerate()
+            .skip(2)
+            .filter(|(_, cell)| **cell != "-")
+        {
             let (kind, key, _) = &self.columns[at];
-            let value = if *cell == "=" && *kind == "label" { node.clone() } else { self.value(at, cell)? };
-            if maps.get_mut(kind)?.insert(key.clone(), value.into()).is_some() {
+            let value = if *cell == "=" && *kind == "label" {
+                node.clone()
+            } else {
+                self.value(at, cell)?
+            };
+            if maps
+                .get_mut(kind)?
+                .insert(key.clone(), value.into())
+                .is_some()
+            {
                 return None;
             }
         }
@@ -143,7 +176,10 @@ impl<'a> Table<'a> {
         if !node.is_empty() {
             state.insert("nodeName".into(), node.into());
         }
-        for (kind, field) in [("label", "nodeTopologyLabels"), ("annotation", "annotations")] {
+        for (kind, field) in [
+            ("label", "nodeTopologyLabels"),
+            ("annotation", "annotations"),
+        ] {
             if let Some(map) = maps.remove(kind).filter(|map| !map.is_empty()) {
                 state.insert(field.into(), map.into());
             }
@@ -161,10 +197,12 @@ impl<'a> Table<'a> {
                 one = one.filter(Value::is_null).and_then(|_| state.clone());
             }
             let fits = bucket_of(name) == bucket_of(pod);
-            all = all.filter(|all| fits && !all.contains_key(name)).and_then(|mut all| {
-                all.insert(name.clone(), state?);
-                Some(all)
-            });
+            all = all
+                .filter(|all| fits && !all.contains_key(name))
+                .and_then(|mut all| {
+                    all.insert(name.clone(), state?);
+                    Some(all)
+                });
         }
         (all.map(Value::from), one)
     }

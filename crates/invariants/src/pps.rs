@@ -29,13 +29,17 @@ const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
 /// Checks the invariants of every module of the core that reads an object.
 pub fn check(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     reviewed(&value);
     protected(&value);
     let annotations: BTreeMap<String, String> =
         serde_json::from_value(value["metadata"]["annotations"].clone()).unwrap_or_default();
-    let Ok(object) = serde_json::from_str::<PersistentPodState>(text) else { return };
+    let Ok(object) = serde_json::from_str::<PersistentPodState>(text) else {
+        return;
+    };
     generated(&object, &annotations);
     written(&object);
     for state in object.status.pod_states.values().take(ENTRIES) {
@@ -46,7 +50,10 @@ pub fn check(data: &[u8]) {
 /// An object that passes the review can be read, and exceeds no limit. The message about any other is short.
 fn reviewed(object: &Value) {
     let review = validate::review(object, None, &AnnotationRules::default());
-    assert!(validate::join(&review.violations).len() < 20_000, "{review:?}");
+    assert!(
+        validate::join(&review.violations).len() < 20_000,
+        "{review:?}"
+    );
     if review.violations.is_empty() {
         let spec = serde_json::from_value::<pps_core::Spec>(object["spec"].clone()).unwrap();
         assert_eq!(spec.exceeds_limits(), None, "{object}");
@@ -75,17 +82,40 @@ fn protected(object: &Value) {
 /// conditions alone.
 fn written(object: &PersistentPodState) {
     let spec = serde_json::to_string(&object.spec).unwrap();
-    assert_eq!(serde_json::from_str::<pps_core::Spec>(&spec).unwrap(), object.spec, "{spec}");
+    assert_eq!(
+        serde_json::from_str::<pps_core::Spec>(&spec).unwrap(),
+        object.spec,
+        "{spec}"
+    );
     let status = serde_json::to_string(&object.status).unwrap();
-    assert_eq!(serde_json::from_str::<Status>(&status).unwrap(), object.status, "{status}");
+    assert_eq!(
+        serde_json::from_str::<Status>(&status).unwrap(),
+        object.status,
+        "{status}"
+    );
 
-    let recording = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
+    let recording = Recording {
+        ok: true,
+        reason: Reason::AllRecorded,
+        message: "fine".into(),
+    };
     let before = &object.status.conditions;
     let after = with_recording(before, &recording, None, "now").unwrap_or_else(|| before.clone());
-    assert!(after.iter().any(|condition| condition.type_ == "Recording" && condition.status == "True"));
-    assert_eq!(with_recording(&after, &recording, None, "later"), None, "{before:?}");
+    assert!(
+        after
+            .iter()
+            .any(|condition| condition.type_ == "Recording" && condition.status == "True")
+    );
+    assert_eq!(
+        with_recording(&after, &recording, None, "later"),
+        None,
+        "{before:?}"
+    );
     let others = |list: &[pps_core::pps::Condition]| {
-        list.iter().filter(|one| one.type_ != "Recording").cloned().collect::<Vec<_>>()
+        list.iter()
+            .filter(|one| one.type_ != "Recording")
+            .cloned()
+            .collect::<Vec<_>>()
     };
     assert_eq!(others(before), others(&after));
 }
@@ -95,11 +125,19 @@ fn written(object: &PersistentPodState) {
 fn recorded(object: &PersistentPodState, state: &PodState) {
     let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
     let pairs = |map: &BTreeMap<String, String>| {
-        map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+        map.iter()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect()
     };
     let ips = vec!["10.0.0.7".to_owned(), "fd00::7".to_owned()];
-    let pod = PodFact { annotations: pairs(&state.annotations), ips, ..PodFact::default() };
-    let node = NodeFact { labels: pairs(&state.node_topology_labels) };
+    let pod = PodFact {
+        annotations: pairs(&state.annotations),
+        ips,
+        ..PodFact::default()
+    };
+    let node = NodeFact {
+        labels: pairs(&state.node_topology_labels),
+    };
     let place = (state.node_name.as_str(), &node, false);
     let first = record::record(&object.spec, &pod, place, None);
     let spec = serde_json::to_value(&object.spec).unwrap();
@@ -110,19 +148,44 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
         .filter(|(key, _)| named.contains(key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    assert_eq!((&first.node_name, &first.node_topology_labels), (&state.node_name, &expected), "{spec}");
-    let blank = state.annotations.keys().map(|key| (key.as_str().into(), "".into()));
-    let torn_down = PodFact { annotations: blank.collect(), ..PodFact::default() };
-    assert_eq!(record::record(&object.spec, &torn_down, place, Some(&first)), first);
-    let missing: Vec<&str> = named.into_iter().filter(|key| !expected.contains_key(*key)).collect();
-    assert_eq!(record::missing_keys(&object.spec, |key| label(key).is_some()), missing, "{spec}");
+    assert_eq!(
+        (&first.node_name, &first.node_topology_labels),
+        (&state.node_name, &expected),
+        "{spec}"
+    );
+    let blank = state
+        .annotations
+        .keys()
+        .map(|key| (key.as_str().into(), "".into()));
+    let torn_down = PodFact {
+        annotations: blank.collect(),
+        ..PodFact::default()
+    };
+    assert_eq!(
+        record::record(&object.spec, &torn_down, place, Some(&first)),
+        first
+    );
+    let missing: Vec<&str> = named
+        .into_iter()
+        .filter(|key| !expected.contains_key(*key))
+        .collect();
+    assert_eq!(
+        record::missing_keys(&object.spec, |key| label(key).is_some()),
+        missing,
+        "{spec}"
+    );
 }
 
 /// The topology keys that a spec names, in order.
 fn named_topology_keys(spec: &Value) -> BTreeSet<&str> {
-    let preferred = list(&spec["preferredPersistentTopology"]).iter().map(|term| &term["preference"]);
+    let preferred = list(&spec["preferredPersistentTopology"])
+        .iter()
+        .map(|term| &term["preference"]);
     let terms = preferred.chain([&spec["requiredPersistentTopology"]]);
-    terms.flat_map(|term| list(&term["nodeTopologyKeys"])).filter_map(Value::as_str).collect()
+    terms
+        .flat_map(|term| list(&term["nodeTopologyKeys"]))
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// The generated spec has the items of the annotations: without blanks around them, without empty ones, each
@@ -130,13 +193,20 @@ fn named_topology_keys(spec: &Value) -> BTreeSet<&str> {
 fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>) {
     let target = &object.spec.target_ref;
     let second = pps_core::governing::second_name(target);
-    assert!(second.chars().count() <= 253 && second.len() > 8, "{second}");
+    assert!(
+        second.chars().count() <= 253 && second.len() > 8,
+        "{second}"
+    );
     let mut annotations = annotations.clone();
     annotations.insert(AUTO_GENERATE.into(), "true".into());
     let items = |annotation: &str| {
         let mut items = Vec::new();
         let value = annotations.get(annotation).map_or("", String::as_str);
-        for item in value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        for item in value
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+        {
             if !items.contains(&item) {
                 items.push(item);
             }
@@ -146,13 +216,16 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
     let (required, preferred) = (items(REQUIRED_TOPOLOGY), items(PREFERRED_TOPOLOGY));
     let mut persistent: Vec<Value> = Vec::new();
     for item in items(POD_ANNOTATIONS) {
-        let (key, source) = item.split_once('=').map_or((item, None), |(key, source)| (key, Some(source)));
+        let (key, source) = item
+            .split_once('=')
+            .map_or((item, None), |(key, source)| (key, Some(source)));
         let (key, source) = (key.trim(), source.map(str::trim));
         let is_known = [None, Some("PodIPsJSON"), Some("PodIPsCSV")].contains(&source);
         if is_known && !key.is_empty() && persistent.iter().all(|known| known["key"] != key) {
-            persistent.push(
-                source.map_or_else(|| json!({"key": key}), |source| json!({"key": key, "valueFrom": source})),
-            );
+            persistent.push(source.map_or_else(
+                || json!({"key": key}),
+                |source| json!({"key": key, "valueFrom": source}),
+            ));
         }
     }
     // Refused: the message is short, however long the annotation is.
@@ -164,15 +237,37 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
     assert_eq!(request.is_none(), is_empty, "{annotations:?}");
     let Some(request) = request else { return };
     let spec = serde_json::to_value(&request.spec).unwrap();
-    assert_eq!(spec["targetRef"], serde_json::to_value(target).unwrap(), "{spec}");
-    let keys = |keys: &[&str]| if keys.is_empty() { Value::Null } else { json!({"nodeTopologyKeys": keys}) };
-    assert_eq!(spec["requiredPersistentTopology"], keys(&required), "{spec}");
+    assert_eq!(
+        spec["targetRef"],
+        serde_json::to_value(target).unwrap(),
+        "{spec}"
+    );
+    let keys = |keys: &[&str]| {
+        if keys.is_empty() {
+            Value::Null
+        } else {
+            json!({"nodeTopologyKeys": keys})
+        }
+    };
+    assert_eq!(
+        spec["requiredPersistentTopology"],
+        keys(&required),
+        "{spec}"
+    );
     let weighted = match keys(&preferred) {
         Value::Null => vec![],
         preference => vec![json!({"weight": 100, "preference": preference})],
     };
-    assert_eq!(list(&spec["preferredPersistentTopology"]), weighted, "{spec}");
-    assert_eq!(list(&spec["persistentPodAnnotations"]), persistent, "{spec}");
+    assert_eq!(
+        list(&spec["preferredPersistentTopology"]),
+        weighted,
+        "{spec}"
+    );
+    assert_eq!(
+        list(&spec["persistentPodAnnotations"]),
+        persistent,
+        "{spec}"
+    );
     annotations.remove(AUTO_GENERATE);
     assert_eq!(generate::read_request(target, &annotations), Ok(None));
 }

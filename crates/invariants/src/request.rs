@@ -30,7 +30,12 @@ pub fn check(data: &[u8]) {
     };
     // If the policy does not ask this host, it does not ask the others either.
     if check_with(&payload, Answers::Rich) {
-        for answers in [Answers::Aliased, Answers::NotFound, Answers::NoSuchKind, Answers::Broken] {
+        for answers in [
+            Answers::Aliased,
+            Answers::NotFound,
+            Answers::NoSuchKind,
+            Answers::Broken,
+        ] {
             check_with(&payload, answers);
         }
     }
@@ -57,7 +62,12 @@ struct FixedHost {
 }
 
 impl Host for FixedHost {
-    fn call(&self, namespace: &str, operation: &str, payload: &str) -> std::result::Result<String, String> {
+    fn call(
+        &self,
+        namespace: &str,
+        operation: &str,
+        payload: &str,
+    ) -> std::result::Result<String, String> {
         let request: Value = serde_json::from_str(payload).unwrap();
         if (namespace, operation) == ("tracing", "log") {
             assert!(request["message"].is_string());
@@ -67,24 +77,34 @@ impl Host for FixedHost {
         assert!(self.calls.get() < 3, "too many calls");
         self.calls.set(self.calls.get() + 1);
         let name = request["name"].as_str().unwrap_or_default();
-        let exists = self.answers == Answers::Rich || (self.answers == Answers::Aliased && name == CHOSEN);
+        let exists =
+            self.answers == Answers::Rich || (self.answers == Answers::Aliased && name == CHOSEN);
         match self.answers {
             Answers::Broken => Err("Callback evaluation failure: timed out".into()),
             Answers::NoSuchKind => {
                 let version = request["api_version"].as_str().unwrap();
-                Err(format!("Cannot find resource {version}/PersistentPodState\n"))
+                Err(format!(
+                    "Cannot find resource {version}/PersistentPodState\n"
+                ))
             }
             Answers::Aliased if name == ALIAS => {
                 let target = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": CHOSEN});
                 Ok(json!({"metadata": {"name": ALIAS}, "spec": {"targetRef": target}}).to_string())
             }
             _ if exists => {
-                let mut masks = list(&request["field_masks"]).iter().filter_map(Value::as_str);
+                let mut masks = list(&request["field_masks"])
+                    .iter()
+                    .filter_map(Value::as_str);
                 let pod = masks.find_map(|mask| mask.strip_prefix("status.podStates."));
-                let pods = pod.map_or(vec!["web-0", "web.0"], |pod| vec![pod]).into_iter();
-                let status =
-                    json!({"podStates": pods.map(|pod| (pod.to_owned(), state())).collect::<Map<_, _>>()});
-                let target = if self.answers == Answers::Rich { name } else { "web" };
+                let pods = pod
+                    .map_or(vec!["web-0", "web.0"], |pod| vec![pod])
+                    .into_iter();
+                let status = json!({"podStates": pods.map(|pod| (pod.to_owned(), state())).collect::<Map<_, _>>()});
+                let target = if self.answers == Answers::Rich {
+                    name
+                } else {
+                    "web"
+                };
                 Ok(object(name, target, &status).to_string())
             }
             _ => Err(format!(
@@ -123,47 +143,76 @@ fn state() -> Value {
 
 /// Returns whether the policy called the host.
 fn check_with(payload: &[u8], answers: Answers) -> bool {
-    let host = FixedHost { answers, calls: Cell::new(0) };
+    let host = FixedHost {
+        answers,
+        calls: Cell::new(0),
+    };
     let response = admit(payload, &host);
     let was_asked = host.calls.get() > 0;
     let text = response.clone().into_json();
-    assert!(response.accepted || response.code.is_some_and(|code| code >= 400), "{text}");
+    assert!(
+        response.accepted || response.code.is_some_and(|code| code >= 400),
+        "{text}"
+    );
     assert_eq!(response.accepted, response.message.is_none(), "{text}");
     // serde reads a list in place of an object by position. PolicyServer never sends one, so the checks end
     // here.
-    let Some((settings, request)) = parts(payload) else { return was_asked };
+    let Some((settings, request)) = parts(payload) else {
+        return was_asked;
+    };
     // A raw value may hold half a surrogate pair; it then fails only when it is parsed.
-    let kind: Value =
-        request.get("kind").and_then(|kind| serde_json::from_str(kind.get()).ok()).unwrap_or_default();
+    let kind: Value = request
+        .get("kind")
+        .and_then(|kind| serde_json::from_str(kind.get()).ok())
+        .unwrap_or_default();
     if kind["kind"] != "Pod" {
         assert!(response.mutated_object.is_none(), "{text}");
         return was_asked;
     }
     let raw_pod = request.get("object").map_or("null", |pod| pod.get());
     let pod: Value = serde_json::from_str(raw_pod).unwrap_or_default();
-    if !list(&pod["metadata"]["ownerReferences"]).iter().all(Value::is_object) {
+    if !list(&pod["metadata"]["ownerReferences"])
+        .iter()
+        .all(Value::is_object)
+    {
         return was_asked;
     }
     if was_asked {
-        let operation =
-            request.get("operation").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+        let operation = request
+            .get("operation")
+            .and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
         assert_eq!(operation.as_deref(), Some("CREATE"));
     }
     let expected = Expected::parse(settings.as_ref().map_or("null", |raw| raw.get()));
-    let is_forbidden = |key: &str| expected.as_ref().is_some_and(|settings| settings.annotations.forbid(key));
+    let is_forbidden = |key: &str| {
+        expected
+            .as_ref()
+            .is_some_and(|settings| settings.annotations.forbid(key))
+    };
     if let Some(after) = &response.mutated() {
         assert!(response.accepted && was_asked && *after != pod, "{text}");
         let again = with_object(settings, request, after);
-        let host = FixedHost { answers, calls: Cell::new(0) };
+        let host = FixedHost {
+            answers,
+            calls: Cell::new(0),
+        };
         let second = admit(again.as_bytes(), &host);
-        assert!(second.accepted, "the policy refuses its own output: {second:?}\n{again}");
-        assert!(second.mutated_object.is_none(), "the policy changes its own output: {second:?}\n{again}");
+        assert!(
+            second.accepted,
+            "the policy refuses its own output: {second:?}\n{again}"
+        );
+        assert!(
+            second.mutated_object.is_none(),
+            "the policy changes its own output: {second:?}\n{again}"
+        );
     }
     match governing(&pod, answers) {
         Some(name) if was_asked && response.accepted => {
             let object = object(name, "", &Value::Null);
             let after = &response.mutated().unwrap_or_else(|| pod.clone());
-            Recorded::read(name, &object["spec"], &state()).without(is_forbidden).judge(&pod, after);
+            Recorded::read(name, &object["spec"], &state())
+                .without(is_forbidden)
+                .judge(&pod, after);
         }
         _ => assert!(response.mutated_object.is_none(), "{text}"),
     }
@@ -172,7 +221,9 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
 
 /// The name of the object that governs a Pod, if the host has it and it has a state for the Pod.
 fn governing(pod: &Value, answers: Answers) -> Option<&str> {
-    let owner = list(&pod["metadata"]["ownerReferences"]).iter().find(|owner| owner["controller"] == true)?;
+    let owner = list(&pod["metadata"]["ownerReferences"])
+        .iter()
+        .find(|owner| owner["controller"] == true)?;
     let (group, _) = owner["apiVersion"].as_str()?.split_once('/')?;
     // The policy reads a missing name as an empty one.
     let name = owner["name"].as_str().unwrap_or_default();
@@ -186,7 +237,9 @@ fn governing(pod: &Value, answers: Answers) -> Option<&str> {
 }
 
 fn is_dotted(pod: &Value) -> bool {
-    pod["metadata"]["name"].as_str().is_some_and(|name| name.contains('.'))
+    pod["metadata"]["name"]
+        .as_str()
+        .is_some_and(|name| name.contains('.'))
 }
 
 type Fields = BTreeMap<String, Box<RawValue>>;
@@ -201,7 +254,10 @@ fn parts(payload: &[u8]) -> Option<(Option<Box<RawValue>>, Fields)> {
 fn with_object(settings: Option<Box<RawValue>>, mut request: Fields, object: &Value) -> String {
     let raw = |text: String| RawValue::from_string(text).unwrap();
     request.insert("object".into(), raw(object.to_string()));
-    let mut payload = Fields::from([("request".into(), raw(serde_json::to_string(&request).unwrap()))]);
+    let mut payload = Fields::from([(
+        "request".into(),
+        raw(serde_json::to_string(&request).unwrap()),
+    )]);
     payload.extend(settings.map(|settings| ("settings".into(), settings)));
     serde_json::to_string(&payload).unwrap()
 }
@@ -233,13 +289,22 @@ fn pod(u: &mut Unstructured) -> Result<Value> {
     metadata.insert("name".into(), name.into());
     metadata.insert("ownerReferences".into(), owners(u)?);
     field(&mut metadata, "annotations", u, |u| {
-        some_of(u, &["ip", "mac", "mine", "kruise.io/injected-persistent-pod-state"], |u| {
-            Ok((*u.choose(&["", "x", "web", "chosen"])?).into())
-        })
+        some_of(
+            u,
+            &[
+                "ip",
+                "mac",
+                "mine",
+                "kruise.io/injected-persistent-pod-state",
+            ],
+            |u| Ok((*u.choose(&["", "x", "web", "chosen"])?).into()),
+        )
     })?;
     let mut spec = unknown(u)?;
     field(&mut spec, "affinity", u, affinity)?;
-    field(&mut spec, "nodeSelector", u, |u| some_of(u, &["zone", "host", "disk"], |u| Ok(value(u)?.into())))?;
+    field(&mut spec, "nodeSelector", u, |u| {
+        some_of(u, &["zone", "host", "disk"], |u| Ok(value(u)?.into()))
+    })?;
     let mut pod = unknown(u)?;
     pod.insert("metadata".into(), metadata.into());
     pod.insert("spec".into(), spec.into());
@@ -256,21 +321,37 @@ fn owners(u: &mut Unstructured) -> Result<Value> {
     ])?;
     let name = *u.choose(&["web", "other", "a\"'.\n"])?;
     let owner = |controller: bool| json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": "1", "controller": controller});
-    Ok(if u.ratio(1, 8)? { json!([owner(false), owner(true), owner(true)]) } else { json!([owner(true)]) })
+    Ok(if u.ratio(1, 8)? {
+        json!([owner(false), owner(true), owner(true)])
+    } else {
+        json!([owner(true)])
+    })
 }
 
 fn affinity(u: &mut Unstructured) -> Result<Value> {
     let mut affinity = unknown(u)?;
     field(&mut affinity, "nodeAffinity", u, |u| {
         let mut node_affinity = unknown(u)?;
-        field(&mut node_affinity, "requiredDuringSchedulingIgnoredDuringExecution", u, |u| {
-            let mut required = unknown(u)?;
-            field(&mut required, "nodeSelectorTerms", u, |u| several(u, term))?;
-            Ok(required.into())
-        })?;
-        field(&mut node_affinity, "preferredDuringSchedulingIgnoredDuringExecution", u, |u| {
-            several(u, |u| Ok(json!({"weight": u.int_in_range(1..=100)?, "preference": term(u)?})))
-        })?;
+        field(
+            &mut node_affinity,
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            u,
+            |u| {
+                let mut required = unknown(u)?;
+                field(&mut required, "nodeSelectorTerms", u, |u| several(u, term))?;
+                Ok(required.into())
+            },
+        )?;
+        field(
+            &mut node_affinity,
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            u,
+            |u| {
+                several(u, |u| {
+                    Ok(json!({"weight": u.int_in_range(1..=100)?, "preference": term(u)?}))
+                })
+            },
+        )?;
         Ok(node_affinity.into())
     })?;
     Ok(affinity.into())
@@ -280,18 +361,31 @@ fn term(u: &mut Unstructured) -> Result<Value> {
     let mut term = unknown(u)?;
     field(&mut term, "matchExpressions", u, |u| {
         several(u, |u| {
-            let operator = *u.choose(&["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"])?;
+            let operator = *u.choose(&[
+                "In",
+                "In",
+                "NotIn",
+                "Exists",
+                "DoesNotExist",
+                "Gt",
+                "Lt",
+                "Like",
+            ])?;
             let mut expression = unknown(u)?;
             expression.insert("key".into(), (*u.choose(&["zone", "host", "disk"])?).into());
             expression.insert("operator".into(), operator.into());
-            field(&mut expression, "values", u, |u| several(u, |u| Ok(value(u)?.into())))?;
+            field(&mut expression, "values", u, |u| {
+                several(u, |u| Ok(value(u)?.into()))
+            })?;
             Ok(expression.into())
         })
     })?;
     field(&mut term, "matchFields", u, |u| {
         several(u, |u| {
             let node = *u.choose(&["node-1", "node-2"])?;
-            Ok(json!({"key": "metadata.name", "operator": u.choose(&["In", "NotIn"])?, "values": [node]}))
+            Ok(
+                json!({"key": "metadata.name", "operator": u.choose(&["In", "NotIn"])?, "values": [node]}),
+            )
         })
     })?;
     Ok(term.into())
@@ -301,8 +395,14 @@ fn value(u: &mut Unstructured<'_>) -> Result<&'static str> {
     Ok(u.choose(&["a", "b", "1", "2", "99999999999999999999"])?)
 }
 
-fn several(u: &mut Unstructured, mut item: impl FnMut(&mut Unstructured) -> Result<Value>) -> Result<Value> {
-    (0..u.int_in_range(0..=3)?).map(|_| item(u)).collect::<Result<Vec<_>>>().map(Value::from)
+fn several(
+    u: &mut Unstructured,
+    mut item: impl FnMut(&mut Unstructured) -> Result<Value>,
+) -> Result<Value> {
+    (0..u.int_in_range(0..=3)?)
+        .map(|_| item(u))
+        .collect::<Result<Vec<_>>>()
+        .map(Value::from)
 }
 
 fn some_of(

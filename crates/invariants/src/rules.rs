@@ -50,7 +50,8 @@ pub struct Rules {
 impl Rules {
     /// Whether a Pod must not be given this annotation.
     pub fn forbid(&self, key: &str) -> bool {
-        let matches_any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, key));
+        let matches_any =
+            |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, key));
         is_never_injected(key)
             || matches_any(&self.deny)
             || self.allow.as_ref().is_some_and(|allow| !matches_any(allow))
@@ -66,7 +67,9 @@ fn matches(pattern: &str, key: &str) -> bool {
 /// after it, a name of at most 63 characters. A final `*` stands for one or more characters.
 pub fn pattern(value: &Value) -> Option<&str> {
     let text = value.as_str()?;
-    let whole = text.strip_suffix('*').map_or_else(|| text.to_owned(), |start| format!("{start}x"));
+    let whole = text
+        .strip_suffix('*')
+        .map_or_else(|| text.to_owned(), |start| format!("{start}x"));
     let (domain, name) = match whole.split_once('/') {
         Some((domain, name)) => (Some(domain.to_ascii_lowercase()), name),
         None => (None, whole.as_str()),

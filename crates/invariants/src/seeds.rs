@@ -29,7 +29,10 @@ const BUCKETS: [(&str, &str); 5] = [
         "2 web-* node-* label:zone=eu-1* label:host=* annotation:ip=10.0.*\n0 37 a = 0.17\n12 4 b other -\n",
     ),
     ("bucket-with-escapes", "1 web-* %\n0 %25\n1 %C3%A9\n"),
-    ("bucket-of-equal-values", "2 web-* node-1 label:zone=a annotation:ip=*%0A\n0 % % 1\n3 % - %\n"),
+    (
+        "bucket-of-equal-values",
+        "2 web-* node-1 label:zone=a annotation:ip=*%0A\n0 % % 1\n3 % - %\n",
+    ),
     ("bucket-with-a-repeated-pod", "2 web-* n\n0 %\n0 %\n"),
     ("bucket-with-a-pod-of-another", "2 web-* n\n0 %\n100 %\n"),
 ];
@@ -42,17 +45,36 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
         seeds.push(("request", format!("structured-{seed}"), structured(seed)));
     }
     for (name, text) in BUCKETS {
-        seeds.push(("packed", name.to_owned(), [b"\x10", text.as_bytes()].concat()));
+        seeds.push((
+            "packed",
+            name.to_owned(),
+            [b"\x10", text.as_bytes()].concat(),
+        ));
     }
     for case in pps_corpus::cases()? {
-        let mut add = |target, name: &str, bytes: Vec<u8>| seeds.push((target, name.to_owned(), bytes));
-        add("request", &case.name, case.payload().to_string().into_bytes());
-        add("settings", &case.name, case.settings.to_string().into_bytes());
+        let mut add =
+            |target, name: &str, bytes: Vec<u8>| seeds.push((target, name.to_owned(), bytes));
+        add(
+            "request",
+            &case.name,
+            case.payload().to_string().into_bytes(),
+        );
+        add(
+            "settings",
+            &case.name,
+            case.settings.to_string().into_bytes(),
+        );
         for (index, object) in case.objects.iter().enumerate() {
-            add("pps", &format!("{}-{index}", case.name), object.to_string().into_bytes());
+            add(
+                "pps",
+                &format!("{}-{index}", case.name),
+                object.to_string().into_bytes(),
+            );
         }
         let calls = case.expected.host_calls.iter().flatten();
-        let answers: Vec<Vec<u8>> = calls.map(|(operation, call)| answer(&case, operation, call)).collect();
+        let answers: Vec<Vec<u8>> = calls
+            .map(|(operation, call)| answer(&case, operation, call))
+            .collect();
         if !answers.is_empty() {
             let mut bytes = vec![b'0'];
             bytes.extend(answers.join(&SEPARATOR));

@@ -18,9 +18,16 @@ pub fn check(data: &[u8]) {
         (Ok(actual), Some(expected)) => {
             for key in &expected.keys() {
                 let is_forbidden = actual.annotations.forbid(key).is_some();
-                assert_eq!(is_forbidden, expected.annotations.forbid(key), "{key}: {text}");
+                assert_eq!(
+                    is_forbidden,
+                    expected.annotations.forbid(key),
+                    "{key}: {text}"
+                );
             }
-            assert_eq!(actual.on_lookup_failure, expected.on_lookup_failure, "{text}");
+            assert_eq!(
+                actual.on_lookup_failure, expected.on_lookup_failure,
+                "{text}"
+            );
         }
         (Err(error), None) => assert!(names_the_settings(&error), "{error}"),
         (actual, _) => panic!("{actual:?}: {text}"),
@@ -50,7 +57,9 @@ impl Expected {
         };
         for (field, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             match (field.as_str(), value.as_str()) {
-                ("onLookupFailure", Some("accept")) => settings.on_lookup_failure = OnLookupFailure::Accept,
+                ("onLookupFailure", Some("accept")) => {
+                    settings.on_lookup_failure = OnLookupFailure::Accept
+                }
                 ("onLookupFailure", Some("reject")) => {}
                 ("annotations", None) => settings.annotations = rules(value)?,
                 _ => return None,
@@ -61,19 +70,37 @@ impl Expected {
 
     /// Keys that the lists name, keys close to them, and keys that are always forbidden.
     fn keys(&self) -> BTreeSet<String> {
-        let named = self.annotations.allow.iter().flatten().chain(&self.annotations.deny);
+        let named = self
+            .annotations
+            .allow
+            .iter()
+            .flatten()
+            .chain(&self.annotations.deny);
         let near = named.flat_map(|pattern| {
             let key = pattern.trim_end_matches('*');
-            [key.to_owned(), format!("{key}a"), key.to_ascii_uppercase(), format!("a{key}")]
+            [
+                key.to_owned(),
+                format!("{key}a"),
+                key.to_ascii_uppercase(),
+                format!("a{key}"),
+            ]
         });
-        near.chain(NEVER_INJECTED.into_iter().chain(["ip"]).map(str::to_owned)).collect()
+        near.chain(NEVER_INJECTED.into_iter().chain(["ip"]).map(str::to_owned))
+            .collect()
     }
 }
 
 fn rules(value: &Value) -> Option<Rules> {
     let mut rules = Rules::default();
-    for (list, value) in value.as_object()?.iter().filter(|(_, value)| !value.is_null()) {
-        let patterns = value.as_array()?.iter().map(|value| pattern(value).map(str::to_owned));
+    for (list, value) in value
+        .as_object()?
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+    {
+        let patterns = value
+            .as_array()?
+            .iter()
+            .map(|value| pattern(value).map(str::to_owned));
         let patterns: Option<Vec<String>> = patterns.collect();
         match list.as_str() {
             "allow" => rules.allow = Some(patterns?),
@@ -81,6 +108,10 @@ fn rules(value: &Value) -> Option<Rules> {
             _ => return None,
         }
     }
-    let allows_what_nothing_can = rules.allow.iter().flatten().any(|allowed| is_never_injected(allowed));
+    let allows_what_nothing_can = rules
+        .allow
+        .iter()
+        .flatten()
+        .any(|allowed| is_never_injected(allowed));
     (!allows_what_nothing_can).then_some(rules)
 }

@@ -24,7 +24,12 @@ pub use self::commands::*;
 /// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending or misplaced, is not
 /// recorded, a change is refused), and with 2 if the command line is wrong or something could not be read.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "kubectl-pps", bin_name = "kubectl pps", version, max_term_width = 100)]
+#[command(
+    name = "kubectl-pps",
+    bin_name = "kubectl pps",
+    version,
+    max_term_width = 100
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -35,7 +40,10 @@ pub struct Cli {
 
 /// Which cluster, and as whom: flags of kubectl, with its meaning.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options of all commands", next_display_order = 901)]
+#[command(
+    next_help_heading = "Options of all commands",
+    next_display_order = 901
+)]
 pub struct Connection {
     /// Namespace. Defaults to that of the context.
     #[arg(short, long, value_name = "NAMESPACE", global = true, value_parser = pps_check::name)]
@@ -68,7 +76,12 @@ pub struct Connection {
     pub certificate_authority: Option<PathBuf>,
 
     /// Do not check the API server's certificate: whoever intercepts the connection may read and change it.
-    #[arg(long, global = true, hide_short_help = true, conflicts_with = "certificate_authority")]
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        conflicts_with = "certificate_authority"
+    )]
     pub insecure_skip_tls_verify: bool,
 
     /// Bearer token, in place of the kubeconfig's credentials.
@@ -76,7 +89,12 @@ pub struct Connection {
     pub token: Option<String>,
 
     /// User to impersonate.
-    #[arg(long = "as", value_name = "NAME", global = true, hide_short_help = true)]
+    #[arg(
+        long = "as",
+        value_name = "NAME",
+        global = true,
+        hide_short_help = true
+    )]
     pub as_user: Option<String>,
 
     /// Group to impersonate. May be repeated.
@@ -109,8 +127,16 @@ impl Connection {
             ("as", self.as_user.clone()),
             ("as-uid", self.as_uid.clone()),
         ];
-        let flags = flags.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        flags.chain(self.as_group.iter().map(|group| ("as-group", group.clone()))).collect()
+        let flags = flags
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        flags
+            .chain(
+                self.as_group
+                    .iter()
+                    .map(|group| ("as-group", group.clone())),
+            )
+            .collect()
     }
 }
 
@@ -272,7 +298,9 @@ Examples:
 const FOR_KUBECTL: &str = include_str!("../kubectl_complete-pps");
 
 pub fn script(shell: &str) -> String {
-    let Ok(shell) = shell.parse::<Shell>() else { return FOR_KUBECTL.to_owned() };
+    let Ok(shell) = shell.parse::<Shell>() else {
+        return FOR_KUBECTL.to_owned();
+    };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kubectl-pps", &mut script);
     String::from_utf8_lossy(&script).into_owned()
@@ -283,23 +311,43 @@ pub fn script(shell: &str) -> String {
 pub fn candidates(words: &[String]) -> String {
     let mut root = Cli::command();
     root.build();
-    let (last, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
-    let command = before.iter().fold(&root, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let (last, before) = words
+        .split_last()
+        .map_or(("", words), |(last, before)| (last.as_str(), before));
+    let command = before.iter().fold(&root, |command, word| {
+        command.find_subcommand(word).unwrap_or(command)
+    });
     let is_before = |arg: &&Arg| {
-        let (long, short) = (arg.get_long().map(|long| format!("--{long}")), arg.get_short());
+        let (long, short) = (
+            arg.get_long().map(|long| format!("--{long}")),
+            arg.get_short(),
+        );
         let words = [long, short.map(|short| format!("-{short}"))];
-        arg.get_action().takes_values() && words.iter().flatten().any(|word| Some(word) == before.last())
+        arg.get_action().takes_values()
+            && words
+                .iter()
+                .flatten()
+                .any(|word| Some(word) == before.last())
     };
-    let values = |arg: &Arg| arg.get_possible_values().into_iter().map(|value| value.get_name().to_owned());
+    let values = |arg: &Arg| {
+        arg.get_possible_values()
+            .into_iter()
+            .map(|value| value.get_name().to_owned())
+    };
     let visible = || command.get_arguments().filter(|arg| !arg.is_hide_set());
     let found: Vec<String> = if let Some(arg) = visible().find(is_before) {
         values(arg).collect()
     } else if last.starts_with('-') {
-        visible().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect()
+        visible()
+            .filter_map(|arg| arg.get_long())
+            .map(|long| format!("--{long}"))
+            .collect()
     } else {
         let commands = command.get_subcommands().filter(|one| !one.is_hide_set());
         let commands = commands.map(|one| one.get_name().to_owned());
-        commands.chain(visible().filter(|arg| arg.is_positional()).flat_map(values)).collect()
+        commands
+            .chain(visible().filter(|arg| arg.is_positional()).flat_map(values))
+            .collect()
     };
     let found = found.iter().filter(|one| one.starts_with(last));
     found.map(|one| one.to_owned() + "\n").collect::<String>() + ":0\n"
@@ -310,7 +358,12 @@ mod tests {
     use super::*;
 
     fn complete(words: &[&str]) -> String {
-        candidates(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        candidates(
+            &words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
@@ -322,10 +375,16 @@ mod tests {
             "explain db-0 -o wide",
             "status --certificate-authority missing.crt",
         ] {
-            assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_err(), "{line}");
+            assert!(
+                Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_err(),
+                "{line}"
+            );
         }
         for line in ["explain db-0 -o json", "status -o wide", "check -o text"] {
-            assert!(Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_ok(), "{line}");
+            assert!(
+                Cli::try_parse_from(["pps"].into_iter().chain(line.split(' '))).is_ok(),
+                "{line}"
+            );
         }
     }
 
@@ -335,8 +394,12 @@ mod tests {
                     --server https://host:6443 --token secret --request-timeout 1m --context x -n shop \
                     --certificate-authority Cargo.toml";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let flags: Vec<String> =
-            cli.connection.flags().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let flags: Vec<String> = cli
+            .connection
+            .flags()
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         assert_eq!(
             flags.join(" "),
             "context=x cluster=c user=u server=https://host:6443/ certificate-authority=Cargo.toml as=jane as-uid=7 \
@@ -351,8 +414,14 @@ mod tests {
         assert_eq!(complete(&["stat"]), "status\n:0\n");
         assert_eq!(complete(&["status", "--all"]), "--all-namespaces\n:0\n");
         assert_eq!(complete(&["status", "-o", "j"]), "json\n:0\n");
-        assert_eq!(complete(&["-n", "prod", "completion", "po"]), "powershell\n:0\n");
-        assert_eq!(complete(&["move", "db-0", "--any"]), "--anywhere\n--any\n:0\n");
+        assert_eq!(
+            complete(&["-n", "prod", "completion", "po"]),
+            "powershell\n:0\n"
+        );
+        assert_eq!(
+            complete(&["move", "db-0", "--any"]),
+            "--anywhere\n--any\n:0\n"
+        );
         assert_eq!(complete(&["export", "-f", "st"]), ":0\n");
         assert_eq!(complete(&["nonsense", "\u{1b}"]), ":0\n");
         assert!(complete(&[]).contains("explain\n"));

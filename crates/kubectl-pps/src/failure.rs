@@ -40,16 +40,45 @@ pub enum Failure {
     Unreadable(String),
     NoDefinition,
     Unread(Unread),
-    UnreadWorkload { text: String, unread: Unread },
-    UnreadPod { pod: String, unread: Unread },
+    UnreadWorkload {
+        text: String,
+        unread: Unread,
+    },
+    UnreadPod {
+        pod: String,
+        unread: Unread,
+    },
     NoNode(String),
-    NoZone { zone: String, known: Vec<String> },
-    NoNamespace { name: String, similar: Vec<String> },
-    NoWorkload { text: String, namespaces: Namespaces, similar: Vec<String> },
-    NoSelectedWorkload { selector: String },
-    PodAsWorkload { pod: String, explain: String },
-    NoPod { namespace: String, pod: String, workload: Option<(String, u64)>, similar: Vec<String> },
-    TooManyNodes { count: usize, most: usize },
+    NoZone {
+        zone: String,
+        known: Vec<String>,
+    },
+    NoNamespace {
+        name: String,
+        similar: Vec<String>,
+    },
+    NoWorkload {
+        text: String,
+        namespaces: Namespaces,
+        similar: Vec<String>,
+    },
+    NoSelectedWorkload {
+        selector: String,
+    },
+    PodAsWorkload {
+        pod: String,
+        explain: String,
+    },
+    NoPod {
+        namespace: String,
+        pod: String,
+        workload: Option<(String, u64)>,
+        similar: Vec<String>,
+    },
+    TooManyNodes {
+        count: usize,
+        most: usize,
+    },
 }
 
 impl From<&Unread> for Failure {
@@ -74,7 +103,11 @@ impl Failure {
     }
 
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, Self::Refused(_) | Self::TooManyNodes { .. }) { 1 } else { 2 }
+        if matches!(self, Self::Refused(_) | Self::TooManyNodes { .. }) {
+            1
+        } else {
+            2
+        }
     }
 }
 
@@ -119,7 +152,11 @@ impl fmt::Display for Failure {
 
 /// The end of a sentence that says that there is no such name: `; similar names: db-0, db-1`.
 fn hint(similar: &[String]) -> String {
-    if similar.is_empty() { String::new() } else { format!("; similar names: {}", similar.join(", ")) }
+    if similar.is_empty() {
+        String::new()
+    } else {
+        format!("; similar names: {}", similar.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -129,10 +166,19 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_named_with_the_place_and_with_similar_names() {
         let similar = vec!["shop".to_owned(), "shops".to_owned()];
-        let failure = Failure::NoNamespace { name: "shp".into(), similar };
-        assert_eq!(failure.to_string(), "there is no namespace shp; similar names: shop, shops");
-        let failure =
-            Failure::NoWorkload { text: "sts/db".into(), namespaces: Namespaces::All, similar: Vec::new() };
+        let failure = Failure::NoNamespace {
+            name: "shp".into(),
+            similar,
+        };
+        assert_eq!(
+            failure.to_string(),
+            "there is no namespace shp; similar names: shop, shops"
+        );
+        let failure = Failure::NoWorkload {
+            text: "sts/db".into(),
+            namespaces: Namespaces::All,
+            similar: Vec::new(),
+        };
         assert_eq!(
             failure.to_string(),
             "there is no StatefulSet sts/db in any namespace, and no PersistentPodState names such a workload"
@@ -146,7 +192,10 @@ mod tests {
             Failure::TooManyNodes { count: 2, most: 1 },
             Failure::Refused("no".into()),
             Failure::Unread(unread.clone()),
-            Failure::UnreadPod { pod: "db-0".into(), unread },
+            Failure::UnreadPod {
+                pod: "db-0".into(),
+                unread,
+            },
             Failure::NoNode("n1".into()),
             Failure::NoDefinition,
         ] {

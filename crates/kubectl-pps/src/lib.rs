@@ -12,7 +12,10 @@
 //! Only `cluster/write.rs` changes anything. All decisions are those of [`pps_core`], the simulation and the
 //! check.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 pub mod args;
 pub mod cluster;

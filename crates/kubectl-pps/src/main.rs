@@ -10,7 +10,9 @@ use kubectl_pps::{Failure, run};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let terminal = Terminal::of_process();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| Failure::Unreadable(format!("cannot start: {error}")));
     match runtime.and_then(|runtime| runtime.block_on(run::run(&cli, &terminal))) {
         Ok(outcome) => outcome.exit_code().into(),

@@ -23,7 +23,11 @@ use crate::snapshot::{Resource, Unread};
 
 /// An answer of this kind for programs. `None` for people: the caller prints a table.
 pub fn for_programs(output: Output, kind: &str, answer: &impl Serialize) -> Option<String> {
-    let answer = &Versioned { api_version: API_VERSION, kind, answer };
+    let answer = &Versioned {
+        api_version: API_VERSION,
+        kind,
+        answer,
+    };
     match output {
         Output::Table | Output::Wide => None,
         Output::Json => Some(json(answer, |c, text| {
@@ -52,7 +56,11 @@ fn json(value: &impl Serialize, escape: impl Fn(char, &mut String)) -> String {
     let json = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        if is_obeyed(c) { escape(c, &mut text) } else { text.push(c) }
+        if is_obeyed(c) {
+            escape(c, &mut text)
+        } else {
+            text.push(c)
+        }
     }
     text + "\n"
 }
@@ -61,7 +69,9 @@ fn json(value: &impl Serialize, escape: impl Fn(char, &mut String)) -> String {
 fn with_consequence(unread: &Unread) -> String {
     let unknown = match unread.resource {
         Resource::Nodes => "which nodes there are, and which labels and room they have",
-        Resource::PersistentPodStates => "which states are recorded, nor where a new Pod would start",
+        Resource::PersistentPodStates => {
+            "which states are recorded, nor where a new Pod would start"
+        }
         Resource::PersistentVolumes | Resource::PersistentVolumeClaims => "where volumes keep Pods",
         Resource::StatefulSets | Resource::KruiseStatefulSets => {
             "which Pods are wanted, and from which template"
@@ -95,12 +105,19 @@ mod tests {
     #[test]
     fn the_same_characters_are_replaced_for_people_and_escaped_for_programs() {
         for c in ('\0'..=char::MAX).filter(|c| !c.is_whitespace() && *c != '\u{fffd}') {
-            assert_eq!(printable(&c.to_string()) == "\u{fffd}", is_hidden(c), "{c:?}");
+            assert_eq!(
+                printable(&c.to_string()) == "\u{fffd}",
+                is_hidden(c),
+                "{c:?}"
+            );
         }
     }
 
     fn any_text() -> impl Strategy<Value = String> {
-        let c = prop_oneof![any::<char>(), prop::sample::select(vec!['\u{9b}', '\u{202e}', '\n', 'a', ':'])];
+        let c = prop_oneof![
+            any::<char>(),
+            prop::sample::select(vec!['\u{9b}', '\u{202e}', '\n', 'a', ':'])
+        ];
         prop::collection::vec(c, 0..8).prop_map(String::from_iter)
     }
 

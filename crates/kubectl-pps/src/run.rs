@@ -20,10 +20,12 @@ use crate::snapshot::{Namespaces, Node, Snapshot};
 use crate::{Failure, Outcome};
 
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
-    Box::pin(command(cli, terminal)).await.map_err(|failure| match failure {
-        Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),
-        failure => failure,
-    })
+    Box::pin(command(cli, terminal))
+        .await
+        .map_err(|failure| match failure {
+            Failure::NoDefinition => failure.with(&commands(&cli.connection, "").check()),
+            failure => failure,
+        })
 }
 
 async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
@@ -31,7 +33,9 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     match &cli.command {
         Command::Check(args) => Box::pin(answers::check(args, connection, terminal)).await,
         Command::Explain(args) => Box::pin(answers::explain(args, connection, terminal)).await,
-        Command::Complete(args) => terminal.print(&candidates(&args.words)).map(|()| Outcome::Well),
+        Command::Complete(args) => terminal
+            .print(&candidates(&args.words))
+            .map(|()| Outcome::Well),
         Command::Completion(args) => terminal.print(&script(&args.shell)).map(|()| Outcome::Well),
         Command::Export(args) => export::run(args, connection, terminal).await,
         Command::Forget(args) => forget::run(args, connection, terminal).await,
@@ -43,27 +47,51 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
 }
 
 fn namespaces(is_all: bool, namespace: &str) -> Namespaces {
-    if is_all { Namespaces::All } else { Namespaces::One(namespace.to_owned()) }
+    if is_all {
+        Namespaces::All
+    } else {
+        Namespaces::One(namespace.to_owned())
+    }
 }
 
 fn commands(connection: &Connection, namespace: &str) -> CommandLine {
     let own_namespace = connection.namespace.is_none().then(|| namespace.to_owned());
-    CommandLine { own_namespace, flags: connection.flags() }
+    CommandLine {
+        own_namespace,
+        flags: connection.flags(),
+    }
 }
 
 /// Reads a cluster, and once more each node that a Pod is bound to and the list lacks: the node may be newer
 /// than the list. A node that is still not in the snapshot is gone.
-async fn read_confirmed(client: &Client, of: &Namespaces, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
+async fn read_confirmed(
+    client: &Client,
+    of: &Namespaces,
+    wanted: Wanted<'_>,
+) -> Result<Snapshot, Failure> {
     let mut snapshot = Box::pin(read(client, of, wanted)).await?;
     confirm_nodes(client, &mut snapshot).await?;
     Ok(snapshot)
 }
 
 async fn confirm_nodes(client: &Client, snapshot: &mut Snapshot) -> Result<(), Failure> {
-    let Snapshot { pods, nodes: Some(nodes), namespaces, .. } = snapshot else { return Ok(()) };
-    let concerned = pods.iter().filter(|pod| namespaces.contains(pod.namespace()));
+    let Snapshot {
+        pods,
+        nodes: Some(nodes),
+        namespaces,
+        ..
+    } = snapshot
+    else {
+        return Ok(());
+    };
+    let concerned = pods
+        .iter()
+        .filter(|pod| namespaces.contains(pod.namespace()));
     let bound: BTreeSet<&str> = concerned.filter_map(|pod| pod.node()).collect();
-    let missing: Vec<&str> = bound.into_iter().filter(|node| !nodes.contains_key(*node)).collect();
+    let missing: Vec<&str> = bound
+        .into_iter()
+        .filter(|node| !nodes.contains_key(*node))
+        .collect();
     for name in missing {
         // A user who may list nodes may not be allowed to get one.
         let path = format!("/api/v1/nodes?fieldSelector=metadata.name%3D{name}");
@@ -96,12 +124,20 @@ mod tests {
                 other => panic!("{other}"),
             });
             snapshot.nodes = Some(BTreeMap::new());
-            confirm_nodes(&client, &mut snapshot).await.map(|()| snapshot.is_stranded(&snapshot.pods[0]))
+            confirm_nodes(&client, &mut snapshot)
+                .await
+                .map(|()| snapshot.is_stranded(&snapshot.pods[0]))
         };
         assert_eq!(of(200, json!({"items": []})).await, Ok(true));
-        assert_eq!(of(200, json!({"items": [{"metadata": {"name": "node-9"}}]})).await, Ok(false));
+        assert_eq!(
+            of(200, json!({"items": [{"metadata": {"name": "node-9"}}]})).await,
+            Ok(false)
+        );
         for (status, answer) in [(403, json!({})), (404, json!({})), (200, json!({}))] {
-            assert!(of(status, answer).await.is_err(), "nothing is done on a guess");
+            assert!(
+                of(status, answer).await.is_err(),
+                "nothing is done on a guess"
+            );
         }
     }
 }

@@ -49,7 +49,11 @@ impl Resource {
 
     /// The StatefulSets of an API group.
     pub fn stateful_sets_of(group: &str) -> Self {
-        if group == GROUP { Self::KruiseStatefulSets } else { Self::StatefulSets }
+        if group == GROUP {
+            Self::KruiseStatefulSets
+        } else {
+            Self::StatefulSets
+        }
     }
 
     pub fn is_cluster_wide(self) -> bool {
@@ -77,7 +81,10 @@ impl Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (group, plural) = self.resource.name();
-        let right = Right { namespace: self.namespace.clone(), ..Right::new("list", group, plural) };
+        let right = Right {
+            namespace: self.namespace.clone(),
+            ..Right::new("list", group, plural)
+        };
         f.write_str(&unreadable(&right, self.why.as_deref()))
     }
 }
@@ -136,18 +143,27 @@ const MOMENT_SECONDS: i64 = 30;
 
 impl Snapshot {
     pub fn empty(namespaces: Namespaces) -> Self {
-        Self { namespaces, ..Self::default() }
+        Self {
+            namespaces,
+            ..Self::default()
+        }
     }
 
     pub fn sort(&mut self) {
-        self.pods.sort_by(|one, other| one.order().cmp(&other.order()));
-        self.workloads
-            .sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
-        self.pps.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        self.pods
+            .sort_by(|one, other| one.order().cmp(&other.order()));
+        self.workloads.sort_by(|one, other| {
+            (one.namespace(), one.name()).cmp(&(other.namespace(), other.name()))
+        });
+        self.pps.sort_by(|one, other| {
+            (one.namespace(), one.name()).cmp(&(other.namespace(), other.name()))
+        });
     }
 
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&Pod> {
-        self.pods.iter().find(|pod| pod.namespace() == namespace && pod.name() == name)
+        self.pods
+            .iter()
+            .find(|pod| pod.namespace() == namespace && pod.name() == name)
     }
 
     /// A node; none if it does not exist or nodes may not be read.
@@ -157,7 +173,9 @@ impl Snapshot {
 
     /// Whether a node does not exist. Not known, and so false, if nodes may not be read.
     pub fn lacks_node(&self, name: &str) -> bool {
-        self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(name))
+        self.nodes
+            .as_ref()
+            .is_some_and(|nodes| !nodes.contains_key(name))
     }
 
     /// Whether a node has all these labels; none if nodes may not be read.
@@ -180,13 +198,22 @@ impl Snapshot {
 
     /// Whether a state that began at this time has lasted for more than a moment. False without a time.
     pub fn is_lasting(&self, since: Option<i64>) -> bool {
-        self.read_at.zip(since).is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT_SECONDS)
+        self.read_at
+            .zip(since)
+            .is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT_SECONDS)
     }
 
     /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API group.
     pub fn names_workload_of(&self, group: &str) -> bool {
-        let targets = self.pps.iter().filter(|pps| !pps.is_alias()).map(Pps::target);
-        let pods = self.pods.iter().filter(|pod| self.namespaces.contains(pod.namespace()));
+        let targets = self
+            .pps
+            .iter()
+            .filter(|pps| !pps.is_alias())
+            .map(Pps::target);
+        let pods = self
+            .pods
+            .iter()
+            .filter(|pod| self.namespaces.contains(pod.namespace()));
         let owners = pods.filter_map(Pod::owner);
         targets.chain(owners).any(|one| one.group() == group)
     }
@@ -194,8 +221,13 @@ impl Snapshot {
     /// Why not all objects of a kind could be read in these namespaces; none if they were, or were not asked
     /// for.
     pub fn unread(&self, resource: Resource) -> Option<&Unread> {
-        let namespace = self.namespaces.one().filter(|_| !resource.is_cluster_wide());
-        self.unread.iter().find(|one| one.resource == resource && one.namespace.as_deref() == namespace)
+        let namespace = self
+            .namespaces
+            .one()
+            .filter(|_| !resource.is_cluster_wide());
+        self.unread
+            .iter()
+            .find(|one| one.resource == resource && one.namespace.as_deref() == namespace)
     }
 
     /// Fails if not all objects of a kind could be read in these namespaces.
@@ -206,22 +238,33 @@ impl Snapshot {
     /// The same of all workloads. OpenKruise's do not matter where nothing names one.
     pub fn require_workloads(&self) -> Result<(), &Unread> {
         self.require(Resource::StatefulSets)?;
-        if self.names_workload_of(GROUP) { self.require(Resource::KruiseStatefulSets) } else { Ok(()) }
+        if self.names_workload_of(GROUP) {
+            self.require(Resource::KruiseStatefulSets)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether all workloads of this kind were read: only StatefulSets are.
     pub fn has_all_like(&self, key: &WorkloadKey) -> bool {
         let is_listed = key.kind == "StatefulSet" && ["apps", GROUP].contains(&key.group.as_str());
-        is_listed && self.unread(Resource::stateful_sets_of(&key.group)).is_none()
+        is_listed
+            && self
+                .unread(Resource::stateful_sets_of(&key.group))
+                .is_none()
     }
 
     /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.
     pub fn relevant_unread(&self) -> impl Iterator<Item = &Unread> {
         let is_named = self.names_workload_of(GROUP);
-        self.unread.iter().filter(move |one| is_named || one.resource != Resource::KruiseStatefulSets)
+        self.unread
+            .iter()
+            .filter(move |one| is_named || one.resource != Resource::KruiseStatefulSets)
     }
 
     pub fn pps(&self, namespace: &str, name: &str) -> Option<&Pps> {
-        self.pps.iter().find(|pps| pps.namespace() == namespace && pps.name() == name)
+        self.pps
+            .iter()
+            .find(|pps| pps.namespace() == namespace && pps.name() == name)
     }
 }

@@ -1,6 +1,11 @@
 //! The commands that documents and the README's picture show exist: each `kubectl pps …` is read as the
 //! plugin reads it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +21,17 @@ const REFERENCE: &str = "docs/reference/kubectl-pps.md";
 /// What ends a command within a line: a comment, another command, or the end of what a document quotes.
 const ENDS: [&str; 8] = [" #", " |", " >", " &&", ";", "`", "\"", ")"];
 /// Words that stand for something, where it must not be any name.
-const VALUES: [(&str, &str); 3] = [("DURATION", "5m"), ("KIND/NAME", "statefulset/db"), ("$home", "node-1")];
+const VALUES: [(&str, &str); 3] = [
+    ("DURATION", "5m"),
+    ("KIND/NAME", "statefulset/db"),
+    ("$home", "node-1"),
+];
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// All Markdown files of the repository.
@@ -51,7 +63,11 @@ fn commands(text: &str) -> Vec<String> {
         for pair in parts.windows(2) {
             let is_quoted = pair[0].ends_with('`');
             if is_code || is_quoted {
-                let end = ENDS.iter().filter_map(|end| pair[1].find(end)).min().unwrap_or(pair[1].len());
+                let end = ENDS
+                    .iter()
+                    .filter_map(|end| pair[1].find(end))
+                    .min()
+                    .unwrap_or(pair[1].len());
                 commands.push(pair[1][..end].trim().to_owned());
             }
         }
@@ -61,9 +77,17 @@ fn commands(text: &str) -> Vec<String> {
 
 /// The text of a picture, as a block of code.
 fn text_of_picture(svg: &str) -> String {
-    let plain: String =
-        svg.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
-    format!("```\n{}\n```\n", plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    let plain: String = svg
+        .split('<')
+        .map(|part| part.split_once('>').map_or(part, |(_, text)| text))
+        .collect();
+    format!(
+        "```\n{}\n```\n",
+        plain
+            .replace("&lt;", "<")
+            .replace("&gt;", ">")
+            .replace("&amp;", "&")
+    )
 }
 
 /// What is wrong with a command; none if the plugin reads it.
@@ -78,14 +102,32 @@ fn mistake(command: &str) -> Option<String> {
         return (!known).then(|| format!("there is no command {name}"));
     }
     let value = |word: &str| {
-        let known = VALUES.iter().find(|(name, _)| *name == word).map(|(_, value)| (*value).to_owned());
+        let known = VALUES
+            .iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, value)| (*value).to_owned());
         let is_placeholder = word.chars().all(|c| c.is_ascii_uppercase());
-        known.unwrap_or_else(|| if is_placeholder { word.to_lowercase() } else { word.to_owned() })
+        known.unwrap_or_else(|| {
+            if is_placeholder {
+                word.to_lowercase()
+            } else {
+                word.to_owned()
+            }
+        })
     };
-    let words = ["kubectl-pps".to_owned()].into_iter().chain(words.into_iter().map(value));
+    let words = ["kubectl-pps".to_owned()]
+        .into_iter()
+        .chain(words.into_iter().map(value));
     match Cli::try_parse_from(words) {
         Ok(_) => None,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => None,
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
+            None
+        }
         Err(error) => Some(error.to_string()),
     }
 }
@@ -105,11 +147,17 @@ fn commands_that_documents_show_exist() {
         for command in commands(&fs::read_to_string(file).unwrap()) {
             count += 1;
             let at = file.strip_prefix(&root).unwrap().display();
-            wrong.extend(mistake(&command).map(|mistake| format!("{at}: {START}{command}\n{mistake}")));
+            wrong.extend(
+                mistake(&command).map(|mistake| format!("{at}: {START}{command}\n{mistake}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count >= 30, "only {count} commands were found in {} files", files.len());
+    assert!(
+        count >= 30,
+        "only {count} commands were found in {} files",
+        files.len()
+    );
 }
 
 #[test]
@@ -120,26 +168,44 @@ fn commands_that_the_picture_shows_exist() {
         assert_eq!(mistake(command), None, "{START}{command}");
     }
     for entered in ["explain db-0", "move db-0 --anywhere --any zone", "status"] {
-        assert!(commands.iter().any(|command| command == entered), "{entered}: {commands:?}");
+        assert!(
+            commands.iter().any(|command| command == entered),
+            "{entered}: {commands:?}"
+        );
     }
-    assert!(svg.contains("db-0 is Pending") && svg.contains("Pod db-0 has moved"), "{svg}");
+    assert!(
+        svg.contains("db-0 is Pending") && svg.contains("Pod db-0 has moved"),
+        "{svg}"
+    );
 }
 
 #[test]
 fn commands_are_found_in_blocks_and_in_quoted_prose() {
     let text = "`kubectl pps status -A` and kubectl pps is no command. `kubectl pps`\n```console\n\
                 $ kubectl pps move db-0 \\\n    --to NODE  # asks\n$ kubectl pps export >f && kubectl pps status | head\n```\n";
-    assert_eq!(commands(text), ["status -A", "move db-0      --to NODE", "export", "status"]);
+    assert_eq!(
+        commands(text),
+        ["status -A", "move db-0      --to NODE", "export", "status"]
+    );
     assert_eq!(
         text_of_picture("<text>$ <b>kubectl pps status</b>\n</text>"),
         "```\n$ kubectl pps status\n\n```\n"
     );
-    for right in
-        ["move db-0 --to NODE", "move", "simulate --drain NODE", "status --help", "move … --anywhere"]
-    {
+    for right in [
+        "move db-0 --to NODE",
+        "move",
+        "simulate --drain NODE",
+        "status --help",
+        "move … --anywhere",
+    ] {
         assert_eq!(mistake(right), None);
     }
-    for wrong in ["mvoe", "move db-0 --too node-1", "explain db-0 db-1", "export db --form plain"] {
+    for wrong in [
+        "mvoe",
+        "move db-0 --too node-1",
+        "explain db-0 db-1",
+        "export db --form plain",
+    ] {
         assert!(mistake(wrong).is_some(), "{wrong}");
     }
 }

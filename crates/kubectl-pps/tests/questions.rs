@@ -2,7 +2,12 @@
 //!
 //! The answers are in `tests/golden`. `UPDATE=1 cargo test -p kubectl-pps --test questions` writes them
 //! again.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may"
+)]
 
 #[path = "questions/explain.rs"]
 mod explain;
@@ -23,7 +28,9 @@ mod world;
 
 /// Compares an answer with its golden file.
 fn assert_golden(name: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         std::fs::write(&path, text).unwrap();
     }
@@ -35,6 +42,9 @@ fn assert_golden(name: &str, text: &str) {
 fn assert_fits(text: &str, width: usize) {
     let plain = text.replace('\u{1b}', "\n\u{1b}");
     for line in plain.lines().filter(|line| !line.contains("kubectl ")) {
-        assert!(line.chars().count() <= width, "{line:?} is wider than {width} in:\n{text}");
+        assert!(
+            line.chars().count() <= width,
+            "{line:?} is wider than {width} in:\n{text}"
+        );
     }
 }

@@ -1,6 +1,11 @@
 //! The man page and `docs/reference/kubectl-pps.md` say what the command line says. `UPDATE=1` writes them
 //! again.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may"
+)]
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -20,12 +25,19 @@ fn command() -> Command {
 }
 
 fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
+    command
+        .get_subcommands()
+        .filter(|one| !one.is_hide_set() && one.get_name() != "help")
 }
 
 fn own_options(command: &Command) -> Vec<&Arg> {
-    let is_shown = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
-    command.get_arguments().filter(is_shown).filter(|arg| !arg.is_global_set()).collect()
+    let is_shown =
+        |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
+    command
+        .get_arguments()
+        .filter(is_shown)
+        .filter(|arg| !arg.is_global_set())
+        .collect()
 }
 
 fn usage(command: &Command) -> String {
@@ -35,23 +47,41 @@ fn usage(command: &Command) -> String {
 }
 
 fn about(command: &Command) -> String {
-    sentence(&command.get_long_about().or_else(|| command.get_about()).unwrap_or_default().to_string())
+    sentence(
+        &command
+            .get_long_about()
+            .or_else(|| command.get_about())
+            .unwrap_or_default()
+            .to_string(),
+    )
 }
 
 /// clap removes the full stop of a text's end.
 fn sentence(text: &str) -> String {
-    if text.is_empty() || text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
+    if text.is_empty() || text.ends_with('.') {
+        text.to_owned()
+    } else {
+        format!("{text}.")
+    }
 }
 
 /// The examples of a command, without their title.
 fn examples(command: &Command) -> String {
     let text = command.get_after_help().unwrap_or_default().to_string();
-    let lines = text.lines().skip(1).map(|line| line.strip_prefix("  ").unwrap_or(line));
+    let lines = text
+        .lines()
+        .skip(1)
+        .map(|line| line.strip_prefix("  ").unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 fn help(arg: &Arg) -> String {
-    let mut text = sentence(&arg.get_long_help().or_else(|| arg.get_help()).unwrap_or_default().to_string());
+    let mut text = sentence(
+        &arg.get_long_help()
+            .or_else(|| arg.get_help())
+            .unwrap_or_default()
+            .to_string(),
+    );
     let values: Vec<String> = arg
         .get_possible_values()
         .iter()
@@ -61,7 +91,11 @@ fn help(arg: &Arg) -> String {
     if arg.get_action().takes_values() && !values.is_empty() {
         let _ = write!(text, " One of {}.", values.join(", "));
     }
-    let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let defaults: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy())
+        .collect();
     if arg.get_action().takes_values() && !defaults.is_empty() {
         let _ = write!(text, " Default: {}.", defaults.join(", "));
     }
@@ -80,7 +114,9 @@ fn name(arg: &Arg) -> String {
 
 /// Text in Markdown, in which `<` and `|` have a meaning.
 fn plain(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*")
+    text.replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace('*', "\\*")
 }
 
 fn options(text: &mut String, options: &[&Arg]) {
@@ -89,7 +125,12 @@ fn options(text: &mut String, options: &[&Arg]) {
     }
     text.push_str("\n| | |\n|---|---|\n");
     for arg in options {
-        let _ = writeln!(text, "| `{}` | {} |", name(arg).replace('|', "\\|"), plain(&help(arg)));
+        let _ = writeln!(
+            text,
+            "| `{}` | {} |",
+            name(arg).replace('|', "\\|"),
+            plain(&help(arg))
+        );
     }
 }
 
@@ -108,7 +149,10 @@ fn markdown() -> String {
         let _ = write!(text, "\n```text\n{}\n```\n", examples(sub));
     }
     text.push_str("\n## Options of all commands\n");
-    let global: Vec<&Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).collect();
+    let global: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .collect();
     options(&mut text, &global);
     text
 }
@@ -129,10 +173,9 @@ fn man_page() -> String {
     for sub in subcommands(&command) {
         let mut shown = sub.clone();
         // Those of all commands are said once.
-        for arg in sub
-            .get_arguments()
-            .filter(|arg| arg.is_global_set() || ["help", "version"].contains(&arg.get_id().as_str()))
-        {
+        for arg in sub.get_arguments().filter(|arg| {
+            arg.is_global_set() || ["help", "version"].contains(&arg.get_id().as_str())
+        }) {
             shown = shown.mut_arg(arg.get_id().as_str(), |arg| arg.hide(true));
         }
         let has_options = !own_options(&shown).is_empty();
@@ -174,9 +217,13 @@ fn is_up_to_date(path: &str, text: &str) -> bool {
 
 #[test]
 fn the_document_says_what_the_command_line_says() {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../..", DOCUMENT].iter().collect();
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../..", DOCUMENT]
+        .iter()
+        .collect();
     let document = fs::read_to_string(path).unwrap();
-    let (by_hand, _) = document.split_once(MARK).expect("the line before the reference is lost");
+    let (by_hand, _) = document
+        .split_once(MARK)
+        .expect("the line before the reference is lost");
     let document = format!("{by_hand}{MARK}{}", markdown());
     assert!(
         is_up_to_date(DOCUMENT, &document),
@@ -197,8 +244,15 @@ fn every_command_and_option_is_explained_in_a_sentence() {
     let command = command();
     for sub in subcommands(&command) {
         assert!(sub.get_about().is_some(), "{}", sub.get_name());
-        let count = examples(sub).lines().filter(|line| !line.starts_with('#')).count();
-        assert!((1..=3).contains(&count), "{} has {count} examples", sub.get_name());
+        let count = examples(sub)
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count();
+        assert!(
+            (1..=3).contains(&count),
+            "{} has {count} examples",
+            sub.get_name()
+        );
         for arg in own_options(sub) {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             assert!(

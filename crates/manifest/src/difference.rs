@@ -18,18 +18,27 @@ const MAX_LINES: usize = 1_500;
 pub fn difference<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     if old.len().max(new.len()) > MAX_LINES {
-        return vec![Line { op: ' ', text: "The difference is too long to show." }];
+        return vec![Line {
+            op: ' ',
+            text: "The difference is too long to show.",
+        }];
     }
     let (mut steps, old, new) = (Replace::new(Capture::new()), old.as_slice(), new.as_slice());
     // Capturing cannot fail. The other algorithms would make the playground larger.
     let Ok(()) = myers::diff_deadline_raw(&mut steps, old, 0..old.len(), new, 0..new.len(), None);
-    let changes = steps.into_inner().into_ops().into_iter().flat_map(move |step| step.iter_changes(old, new));
+    let changes = steps
+        .into_inner()
+        .into_ops()
+        .into_iter()
+        .flat_map(move |step| step.iter_changes(old, new));
     let line = |tag, text| match tag {
         ChangeTag::Equal => Line { op: ' ', text },
         ChangeTag::Delete => Line { op: '-', text },
         ChangeTag::Insert => Line { op: '+', text },
     };
-    changes.map(|change| line(change.tag(), change.value())).collect()
+    changes
+        .map(|change| line(change.tag(), change.value()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -40,18 +49,30 @@ mod tests {
 
     fn shown(before: &str, after: &str) -> String {
         let lines = difference(before, after);
-        lines.iter().flat_map(|line| [line.op.to_string(), line.text.to_owned(), "\n".to_owned()]).collect()
+        lines
+            .iter()
+            .flat_map(|line| [line.op.to_string(), line.text.to_owned(), "\n".to_owned()])
+            .collect()
     }
 
     #[test]
     fn inserted_lines_are_marked_and_all_others_are_kept() {
-        assert_eq!(shown("a\nb\nc\n", "a\nx\nb\ny\nc\n"), " a\n+x\n b\n+y\n c\n");
+        assert_eq!(
+            shown("a\nb\nc\n", "a\nx\nb\ny\nc\n"),
+            " a\n+x\n b\n+y\n c\n"
+        );
         assert_eq!(shown("a\nb\nc", "a\nc"), " a\n-b\n c\n");
         assert_eq!(shown("a: 1\n", "a: 2\n"), "-a: 1\n+a: 2\n");
         assert_eq!(shown("", "a\n"), "+a\n");
         assert_eq!(shown("a\n", "a\n"), " a\n");
-        assert_eq!(difference("a\n", &"b\n".repeat(MAX_LINES)).len(), MAX_LINES + 1);
-        assert_eq!(shown("a\n", &"b\n".repeat(MAX_LINES + 1)), " The difference is too long to show.\n");
+        assert_eq!(
+            difference("a\n", &"b\n".repeat(MAX_LINES)).len(),
+            MAX_LINES + 1
+        );
+        assert_eq!(
+            shown("a\n", &"b\n".repeat(MAX_LINES + 1)),
+            " The difference is too long to show.\n"
+        );
     }
 
     proptest! {

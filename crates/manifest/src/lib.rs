@@ -2,7 +2,10 @@
 //!
 //! It is pure: no clock, no files, no network and no bindings to a browser.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 pub mod difference;
 pub mod manifest;

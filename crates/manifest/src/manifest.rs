@@ -25,8 +25,15 @@ pub fn to_yaml(object: &Value) -> String {
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "name"];
 
 fn fields(text: &mut String, object: &Value, indent: usize, first_is_inline: bool) {
-    let Some(map) = object.as_object() else { return };
-    let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
+    let Some(map) = object.as_object() else {
+        return;
+    };
+    let rank = |key: &str| {
+        FIRST
+            .iter()
+            .position(|first| *first == key)
+            .unwrap_or(FIRST.len())
+    };
     let mut keys: Vec<&String> = map.keys().collect();
     keys.sort_by_key(|key| (rank(key), *key));
     for (index, key) in keys.into_iter().enumerate() {
@@ -87,7 +94,9 @@ fn is_block(string: &str) -> bool {
     string.trim_end_matches('\n').contains('\n')
         && string.chars().all(printable)
         && !string.starts_with([' ', '\n'])
-        && string.lines().all(|line| line.is_empty() || !line.ends_with(' '))
+        && string
+            .lines()
+            .all(|line| line.is_empty() || !line.ends_with(' '))
 }
 
 fn block(text: &mut String, string: &str, indent: usize) {
@@ -131,14 +140,20 @@ fn json(value: &Value) -> String {
 /// A string in plain style if it is read as the same string, else in double quotes.
 fn quoted(string: &str) -> String {
     let plain_start = |c: char| c.is_ascii_alphanumeric() || "/._".contains(c);
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%=,()$; ".contains(c) || c == ':' || c == '\'';
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || "/._-+@%=,()$; ".contains(c) || c == ':' || c == '\''
+    };
     let is_plain = string.starts_with(plain_start)
         && string.chars().all(plain)
         && !string.contains(": ")
         && !string.ends_with([':', ' '])
         && !string.starts_with("...")
         && is_read_as_string(string);
-    if is_plain { string.to_owned() } else { json(&string.into()) }
+    if is_plain {
+        string.to_owned()
+    } else {
+        json(&string.into())
+    }
 }
 
 #[cfg(test)]
@@ -212,8 +227,9 @@ spec:
         leaf.prop_recursive(4, 32, 5, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map(string.clone(), inner, 0..5)
-                    .prop_map(|map| Value::Object(map.into_iter().filter(|(key, _)| key != "<<").collect())),
+                prop::collection::btree_map(string.clone(), inner, 0..5).prop_map(|map| {
+                    Value::Object(map.into_iter().filter(|(key, _)| key != "<<").collect())
+                }),
             ]
         })
     }
@@ -222,15 +238,28 @@ spec:
     fn hidden() -> impl Strategy<Value = String> {
         let c = prop_oneof![
             any::<char>(),
-            prop::sample::select(vec!['\u{1b}', '\u{7f}', '\u{9b}', '\u{ad}', '\u{202e}', '\u{2066}']),
-            prop::sample::select(vec!['\u{feff}', '\u{e0041}', '\u{fffd}', '\\', '"', '\n', 'a', ' ']),
+            prop::sample::select(vec![
+                '\u{1b}', '\u{7f}', '\u{9b}', '\u{ad}', '\u{202e}', '\u{2066}'
+            ]),
+            prop::sample::select(vec![
+                '\u{feff}',
+                '\u{e0041}',
+                '\u{fffd}',
+                '\\',
+                '"',
+                '\n',
+                'a',
+                ' '
+            ]),
         ];
         prop::collection::vec(c, 0..8).prop_map(String::from_iter)
     }
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {
-        let text = to_yaml(&json!({"a\u{9b}": "\u{202e}x\u{e0041}", "b": "1\n\u{202e}2\n", "c": "1\n2\n"}));
+        let text = to_yaml(
+            &json!({"a\u{9b}": "\u{202e}x\u{e0041}", "b": "1\n\u{202e}2\n", "c": "1\n2\n"}),
+        );
         let expected = r#""a\u009b": "\u202ex\U000e0041"
 b: "1\n\u202e2\n"
 c: |

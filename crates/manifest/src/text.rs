@@ -9,8 +9,14 @@ pub fn decode(bytes: &[u8]) -> Result<String, String> {
         _ => match std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)) {
             Ok(text) => text.to_owned(),
             Err(error) => {
-                let line = 1 + bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-                return Err(format!("line {line} is not UTF-8: use a text file with YAML or JSON"));
+                let line = 1 + bytes
+                    .iter()
+                    .take(error.valid_up_to())
+                    .filter(|byte| **byte == b'\n')
+                    .count();
+                return Err(format!(
+                    "line {line} is not UTF-8: use a text file with YAML or JSON"
+                ));
             }
         },
     };
@@ -35,11 +41,17 @@ mod tests {
     #[test]
     fn text_is_read_as_editors_and_shells_write_it() {
         let utf16 = |mark: [u8; 2], bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
-            mark.into_iter().chain("kind: ü😀\r\n".encode_utf16().flat_map(bytes)).collect()
+            mark.into_iter()
+                .chain("kind: ü😀\r\n".encode_utf16().flat_map(bytes))
+                .collect()
         };
         for bytes in [
             "kind: ü😀\r\n".as_bytes().to_vec(),
-            b"\xef\xbb\xbf".iter().copied().chain("kind: ü😀\r\n".bytes()).collect(),
+            b"\xef\xbb\xbf"
+                .iter()
+                .copied()
+                .chain("kind: ü😀\r\n".bytes())
+                .collect(),
             utf16([0xff, 0xfe], u16::to_le_bytes),
             utf16([0xfe, 0xff], u16::to_be_bytes),
         ] {

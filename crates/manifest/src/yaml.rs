@@ -34,7 +34,11 @@ pub struct YamlError {
 
 impl fmt::Display for YamlError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "line {}, column {}: {}", self.place.line, self.place.column, self.message)
+        write!(
+            f,
+            "line {}, column {}: {}",
+            self.place.line, self.place.column, self.message
+        )
     }
 }
 
@@ -47,9 +51,13 @@ pub fn parse(text: &str) -> Result<Vec<Document>, YamlError> {
 pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlError> {
     let length = text.len();
     if length > max_bytes {
-        let message =
-            format!("the text has {length} bytes, at most {max_bytes} are read: remove what is not needed");
-        return Err(YamlError { place: Place::default(), message });
+        let message = format!(
+            "the text has {length} bytes, at most {max_bytes} are read: remove what is not needed"
+        );
+        return Err(YamlError {
+            place: Place::default(),
+            message,
+        });
     }
     // Pasted from a file that some editor on Windows wrote.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

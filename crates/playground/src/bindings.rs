@@ -30,10 +30,12 @@ extern "C" {
 impl Host for HostFunction {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
         match self.call(&JsValue::NULL, namespace, operation, payload) {
-            Ok(answer) => answer.as_string().ok_or_else(|| "the answer is not a string".into()),
-            Err(error) => {
-                Err(error.as_string().unwrap_or_else(|| "the host function did not throw a string".into()))
-            }
+            Ok(answer) => answer
+                .as_string()
+                .ok_or_else(|| "the answer is not a string".into()),
+            Err(error) => Err(error
+                .as_string()
+                .unwrap_or_else(|| "the host function did not throw a string".into())),
         }
     }
 }
@@ -43,7 +45,9 @@ impl Host for HostFunction {
 #[wasm_bindgen(start)]
 fn start() {
     #[cfg(target_arch = "wasm32")]
-    std::panic::set_hook(Box::new(|panic| wasm_bindgen::throw_str(&panic.to_string())));
+    std::panic::set_hook(Box::new(|panic| {
+        wasm_bindgen::throw_str(&panic.to_string())
+    }));
 }
 
 /// Replays a scenario and returns its result. Both are JSON: see `Scenario` and `RunResult`.
@@ -66,8 +70,8 @@ pub fn evaluate(payload: &str, host: &HostFunction) -> String {
 #[wasm_bindgen(js_name = validateSettings)]
 pub fn validate_settings(settings: &str) -> String {
     let read = parse_one(settings).map_err(|error| error.to_string());
-    let read =
-        read.and_then(|one| Settings::parse(&one.value.to_string()).map_err(|error| error.to_string()));
+    let read = read
+        .and_then(|one| Settings::parse(&one.value.to_string()).map_err(|error| error.to_string()));
     let message = read.err();
     json!({"valid": message.is_none(), "message": message}).to_string()
 }

@@ -15,13 +15,17 @@ const MAX_BYTES: usize = 8 << 20;
 /// be read.
 pub fn run_text(scenario: &str) -> String {
     let result = match read(scenario) {
-        Ok((scenario, texts, actions)) => view::result(&pps_simulation::run(&scenario), &texts, &actions),
+        Ok((scenario, texts, actions)) => {
+            view::result(&pps_simulation::run(&scenario), &texts, &actions)
+        }
         Err(problems) => Ok(json!({"problems": problems, "steps": []})),
     };
     match result {
         Ok(result) => result.to_string(),
-        Err(error) => json!({"problems": [problem("scenario", None, None, &error.to_string())], "steps": []})
-            .to_string(),
+        Err(error) => {
+            json!({"problems": [problem("scenario", None, None, &error.to_string())], "steps": []})
+                .to_string()
+        }
     }
 }
 
@@ -38,8 +42,8 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
     }
     // Not at once as a scenario: numbers are text in this build, and serde could not read them within an
     // action.
-    let mut fields: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| unreadable(format!("this is not a scenario: {error}")))?;
+    let mut fields: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| unreadable(format!("this is not a scenario: {error}")))?;
     let version = fields.remove("version").unwrap_or_default();
     if version.as_u64() != Some(VERSION) {
         return Err(unreadable(format!(
@@ -69,7 +73,11 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
         }
         Err(error) => problems.push(syntax("settings", None, &error)),
     }
-    let actions = fields.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let actions = fields
+        .get("actions")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     for (index, action) in actions.iter().enumerate() {
         let yaml = action.get("yaml").and_then(Value::as_str);
         let document = yaml.map(yaml::parse_one).transpose();
@@ -83,7 +91,9 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
             action.remove("yaml");
             action.insert("object".into(), value.clone());
         }
-        texts.actions.push(document.map(|document| document.positions));
+        texts
+            .actions
+            .push(document.map(|document| document.positions));
     }
     if !problems.is_empty() {
         return Err(problems);

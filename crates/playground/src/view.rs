@@ -21,25 +21,39 @@ pub(crate) fn result(
     actions: &[Value],
 ) -> Result<Value, serde_json::Error> {
     let mut shown = serde_json::to_value(result)?;
-    let problems: Result<Vec<Value>, _> =
-        result.problems.iter().map(|problem| locate(problem, texts)).collect();
+    let problems: Result<Vec<Value>, _> = result
+        .problems
+        .iter()
+        .map(|problem| locate(problem, texts))
+        .collect();
     shown["problems"] = problems?.into();
-    for (step, Step { world: typed, .. }) in
-        shown["steps"].as_array_mut().into_iter().flatten().zip(&result.steps)
+    for (step, Step { world: typed, .. }) in shown["steps"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .zip(&result.steps)
     {
         let world = &mut step["world"];
         for pod in world["pods"].as_array_mut().into_iter().flatten() {
             let manifest = &mut pod["manifest"];
             if !manifest.is_null() {
-                let volumes = manifest["after"]["spec"]["volumes"].as_array().into_iter().flatten();
+                let volumes = manifest["after"]["spec"]["volumes"]
+                    .as_array()
+                    .into_iter()
+                    .flatten();
                 let paths = volumes.filter_map(|volume| volume["hostPath"]["path"].as_str());
                 let paths: Vec<String> = paths.map(str::to_owned).collect();
                 let (before, after) = (to_yaml(&manifest["before"]), to_yaml(&manifest["after"]));
                 let diff = difference(&before, &after);
-                *manifest = json!({"before": before, "after": after, "diff": diff, "hostPaths": paths});
+                *manifest =
+                    json!({"before": before, "after": after, "diff": diff, "hostPaths": paths});
             }
         }
-        for (pps, PpsView { states, .. }) in world["pps"].as_array_mut().into_iter().flatten().zip(&typed.pps)
+        for (pps, PpsView { states, .. }) in world["pps"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .zip(&typed.pps)
         {
             let mut values = states.values().flat_map(|state| state.annotations.values());
             let records_addresses = values.any(|value| !addresses_in(value).is_empty());
@@ -53,7 +67,13 @@ pub(crate) fn result(
         }
     }
     // The page gets its own actions back, with their texts.
-    for (step, action) in shown["steps"].as_array_mut().into_iter().flatten().skip(1).zip(actions) {
+    for (step, action) in shown["steps"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .skip(1)
+        .zip(actions)
+    {
         step["action"] = action.clone();
     }
     Ok(shown)
@@ -62,9 +82,17 @@ pub(crate) fn result(
 fn locate(problem: &Problem, texts: &Texts) -> Result<Value, serde_json::Error> {
     let field = problem.field.as_deref().unwrap_or_default();
     let (object, action, positions) = match problem.source {
-        Source::Objects { object } => (object, None, object.and_then(|object| texts.objects.get(object))),
+        Source::Objects { object } => (
+            object,
+            None,
+            object.and_then(|object| texts.objects.get(object)),
+        ),
         Source::Settings => (None, None, Some(&texts.settings)),
-        Source::Action { index } => (None, Some(index), texts.actions.get(index).and_then(Option::as_ref)),
+        Source::Action { index } => (
+            None,
+            Some(index),
+            texts.actions.get(index).and_then(Option::as_ref),
+        ),
     };
     let source = match problem.source {
         Source::Objects { .. } => "objects",

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use oci_client::manifest::{ImageIndexEntry, OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
+use oci_client::manifest::{
+    ImageIndexEntry, OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest,
+};
 use sha2::{Digest, Sha256};
 
 pub(crate) type Annotations = BTreeMap<String, String>;
@@ -17,12 +19,17 @@ pub(crate) struct Blob {
 
 impl Blob {
     pub(crate) fn new(media_type: &'static str, data: impl Into<Vec<u8>>) -> Self {
-        Self { media_type, data: data.into(), annotations: Annotations::new() }
+        Self {
+            media_type,
+            data: data.into(),
+            annotations: Annotations::new(),
+        }
     }
 
     pub(crate) fn descriptor(&self) -> Result<OciDescriptor> {
         Ok(OciDescriptor {
-            annotations: Some(self.annotations.clone()).filter(|annotations| !annotations.is_empty()),
+            annotations: Some(self.annotations.clone())
+                .filter(|annotations| !annotations.is_empty()),
             ..describe(self.media_type, &self.data)?
         })
     }
@@ -53,7 +60,11 @@ impl Artifact {
     /// same content gives the same bytes.
     pub(crate) fn with_manifest(blobs: Vec<Blob>, manifest: OciImageManifest) -> Result<Self> {
         let bytes = serde_json::to_vec(&manifest)?;
-        Ok(Self { blobs, manifest, bytes })
+        Ok(Self {
+            blobs,
+            manifest,
+            bytes,
+        })
     }
 
     pub(crate) fn digest(&self) -> String {
@@ -92,5 +103,7 @@ pub(crate) fn digest(data: &[u8]) -> String {
 }
 
 pub(crate) fn sha256_hex(data: &[u8]) -> String {
-    Sha256::digest(data).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    Sha256::digest(data)
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

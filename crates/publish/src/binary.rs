@@ -31,7 +31,10 @@ impl Architecture {
 
 /// Returns the architecture of a static executable; fails for anything else.
 pub(crate) fn check(binary: &[u8]) -> Result<Architecture> {
-    ensure!(binary.starts_with(b"\x7fELF"), "not a Linux executable (ELF)");
+    ensure!(
+        binary.starts_with(b"\x7fELF"),
+        "not a Linux executable (ELF)"
+    );
     let broken = "not a complete 64-bit Linux executable (ELF)";
     let header = FileHeader64::<Endianness>::parse(binary).context(broken)?;
     let endian = header.endian().context(broken)?;
@@ -40,7 +43,10 @@ pub(crate) fn check(binary: &[u8]) -> Result<Architecture> {
         EM_AARCH64 => Architecture::Arm64,
         other => bail!("only amd64 and arm64 are supported, not ELF machine {other}"),
     };
-    ensure!(matches!(header.e_type(endian), ET_EXEC | ET_DYN), "not an executable, but an object file");
+    ensure!(
+        matches!(header.e_type(endian), ET_EXEC | ET_DYN),
+        "not an executable, but an object file"
+    );
     let advice = "build it with hack/build-release.sh";
     let segments = header.program_headers(endian, binary).context(broken)?;
     ensure!(!segments.is_empty(), broken);
@@ -49,9 +55,15 @@ pub(crate) fn check(binary: &[u8]) -> Result<Architecture> {
             segment.p_type(endian) != PT_INTERP,
             "not a static executable: {advice} (it requires a loader)"
         );
-        let dynamic = segment.dynamic(endian, binary).context(broken)?.unwrap_or_default();
+        let dynamic = segment
+            .dynamic(endian, binary)
+            .context(broken)?
+            .unwrap_or_default();
         let needs = dynamic.iter().any(|entry| entry.tag(endian) == DT_NEEDED);
-        ensure!(!needs, "not a static executable: {advice} (it requires shared libraries)");
+        ensure!(
+            !needs,
+            "not a static executable: {advice} (it requires shared libraries)"
+        );
     }
     Ok(architecture)
 }

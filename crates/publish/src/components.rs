@@ -38,10 +38,21 @@ pub(crate) fn list(source: &Path, package: &str, target: &str) -> Result<Compone
     let output = Command::new(cargo)
         .current_dir(source)
         .args(["tree", "--locked", "--package", package, "--target", target])
-        .args(["--edges", "normal,no-proc-macro", "--prefix", "depth", "--format", "{p}\t{l}\t{r}"])
+        .args([
+            "--edges",
+            "normal,no-proc-macro",
+            "--prefix",
+            "depth",
+            "--format",
+            "{p}\t{l}\t{r}",
+        ])
         .output()
         .context("cannot run cargo")?;
-    ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "cargo tree: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     parse_tree(&String::from_utf8_lossy(&output.stdout))
 }
 
@@ -55,12 +66,19 @@ fn parse_tree(tree: &str) -> Result<Components> {
     for line in tree.lines().filter(|line| !line.is_empty()) {
         let unexpected = || format!("unexpected line of cargo tree: {line:?}");
         let columns: Vec<&str> = line.trim_end_matches(" (*)").split('\t').collect();
-        let [package, license, repository] = columns[..] else { bail!(unexpected()) };
-        let name_at = package.find(|character: char| !character.is_ascii_digit()).with_context(unexpected)?;
+        let [package, license, repository] = columns[..] else {
+            bail!(unexpected())
+        };
+        let name_at = package
+            .find(|character: char| !character.is_ascii_digit())
+            .with_context(unexpected)?;
         let depth: usize = package[..name_at].parse().with_context(unexpected)?;
         let mut words = package[name_at..].split(' ');
         let name = words.next().with_context(unexpected)?;
-        let version = words.next().and_then(|word| word.strip_prefix('v')).with_context(unexpected)?;
+        let version = words
+            .next()
+            .and_then(|word| word.strip_prefix('v'))
+            .with_context(unexpected)?;
         let key = (name.to_owned(), version.to_owned());
         ensure!(depth <= path.len(), unexpected());
         path.truncate(depth);
@@ -69,14 +87,21 @@ fn parse_tree(tree: &str) -> Result<Components> {
         (package.license, package.repository) = (license.to_owned(), repository.to_owned());
         match path.last() {
             Some(dependent) => {
-                packages.entry(dependent.clone()).or_default().dependencies.insert(key.clone());
+                packages
+                    .entry(dependent.clone())
+                    .or_default()
+                    .dependencies
+                    .insert(key.clone());
             }
             None if root.is_none() => root = Some(key.clone()),
             None => bail!(unexpected()),
         }
         path.push(key);
     }
-    Ok(Components { root: root.context("cargo tree printed nothing")?, packages })
+    Ok(Components {
+        root: root.context("cargo tree printed nothing")?,
+        packages,
+    })
 }
 
 #[cfg(test)]
@@ -93,9 +118,17 @@ mod tests {
             1c v3.0.0\tMIT\tr\n2a v1.0.0\tMIT\tr (*)\n\n";
         let Components { root, packages } = parse_tree(tree).unwrap();
         assert_eq!(root, key("app", "0.1.0"));
-        let of =
-            |name, version| packages[&key(name, version)].dependencies.iter().cloned().collect::<Vec<_>>();
-        assert_eq!(of("app", "0.1.0"), [key("a", "1.0.0"), key("b", "1.0.0"), key("c", "3.0.0")]);
+        let of = |name, version| {
+            packages[&key(name, version)]
+                .dependencies
+                .iter()
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of("app", "0.1.0"),
+            [key("a", "1.0.0"), key("b", "1.0.0"), key("c", "3.0.0")]
+        );
         assert_eq!(of("a", "1.0.0"), [key("b", "2.0.0+deprecated")]);
         assert_eq!(of("b", "1.0.0"), []);
         assert_eq!(of("c", "3.0.0"), [key("a", "1.0.0")]);
@@ -107,10 +140,19 @@ mod tests {
 
     #[test]
     fn refuses_anything_that_is_not_a_tree() {
-        assert!(parse_tree("0app v1.0.0").is_err(), "a line without all columns");
-        for tree in
-            ["", "0app", "app v1.0.0", "1app v1.0.0", "0app v1.0.0\n2b v1.0.0", "0a v1.0.0\n0b v1.0.0", "7"]
-        {
+        assert!(
+            parse_tree("0app v1.0.0").is_err(),
+            "a line without all columns"
+        );
+        for tree in [
+            "",
+            "0app",
+            "app v1.0.0",
+            "1app v1.0.0",
+            "0app v1.0.0\n2b v1.0.0",
+            "0a v1.0.0\n0b v1.0.0",
+            "7",
+        ] {
             let lines: String = tree.lines().flat_map(|line| [line, "\tMIT\tr\n"]).collect();
             assert!(parse_tree(&lines).is_err(), "{tree:?}");
         }
@@ -120,15 +162,25 @@ mod tests {
     fn lists_only_packages_that_are_compiled_into_the_wasm_module() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let components = list(&source, crate::policy::PACKAGE, crate::policy::TARGET).unwrap();
-        let names: BTreeSet<&str> = components.packages.keys().map(|(name, _)| name.as_str()).collect();
+        let names: BTreeSet<&str> = components
+            .packages
+            .keys()
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!(components.root.0, crate::policy::PACKAGE);
         for present in ["pps-core", "serde_json", "wapc-guest"] {
             assert!(names.contains(present), "{present} is not in {names:?}");
         }
         // Used only by the sidecar, tests, build scripts and another feature of pps-core; the last is a
         // procedural macro.
-        for absent in ["kube", "kubewarden-policy-sdk", "proptest", "yaml_serde", "schemars", "serde_derive"]
-        {
+        for absent in [
+            "kube",
+            "kubewarden-policy-sdk",
+            "proptest",
+            "yaml_serde",
+            "schemars",
+            "serde_derive",
+        ] {
             assert!(!names.contains(absent), "{absent} is in {names:?}");
         }
     }

@@ -44,7 +44,10 @@ pub(crate) fn build_artifact(
         "history": [{"created": created, "created_by": format!("pps-publish {VERSION}")}],
     });
     let config = Blob::new(IMAGE_CONFIG_MEDIA_TYPE, serde_json::to_vec(&config)?);
-    let layer = Blob::new(IMAGE_LAYER_GZIP_MEDIA_TYPE, compress(&archive).context("cannot pack the layer")?);
+    let layer = Blob::new(
+        IMAGE_LAYER_GZIP_MEDIA_TYPE,
+        compress(&archive).context("cannot pack the layer")?,
+    );
     Artifact::new(config, layer, annotations)
 }
 
@@ -64,7 +67,9 @@ fn pack(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
 
 /// Compresses without a name and a time in the gzip header, so that the same input gives the same bytes.
 fn compress(archive: &[u8]) -> Result<Vec<u8>> {
-    let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
+    let mut encoder = GzBuilder::new()
+        .mtime(0)
+        .write(Vec::new(), Compression::default());
     encoder.write_all(archive)?;
     Ok(encoder.finish()?)
 }
@@ -77,7 +82,10 @@ mod tests {
 
     fn build(seconds: i64, revision: &str) -> Artifact {
         let created = Timestamp::from_second(seconds).unwrap();
-        let provenance = Provenance { revision: revision.to_owned(), created };
+        let provenance = Provenance {
+            revision: revision.to_owned(),
+            created,
+        };
         build_artifact(b"a program", Architecture::Arm64, &provenance).unwrap()
     }
 
@@ -90,15 +98,29 @@ mod tests {
 
     #[test]
     fn the_archive_has_one_file_owned_by_root() {
-        let provenance = Provenance { revision: String::new(), created: Timestamp::from_second(7).unwrap() };
+        let provenance = Provenance {
+            revision: String::new(),
+            created: Timestamp::from_second(7).unwrap(),
+        };
         let bytes = pack(b"a program", &provenance).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
-        let entries: Vec<_> =
-            archive.entries().unwrap().map(|entry| entry.unwrap().header().clone()).collect();
-        let [header] = entries.as_slice() else { panic!("{entries:?}") };
+        let entries: Vec<_> = archive
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().header().clone())
+            .collect();
+        let [header] = entries.as_slice() else {
+            panic!("{entries:?}")
+        };
         assert_eq!(header.path().unwrap().to_str(), Some("pps-sidecar"));
-        assert_eq!((header.mode().unwrap(), header.mtime().unwrap()), (0o755, 7));
+        assert_eq!(
+            (header.mode().unwrap(), header.mtime().unwrap()),
+            (0o755, 7)
+        );
         assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
-        assert_eq!((header.username_bytes(), header.groupname_bytes()), (Some(&b""[..]), Some(&b""[..])));
+        assert_eq!(
+            (header.username_bytes(), header.groupname_bytes()),
+            (Some(&b""[..]), Some(&b""[..]))
+        );
     }
 }

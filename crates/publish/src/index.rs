@@ -18,7 +18,10 @@ pub(crate) struct Index {
 }
 
 /// Builds the index. The order of the images does not matter: the same images give the same bytes.
-pub(crate) fn build(mut images: Vec<(Architecture, Artifact)>, annotations: Annotations) -> Result<Index> {
+pub(crate) fn build(
+    mut images: Vec<(Architecture, Artifact)>,
+    annotations: Annotations,
+) -> Result<Index> {
     images.sort_by_key(|(architecture, _)| *architecture);
     for pair in images.windows(2) {
         let name = pair[0].0.name();
@@ -29,7 +32,9 @@ pub(crate) fn build(mut images: Vec<(Architecture, Artifact)>, annotations: Anno
     }
     let entry = |(architecture, image): &(Architecture, Artifact)| -> Result<ImageIndexEntry> {
         Ok(ImageIndexEntry {
-            platform: serde_json::from_value(json!({"architecture": architecture.name(), "os": "linux"}))?,
+            platform: serde_json::from_value(
+                json!({"architecture": architecture.name(), "os": "linux"}),
+            )?,
             // The manifest itself has them.
             annotations: None,
             ..image.index_entry()?
@@ -53,11 +58,19 @@ mod tests {
 
     fn image(text: &str) -> Artifact {
         let annotations = Annotations::from([("a".to_owned(), text.to_owned())]);
-        Artifact::new(Blob::new("config", "{}"), Blob::new("layer", text), annotations).unwrap()
+        Artifact::new(
+            Blob::new("config", "{}"),
+            Blob::new("layer", text),
+            annotations,
+        )
+        .unwrap()
     }
 
     fn build(images: &[(Architecture, &str)]) -> Result<Index> {
-        let images = images.iter().map(|(architecture, text)| (*architecture, image(text))).collect();
+        let images = images
+            .iter()
+            .map(|(architecture, text)| (*architecture, image(text)))
+            .collect();
         super::build(images, Annotations::new())
     }
 
@@ -65,8 +78,12 @@ mod tests {
     fn an_index_names_each_platform_once_in_one_order() {
         let index = build(&[(Architecture::Arm64, "b"), (Architecture::Amd64, "a")]).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&index.bytes).unwrap();
-        let names: Vec<_> =
-            json["manifests"].as_array().unwrap().iter().map(|entry| &entry["platform"]).collect();
+        let names: Vec<_> = json["manifests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| &entry["platform"])
+            .collect();
         assert_eq!(
             names,
             [
@@ -76,7 +93,11 @@ mod tests {
         );
         assert_eq!(json["manifests"][1]["digest"], image("b").digest());
         assert_eq!(json["manifests"][1]["annotations"], serde_json::Value::Null);
-        let digests: Vec<_> = index.images.iter().map(|(_, image)| image.digest()).collect();
+        let digests: Vec<_> = index
+            .images
+            .iter()
+            .map(|(_, image)| image.digest())
+            .collect();
         assert_eq!(digests, [image("a").digest(), image("b").digest()]);
 
         let again = build(&[(Architecture::Amd64, "a"), (Architecture::Arm64, "b")]).unwrap();
@@ -85,7 +106,9 @@ mod tests {
 
     #[test]
     fn refuses_two_images_for_one_architecture() {
-        let error = build(&[(Architecture::Arm64, "a"), (Architecture::Arm64, "b")]).unwrap_err().to_string();
+        let error = build(&[(Architecture::Arm64, "a"), (Architecture::Arm64, "b")])
+            .unwrap_err()
+            .to_string();
         assert!(
             error.starts_with("two executables are for arm64: pass one for each architecture"),
             "{error}"

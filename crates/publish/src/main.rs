@@ -57,19 +57,30 @@ fn run(args: &Args) -> Result<()> {
         Command::Chart { package, push } => {
             let artifact = chart::build_artifact(&read(package)?, &provenance()?);
             let artifact = artifact.with_context(|| package.display().to_string())?;
-            let metadata = chart::build_hub_metadata(&read(&args.source.join("artifacthub-repo.yml"))?)?;
+            let metadata =
+                chart::build_hub_metadata(&read(&args.source.join("artifacthub-repo.yml"))?)?;
             use_registry(push, RegistryOperation::Push, async |registry| {
-                registry.push_beside(&metadata, chart::HUB_TAG.to_owned()).await?;
+                registry
+                    .push_beside(&metadata, chart::HUB_TAG.to_owned())
+                    .await?;
                 registry.push(&artifact, None).await
             })
         }
         Command::Digest { pushed } => {
-            use_registry(pushed, RegistryOperation::Pull, async |registry| registry.resolve().await)
+            use_registry(pushed, RegistryOperation::Pull, async |registry| {
+                registry.resolve().await
+            })
         }
-        Command::Sbom { package, target, file, output } => {
+        Command::Sbom {
+            package,
+            target,
+            file,
+            output,
+        } => {
             let components = components::list(&args.source, package, target)?;
             let sbom = sbom::create(&read(file)?, target, &components, &provenance()?);
-            fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
+            fs::write(output, &sbom.json)
+                .with_context(|| format!("cannot write {}", output.display()))?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
         }
@@ -77,9 +88,16 @@ fn run(args: &Args) -> Result<()> {
 }
 
 /// Pushes one executable as an image, or several as the images of an index.
-fn publish_image(args: &Args, binaries: &[PathBuf], push: &Push, provenance: &Provenance) -> Result<()> {
-    let builds: Vec<Build> =
-        binaries.iter().map(|file| build_image(file, provenance)).collect::<Result<_>>()?;
+fn publish_image(
+    args: &Args,
+    binaries: &[PathBuf],
+    push: &Push,
+    provenance: &Provenance,
+) -> Result<()> {
+    let builds: Vec<Build> = binaries
+        .iter()
+        .map(|file| build_image(file, provenance))
+        .collect::<Result<_>>()?;
     if let [only] = builds.as_slice() {
         return use_registry(push, RegistryOperation::Push, async |registry| {
             let sbom = only.sbom_artifact(&args.source, provenance)?;
@@ -87,14 +105,21 @@ fn publish_image(args: &Args, binaries: &[PathBuf], push: &Push, provenance: &Pr
         });
     }
     let images = builds.iter().map(|build| {
-        let architecture = build.architecture.context("an executable without an architecture")?;
+        let architecture = build
+            .architecture
+            .context("an executable without an architecture")?;
         Ok((architecture, build.artifact.clone()))
     });
-    let index = index::build(images.collect::<Result<_>>()?, image::annotations(provenance))?;
+    let index = index::build(
+        images.collect::<Result<_>>()?,
+        image::annotations(provenance),
+    )?;
     use_registry(push, RegistryOperation::Push, async |registry| {
         let mut sboms = Vec::new();
         for (architecture, _) in &index.images {
-            let build = builds.iter().find(|build| build.architecture == Some(*architecture));
+            let build = builds
+                .iter()
+                .find(|build| build.architecture == Some(*architecture));
             let build = build.context("an image that was not built")?;
             sboms.push(build.sbom_artifact(&args.source, provenance)?);
         }
@@ -111,7 +136,9 @@ fn use_registry(
     run: impl AsyncFnOnce(&Registry) -> Result<String>,
 ) -> Result<()> {
     let target = registry::parse_reference(&push.reference)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let reference = runtime.block_on(async {
         let registry = Registry::connect(target, &push.access, operation).await?;
         run(&registry).await
@@ -140,9 +167,16 @@ impl Build {
 
 fn build_policy(module: &Path, provenance: &Provenance) -> Result<Build> {
     let file = read(module)?;
-    let artifact = policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
+    let artifact =
+        policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
     let (package, target) = (policy::PACKAGE, policy::TARGET);
-    Ok(Build { artifact, file, package, target, architecture: None })
+    Ok(Build {
+        artifact,
+        file,
+        package,
+        target,
+        architecture: None,
+    })
 }
 
 fn build_image(binary: &Path, provenance: &Provenance) -> Result<Build> {
@@ -150,7 +184,13 @@ fn build_image(binary: &Path, provenance: &Provenance) -> Result<Build> {
     let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
     let artifact = image::build_artifact(&file, architecture, provenance)?;
     let (package, target) = (image::PACKAGE, architecture.target());
-    Ok(Build { artifact, file, package, target, architecture: Some(architecture) })
+    Ok(Build {
+        artifact,
+        file,
+        package,
+        target,
+        architecture: Some(architecture),
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

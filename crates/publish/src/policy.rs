@@ -31,7 +31,10 @@ pub(crate) fn build_artifact(module: &[u8], provenance: &Provenance) -> Result<A
     let metadata = read_metadata(module)?;
     let annotation = |key: &str| {
         let key = format!("io.kubewarden.policy.{key}");
-        metadata.annotations.get(&key).with_context(|| format!("the metadata has no annotation {key}"))
+        metadata
+            .annotations
+            .get(&key)
+            .with_context(|| format!("the metadata has no annotation {key}"))
     };
     let version = annotation("version")?;
     ensure!(
@@ -41,7 +44,11 @@ pub(crate) fn build_artifact(module: &[u8], provenance: &Provenance) -> Result<A
     let mut annotations = provenance.annotations(annotation("title")?, annotation("description")?);
     annotations.extend(manifest_annotations(metadata.annotations));
     let config = Blob::new(WASM_CONFIG_MEDIA_TYPE, "{}");
-    Artifact::new(config, Blob::new(WASM_LAYER_MEDIA_TYPE, module), annotations)
+    Artifact::new(
+        config,
+        Blob::new(WASM_LAYER_MEDIA_TYPE, module),
+        annotations,
+    )
 }
 
 /// Derives the manifest's annotations like `kwctl push`: only values of one line, and the source under two
@@ -53,7 +60,9 @@ fn manifest_annotations(annotations: Annotations) -> Annotations {
         .map(|(key, value)| (key, value.trim().to_owned()))
         .collect();
     if let Some(source) = derived.get(SOURCE).cloned() {
-        derived.entry(ORG_OPENCONTAINERS_IMAGE_SOURCE.to_owned()).or_insert(source);
+        derived
+            .entry(ORG_OPENCONTAINERS_IMAGE_SOURCE.to_owned())
+            .or_insert(source);
     }
     derived
 }
@@ -64,8 +73,9 @@ fn read_metadata(module: &[u8]) -> Result<PolicyMetadata> {
         if let Payload::CustomSection(section) = payload.context("not a Wasm module")?
             && section.name() == SECTION
         {
-            return serde_json::from_slice(section.data())
-                .with_context(|| format!("the section {SECTION} is not valid metadata of a policy"));
+            return serde_json::from_slice(section.data()).with_context(|| {
+                format!("the section {SECTION} is not valid metadata of a policy")
+            });
         }
     }
     bail!("not a Kubewarden policy: build it with `make policy.wasm` (it has no section {SECTION})")
@@ -76,7 +86,9 @@ mod tests {
     use super::*;
 
     fn annotations(of: &[(&str, &str)]) -> Annotations {
-        of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        of.iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -89,7 +101,10 @@ mod tests {
         let wanted = annotations(&[
             (SOURCE, "https://example.com/source"),
             ("io.kubewarden.policy.description", "one line with an end"),
-            (ORG_OPENCONTAINERS_IMAGE_SOURCE, "https://example.com/source"),
+            (
+                ORG_OPENCONTAINERS_IMAGE_SOURCE,
+                "https://example.com/source",
+            ),
         ]);
         assert_eq!(derived, wanted);
         let explicit = annotations(&[(SOURCE, "a"), (ORG_OPENCONTAINERS_IMAGE_SOURCE, "b")]);
@@ -107,7 +122,10 @@ mod tests {
                 empty,
                 "not a Kubewarden policy: build it with `make policy.wasm` (it has no section io.kubewarden.metadata)",
             ),
-            (b"\0asm\x01\0\0\0\0\x1a\x16io.kubewarden.metadata{}\n", "is not valid metadata of a policy"),
+            (
+                b"\0asm\x01\0\0\0\0\x1a\x16io.kubewarden.metadata{}\n",
+                "is not valid metadata of a policy",
+            ),
         ] {
             let error = format!("{:#}", read_metadata(module).unwrap_err());
             assert!(error.contains(wanted), "{error}");

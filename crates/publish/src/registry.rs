@@ -37,19 +37,34 @@ pub(crate) struct Registry {
 /// Parses `registry/repository:tag`. The tag defaults to the tag of this version.
 pub(crate) fn parse_reference(text: &str) -> Result<Reference> {
     let form = "use registry/repository:tag";
-    let bare = text.strip_prefix("registry://").or_else(|| text.strip_prefix("oci://")).unwrap_or(text);
-    let parsed = Reference::try_from(bare).with_context(|| format!("{text:?} is not a reference: {form}"))?;
+    let bare = text
+        .strip_prefix("registry://")
+        .or_else(|| text.strip_prefix("oci://"))
+        .unwrap_or(text);
+    let parsed = Reference::try_from(bare)
+        .with_context(|| format!("{text:?} is not a reference: {form}"))?;
     ensure!(parsed.digest().is_none(), "{text:?} has a digest: {form}");
     let first = bare.split('/').next().unwrap_or_default();
     if !bare.contains('/') || !(first.contains(['.', ':']) || first == "localhost") {
         bail!("{text:?} has no registry: {form}");
     }
-    let has_tag = bare.rsplit('/').next().is_some_and(|last| last.contains(':'));
-    Ok(if has_tag { parsed } else { with_tag(&parsed, format!("v{VERSION}")) })
+    let has_tag = bare
+        .rsplit('/')
+        .next()
+        .is_some_and(|last| last.contains(':'));
+    Ok(if has_tag {
+        parsed
+    } else {
+        with_tag(&parsed, format!("v{VERSION}"))
+    })
 }
 
 fn with_tag(reference: &Reference, tag: String) -> Reference {
-    Reference::with_tag(reference.registry().to_owned(), reference.repository().to_owned(), tag)
+    Reference::with_tag(
+        reference.registry().to_owned(),
+        reference.repository().to_owned(),
+        tag,
+    )
 }
 
 impl Registry {
@@ -61,12 +76,23 @@ impl Registry {
         // An error means that a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let credentials = Credentials::load(target.registry())?;
-        let auth = credentials.as_ref().map_or(RegistryAuth::Anonymous, |found| {
-            RegistryAuth::Basic(found.user.clone(), found.password.clone())
-        });
+        let auth = credentials
+            .as_ref()
+            .map_or(RegistryAuth::Anonymous, |found| {
+                RegistryAuth::Basic(found.user.clone(), found.password.clone())
+            });
         let config = ClientConfig {
-            protocol: if access.plain_http { ClientProtocol::Http } else { ClientProtocol::Https },
-            tls_certs_only: access.ca_file.as_deref().map(read_certificates).transpose()?.unwrap_or_default(),
+            protocol: if access.plain_http {
+                ClientProtocol::Http
+            } else {
+                ClientProtocol::Https
+            },
+            tls_certs_only: access
+                .ca_file
+                .as_deref()
+                .map(read_certificates)
+                .transpose()?
+                .unwrap_or_default(),
             connect_timeout: Some(CONNECT_TIMEOUT),
             read_timeout: Some(RESPONSE_TIMEOUT),
             user_agent: concat!("pps-publish/", env!("CARGO_PKG_VERSION")),
@@ -79,35 +105,55 @@ impl Registry {
             credentials,
         };
         let client = Client::try_from(config).map_err(|error| context.explain(&error))?;
-        client.auth(&target, &auth, operation).await.map_err(|error| context.explain(&error))?;
-        Ok(Self { client, target, context })
+        client
+            .auth(&target, &auth, operation)
+            .await
+            .map_err(|error| context.explain(&error))?;
+        Ok(Self {
+            client,
+            target,
+            context,
+        })
     }
 
     /// Pushes an artifact and returns its immutable reference. The SBOM is pushed before the tag, so it
     /// exists whenever the tag does.
-    pub(crate) async fn push(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<String> {
+    pub(crate) async fn push(
+        &self,
+        artifact: &Artifact,
+        sbom: Option<&Artifact>,
+    ) -> Result<String> {
         self.push_content(artifact, sbom).await?;
-        self.push_tagged(&artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await
+        self.push_tagged(&artifact.bytes, OCI_IMAGE_MEDIA_TYPE)
+            .await
     }
 
     /// Pushes the images of an index, each with its SBOM, then the index. Returns the index's immutable
     /// reference.
     pub(crate) async fn push_index(&self, index: &Index, sboms: &[Artifact]) -> Result<String> {
-        ensure!(index.images.len() == sboms.len(), "each image of an index needs an SBOM");
+        ensure!(
+            index.images.len() == sboms.len(),
+            "each image of an index needs an SBOM"
+        );
         let tag = self.target.tag().context("the reference has no tag")?;
         for ((architecture, image), sbom) in index.images.iter().zip(sboms) {
             self.push_content(image, Some(sbom)).await?;
             // With a tag of its own, because cleanup jobs of registries delete untagged manifests.
             let own = with_tag(&self.target, format!("{tag}-{}", architecture.name()));
-            self.push_manifest(&own, &image.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+            self.push_manifest(&own, &image.bytes, OCI_IMAGE_MEDIA_TYPE)
+                .await?;
         }
-        self.push_tagged(&index.bytes, OCI_IMAGE_INDEX_MEDIA_TYPE).await
+        self.push_tagged(&index.bytes, OCI_IMAGE_INDEX_MEDIA_TYPE)
+            .await
     }
 
     /// Returns the immutable reference of the tag.
     pub(crate) async fn resolve(&self) -> Result<String> {
         // The client keeps the credentials with which it has connected.
-        let digest = self.client.fetch_manifest_digest(&self.target, &RegistryAuth::Anonymous).await;
+        let digest = self
+            .client
+            .fetch_manifest_digest(&self.target, &RegistryAuth::Anonymous)
+            .await;
         Ok(self.immutable(&digest.map_err(|error| self.context.explain(&error))?))
     }
 
@@ -127,7 +173,8 @@ impl Registry {
     pub(crate) async fn push_beside(&self, artifact: &Artifact, tag: String) -> Result<()> {
         self.push_blobs(artifact).await?;
         let own = with_tag(&self.target, tag);
-        self.push_manifest(&own, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await
+        self.push_manifest(&own, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE)
+            .await
     }
 
     /// Pushes a manifest under the target's tag, after everything that it refers to.
@@ -137,18 +184,30 @@ impl Registry {
     }
 
     fn immutable(&self, digest: &str) -> String {
-        format!("{}/{}@{digest}", self.target.registry(), self.target.repository())
+        format!(
+            "{}/{}@{digest}",
+            self.target.registry(),
+            self.target.repository()
+        )
     }
 
     async fn push_blobs(&self, artifact: &Artifact) -> Result<()> {
         for blob in &artifact.blobs {
             let digest = digest(&blob.data);
             // If this check fails, the push itself fails with the reason.
-            if self.client.blob_exists(&self.target, &digest).await.unwrap_or_default() {
+            if self
+                .client
+                .blob_exists(&self.target, &digest)
+                .await
+                .unwrap_or_default()
+            {
                 eprintln!("{digest} {} exists already", blob.media_type);
                 continue;
             }
-            let pushed = self.client.push_blob(&self.target, blob.data.clone(), &digest).await;
+            let pushed = self
+                .client
+                .push_blob(&self.target, blob.data.clone(), &digest)
+                .await;
             pushed.map_err(|error| self.context.explain(&error))?;
             eprintln!("{digest} {} ({} bytes)", blob.media_type, blob.data.len());
         }
@@ -161,10 +220,19 @@ impl Registry {
         bytes: &[u8],
         media_type: &'static str,
     ) -> Result<()> {
-        let kind = media_type.parse().with_context(|| format!("not a media type: {media_type}"))?;
-        let pushed = self.client.push_manifest_raw(reference, bytes.to_vec(), kind).await;
+        let kind = media_type
+            .parse()
+            .with_context(|| format!("not a media type: {media_type}"))?;
+        let pushed = self
+            .client
+            .push_manifest_raw(reference, bytes.to_vec(), kind)
+            .await;
         pushed.map_err(|error| self.context.explain(&error))?;
-        eprintln!("{} {media_type} as {}", digest(bytes), reference.tag().unwrap_or_default());
+        eprintln!(
+            "{} {media_type} as {}",
+            digest(bytes),
+            reference.tag().unwrap_or_default()
+        );
         Ok(())
     }
 
@@ -177,7 +245,12 @@ impl Registry {
         match add_to_index(index, sbom)? {
             Some(index) => {
                 let fallback = with_tag(&self.target, tag.to_owned());
-                self.push_manifest(&fallback, &serde_json::to_vec(&index)?, OCI_IMAGE_INDEX_MEDIA_TYPE).await
+                self.push_manifest(
+                    &fallback,
+                    &serde_json::to_vec(&index)?,
+                    OCI_IMAGE_INDEX_MEDIA_TYPE,
+                )
+                .await
             }
             None => Ok(()),
         }
@@ -187,22 +260,36 @@ impl Registry {
 /// Adds an artifact to an index; `None` if the index has it already.
 fn add_to_index(index: OciImageIndex, pushed: &Artifact) -> Result<Option<OciImageIndex>> {
     let entry = pushed.index_entry()?;
-    if index.manifests.iter().any(|known| known.digest == entry.digest) {
+    if index
+        .manifests
+        .iter()
+        .any(|known| known.digest == entry.digest)
+    {
         return Ok(None);
     }
-    let mut index = OciImageIndex { media_type: Some(OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned()), ..index };
+    let mut index = OciImageIndex {
+        media_type: Some(OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned()),
+        ..index
+    };
     index.manifests.push(entry);
     Ok(Some(index))
 }
 
 fn read_certificates(file: &Path) -> Result<Vec<Certificate>> {
-    let pem = fs::read(file).with_context(|| format!("--ca-file: cannot read {}", file.display()))?;
+    let pem =
+        fs::read(file).with_context(|| format!("--ca-file: cannot read {}", file.display()))?;
     let found: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()
         .with_context(|| format!("--ca-file: {} is not a PEM file", file.display()))?;
-    ensure!(!found.is_empty(), "--ca-file: {} has no certificate", file.display());
-    let certificate =
-        |der: CertificateDer<'_>| Certificate { encoding: CertificateEncoding::Der, data: der.to_vec() };
+    ensure!(
+        !found.is_empty(),
+        "--ca-file: {} has no certificate",
+        file.display()
+    );
+    let certificate = |der: CertificateDer<'_>| Certificate {
+        encoding: CertificateEncoding::Der,
+        data: der.to_vec(),
+    };
     Ok(found.into_iter().map(certificate).collect())
 }
 
@@ -219,7 +306,10 @@ mod tests {
             ("r.example/a/b:v1", "r.example/a/b:v1"),
             ("registry://r.example/a/b:latest", "r.example/a/b:latest"),
             ("oci://localhost/a", &format!("localhost/a:{version}")),
-            ("127.0.0.1:5000/a/b", &format!("127.0.0.1:5000/a/b:{version}")),
+            (
+                "127.0.0.1:5000/a/b",
+                &format!("127.0.0.1:5000/a/b:{version}"),
+            ),
         ] {
             assert_eq!(read(text).unwrap(), wanted);
         }
@@ -233,14 +323,22 @@ mod tests {
             (&digest, "has a digest"),
         ] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.contains(wanted) && error.ends_with("use registry/repository:tag"), "{error}");
+            assert!(
+                error.contains(wanted) && error.ends_with("use registry/repository:tag"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn adds_each_artifact_to_the_index_once() {
         let artifact = |text: &str| {
-            Artifact::new(Blob::new("config", "{}"), Blob::new("layer", text), Annotations::new()).unwrap()
+            Artifact::new(
+                Blob::new("config", "{}"),
+                Blob::new("layer", text),
+                Annotations::new(),
+            )
+            .unwrap()
         };
         let empty = OciImageIndex {
             schema_version: 2,
@@ -250,9 +348,18 @@ mod tests {
             annotations: None,
         };
         let one = add_to_index(empty, &artifact("one")).unwrap().unwrap();
-        let two = add_to_index(one.clone(), &artifact("two")).unwrap().unwrap();
-        let digests: Vec<_> = two.manifests.iter().map(|entry| entry.digest.clone()).collect();
-        assert_eq!(digests, [artifact("one").digest(), artifact("two").digest()]);
+        let two = add_to_index(one.clone(), &artifact("two"))
+            .unwrap()
+            .unwrap();
+        let digests: Vec<_> = two
+            .manifests
+            .iter()
+            .map(|entry| entry.digest.clone())
+            .collect();
+        assert_eq!(
+            digests,
+            [artifact("one").digest(), artifact("two").digest()]
+        );
         assert_eq!(two.media_type.as_deref(), Some(OCI_IMAGE_INDEX_MEDIA_TYPE));
         assert!(add_to_index(two, &artifact("one")).unwrap().is_none());
     }

@@ -27,7 +27,12 @@ pub(crate) struct Sbom {
 
 /// Creates the SBOM of a file that was compiled for a target. The same file, commit and lock file give the
 /// same bytes.
-pub(crate) fn create(file: &[u8], target: &str, components: &Components, provenance: &Provenance) -> Sbom {
+pub(crate) fn create(
+    file: &[u8],
+    target: &str,
+    components: &Components,
+    provenance: &Provenance,
+) -> Sbom {
     let Components { root, packages } = components;
     let (name, digest) = (format!("{}-{}-{target}", root.0, root.1), sha256_hex(file));
     let relate = |of: &str, how: &str, to: &str| json!({"spdxElementId": of, "relationshipType": how, "relatedSpdxElement": to});
@@ -55,12 +60,20 @@ pub(crate) fn create(file: &[u8], target: &str, components: &Components, provena
         "packages": list,
         "relationships": relationships,
     });
-    Sbom { name, components: packages.len() - 1, json: format!("{document:#}\n").into_bytes() }
+    Sbom {
+        name,
+        components: packages.len() - 1,
+        json: format!("{document:#}\n").into_bytes(),
+    }
 }
 
 impl Sbom {
     /// Builds the artifact that attaches the SBOM to its subject.
-    pub(crate) fn build_artifact(&self, subject: &Artifact, provenance: &Provenance) -> Result<Artifact> {
+    pub(crate) fn build_artifact(
+        &self,
+        subject: &Artifact,
+        provenance: &Provenance,
+    ) -> Result<Artifact> {
         let title = format!("{}.spdx.json", self.name);
         let annotation = |key: &str, value: String| Annotations::from([(key.to_owned(), value)]);
         let config = Blob::new(EMPTY_MEDIA_TYPE, "{}");
@@ -74,7 +87,10 @@ impl Sbom {
             config: config.descriptor()?,
             layers: vec![layer.descriptor()?],
             subject: Some(subject.descriptor()?),
-            annotations: Some(annotation(ORG_OPENCONTAINERS_IMAGE_CREATED, provenance.created())),
+            annotations: Some(annotation(
+                ORG_OPENCONTAINERS_IMAGE_CREATED,
+                provenance.created(),
+            )),
             ..OciImageManifest::default()
         };
         Artifact::with_manifest(vec![config, layer], manifest)

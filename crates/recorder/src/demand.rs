@@ -29,7 +29,10 @@ impl ReplicasPath {
     }
 
     fn find(&self, spec: &Value) -> Option<u64> {
-        self.0.iter().try_fold(spec, |value, field| value.get(field))?.as_u64()
+        self.0
+            .iter()
+            .try_fold(spec, |value, field| value.get(field))?
+            .as_u64()
     }
 }
 
@@ -65,14 +68,22 @@ pub enum Wanted {
 impl Demand {
     /// The demand of a StatefulSet that reserves no ordinals.
     pub fn numbered(start: u64, replicas: u64) -> Self {
-        Self { start, replicas: Some(replicas), ..Self::default() }
+        Self {
+            start,
+            replicas: Some(replicas),
+            ..Self::default()
+        }
     }
 
     /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item of
     /// `reserveOrdinals` is skipped.
     pub fn read(spec: &Value, naming: &Naming) -> Self {
         let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-        let reserved = spec["reserveOrdinals"].as_array().into_iter().flatten().filter_map(range);
+        let reserved = spec["reserveOrdinals"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(range);
         Self {
             start,
             replicas: match naming {
@@ -97,7 +108,9 @@ impl Demand {
     /// Whether the workload wants a Pod of this name; `pods` is how many of its Pods live. A workload that
     /// does not say how many Pods it wants is taken to want each of them, so that no state is dropped.
     pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Wanted {
-        if self.replicas.is_none() || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal)) {
+        if self.replicas.is_none()
+            || ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
+        {
             Wanted::Yes
         } else if self.is_freely_named && !self.is_met_by(pods) {
             Wanted::Maybe
@@ -107,13 +120,18 @@ impl Demand {
     }
 
     fn contains(&self, ordinal: u64) -> bool {
-        let Some(offset) = ordinal.checked_sub(self.start) else { return false };
-        let before = self.reserved.partition_point(|(first, ..)| *first <= ordinal);
+        let Some(offset) = ordinal.checked_sub(self.start) else {
+            return false;
+        };
+        let before = self
+            .reserved
+            .partition_point(|(first, ..)| *first <= ordinal);
         let skipped = match before.checked_sub(1).map(|index| self.reserved[index]) {
             Some((_, last, _)) if last >= ordinal => return false,
             nearest => nearest.map_or(0, |(.., count)| count),
         };
-        self.replicas.is_some_and(|replicas| offset - skipped < replicas)
+        self.replicas
+            .is_some_and(|replicas| offset - skipped < replicas)
     }
 }
 
@@ -138,11 +156,15 @@ fn merge(start: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64,
         }
         is_joined
     });
-    let counted =
-        ranges.into_iter().filter(|(_, last)| *last >= start).scan(0_u64, |count, (first, last)| {
-            *count = count.saturating_add(last - first.max(start)).saturating_add(1);
+    let counted = ranges.into_iter().filter(|(_, last)| *last >= start).scan(
+        0_u64,
+        |count, (first, last)| {
+            *count = count
+                .saturating_add(last - first.max(start))
+                .saturating_add(1);
             Some((first, last, *count))
-        });
+        },
+    );
     counted.collect()
 }
 
@@ -154,38 +176,60 @@ mod tests {
     use super::*;
 
     fn wanted(demand: &Demand, pods: usize) -> Vec<u32> {
-        (0..20).filter(|ordinal| demand.wants("w", &format!("w-{ordinal}"), pods) == Wanted::Yes).collect()
+        (0..20)
+            .filter(|ordinal| demand.wants("w", &format!("w-{ordinal}"), pods) == Wanted::Yes)
+            .collect()
     }
 
     #[test]
     fn skips_reserved_numbers_and_ranges_of_an_openkruise_stateful_set() {
         let read = |spec: Value| Demand::read(&spec, &Naming::StatefulSet);
-        let spec = json!({"replicas": 3, "reserveOrdinals": [1, "3-5", "x", "7-6", -1, null, "8", [2]]});
-        assert_eq!(wanted(&read(spec), 0), [0, 2, 6], "only the invalid items are skipped");
+        let spec =
+            json!({"replicas": 3, "reserveOrdinals": [1, "3-5", "x", "7-6", -1, null, "8", [2]]});
+        assert_eq!(
+            wanted(&read(spec), 0),
+            [0, 2, 6],
+            "only the invalid items are skipped"
+        );
         let spec = json!({"replicas": 2, "ordinals": {"start": 4}, "reserveOrdinals": [4]});
         assert_eq!(wanted(&read(spec), 0), [5, 6]);
         assert_eq!(read(json!({})).replicas(), Some(1));
-        assert_eq!(read(json!({"replicas": 2})).wants("w", "w-2", 0), Wanted::No);
+        assert_eq!(
+            read(json!({"replicas": 2})).wants("w", "w-2", 0),
+            Wanted::No
+        );
         assert_eq!(read(Value::Null).replicas(), Some(1));
     }
 
     #[test]
     fn reads_replicas_of_a_custom_kind_at_the_path_of_its_scale_subresource() {
         let spec = json!({"shape": {"size": 2}, "replicas": 9});
-        let read = |path: &str| Demand::read(&spec, &Naming::Custom(ReplicasPath::new(path))).replicas();
+        let read =
+            |path: &str| Demand::read(&spec, &Naming::Custom(ReplicasPath::new(path))).replicas();
         assert_eq!(read(".spec.shape.size"), Some(2));
         assert_eq!(read(".spec.replicas"), Some(9));
-        for path in
-            [".spec.shape", ".spec.shape.size.more", ".spec.", ".status.replicas", "spec.replicas", ""]
-        {
+        for path in [
+            ".spec.shape",
+            ".spec.shape.size.more",
+            ".spec.",
+            ".status.replicas",
+            "spec.replicas",
+            "",
+        ] {
             assert_eq!(read(path), None, "{path}");
         }
-        assert_eq!(Demand::read(&spec, &Naming::Custom(ReplicasPath::default())).replicas(), Some(9));
+        assert_eq!(
+            Demand::read(&spec, &Naming::Custom(ReplicasPath::default())).replicas(),
+            Some(9)
+        );
     }
 
     #[test]
     fn may_want_any_name_unless_a_custom_kind_has_as_many_pods_as_it_wants() {
-        let demand = Demand::read(&json!({"replicas": 2}), &Naming::Custom(ReplicasPath::default()));
+        let demand = Demand::read(
+            &json!({"replicas": 2}),
+            &Naming::Custom(ReplicasPath::default()),
+        );
         for (name, pods, want) in [
             ("w-1", 2, Wanted::Yes),
             ("w-blue", 1, Wanted::Maybe),
@@ -196,26 +240,38 @@ mod tests {
         ] {
             assert_eq!(demand.wants("w", name, pods), want, "{name} {pods}");
         }
-        assert_eq!([1, 2, 3].map(|pods| demand.is_met_by(pods)), [false, true, false]);
+        assert_eq!(
+            [1, 2, 3].map(|pods| demand.is_met_by(pods)),
+            [false, true, false]
+        );
     }
 
     #[test]
     fn wants_every_pod_if_replicas_are_unknown() {
         for spec in [json!({}), json!({"replicas": "3"}), json!({"replicas": -1})] {
             let demand = Demand::read(&spec, &Naming::Custom(ReplicasPath::default()));
-            assert_eq!((demand.replicas(), demand.wants("w", "w-7", 9)), (None, Wanted::Yes), "{spec}");
+            assert_eq!(
+                (demand.replicas(), demand.wants("w", "w-7", 9)),
+                (None, Wanted::Yes),
+                "{spec}"
+            );
         }
     }
 
     fn numbered(start: u64, replicas: u64, reserved: &[(u64, u64)]) -> Demand {
-        Demand { reserved: merge(start, reserved.iter().copied()), ..Demand::numbered(start, replicas) }
+        Demand {
+            reserved: merge(start, reserved.iter().copied()),
+            ..Demand::numbered(start, replicas)
+        }
     }
 
     #[test]
     fn counts_from_start_and_skips_reserved_ordinals() {
         let wanted = |start, replicas, reserved: &[_]| {
             let demand = numbered(start, replicas, reserved);
-            (0..20).filter(|ordinal| demand.contains(*ordinal)).collect::<Vec<_>>()
+            (0..20)
+                .filter(|ordinal| demand.contains(*ordinal))
+                .collect::<Vec<_>>()
         };
         assert_eq!(wanted(0, 3, &[]), [0, 1, 2]);
         assert_eq!(wanted(5, 3, &[]), [5, 6, 7]);

@@ -29,7 +29,10 @@ pub struct NamespacedName {
 
 impl NamespacedName {
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
@@ -48,7 +51,10 @@ pub struct GroupKind {
 impl GroupKind {
     /// `apps/StatefulSet`, the only kind that is always watched.
     pub fn stateful_set() -> Self {
-        Self { group: "apps".into(), kind: "StatefulSet".into() }
+        Self {
+            group: "apps".into(),
+            kind: "StatefulSet".into(),
+        }
     }
 }
 
@@ -70,7 +76,10 @@ impl WorkloadKey {
     pub fn of_target(namespace: &Arc<str>, target: &TargetReference) -> Self {
         Self {
             object: NamespacedName::new(namespace.clone(), target.name.as_str()),
-            kind: GroupKind { group: target.group().into(), kind: target.kind.as_str().into() },
+            kind: GroupKind {
+                group: target.group().into(),
+                kind: target.kind.as_str().into(),
+            },
         }
     }
 
@@ -80,7 +89,11 @@ impl WorkloadKey {
             "" => "v1".to_owned(),
             group => format!("{group}/v1"),
         };
-        TargetReference { api_version, kind: self.kind.kind.to_string(), name: self.object.name.to_string() }
+        TargetReference {
+            api_version,
+            kind: self.kind.kind.to_string(),
+            name: self.object.name.to_string(),
+        }
     }
 
     /// [The workload's second name](second_name), for a generated PPS or an alias.
@@ -96,7 +109,10 @@ impl fmt::Display for WorkloadKey {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts, of one byte each")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, of one byte each"
+)]
 pub struct PodFact {
     /// UID of the controller owner.
     pub owner: Option<Arc<str>>,
@@ -195,7 +211,12 @@ pub struct Subject {
 
 impl Subject {
     pub fn new(api_version: &str, kind: &str, object: NamespacedName, uid: &str) -> Self {
-        Self { api_version: api_version.into(), kind: kind.into(), object, uid: uid.into() }
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            object,
+            uid: uid.into(),
+        }
     }
 }
 

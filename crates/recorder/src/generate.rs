@@ -20,12 +20,19 @@ pub const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
 pub const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
 /// All annotations of a workload that this module reads.
-pub const WORKLOAD_ANNOTATIONS: [&str; 4] =
-    [AUTO_GENERATE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, POD_ANNOTATIONS];
+pub const WORKLOAD_ANNOTATIONS: [&str; 4] = [
+    AUTO_GENERATE,
+    REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    POD_ANNOTATIONS,
+];
 
 /// The fields of a spec that come from annotations.
-pub const GENERATED_FIELDS: [&str; 3] =
-    ["requiredPersistentTopology", "preferredPersistentTopology", "persistentPodAnnotations"];
+pub const GENERATED_FIELDS: [&str; 3] = [
+    "requiredPersistentTopology",
+    "preferredPersistentTopology",
+    "persistentPodAnnotations",
+];
 
 /// The label of every generated PPS. Its value is [`FIELD_MANAGER`].
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -45,7 +52,11 @@ pub struct Request {
 /// What is kept in memory of such an annotation. A value of more than 64 KiB is never valid. A text that is
 /// no valid key either replaces it, and so the user gets the usual warning.
 pub fn kept_value(value: &str) -> &str {
-    if value.len() > 64 << 10 { "(longer than 64 KiB)" } else { value }
+    if value.len() > 64 << 10 {
+        "(longer than 64 KiB)"
+    } else {
+        value
+    }
 }
 
 /// Reads a workload's annotations. None if they do not ask for a PPS, or name nothing to persist.
@@ -60,9 +71,14 @@ pub fn read_request(
         let keys = items(annotations, annotation, MAX_TOPOLOGY_KEYS)?;
         let Some(invalid) = keys.iter().find(|key| !is_label_key(key)) else {
             let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
-            return Ok((!keys.is_empty()).then_some(NodeTopologyTerm { node_topology_keys: keys }));
+            return Ok((!keys.is_empty()).then_some(NodeTopologyTerm {
+                node_topology_keys: keys,
+            }));
         };
-        Err(format!("annotation {annotation}: {} is no label key; correct it", quoted(invalid)))
+        Err(format!(
+            "annotation {annotation}: {} is no label key; correct it",
+            quoted(invalid)
+        ))
     };
     let required = topology(REQUIRED_TOPOLOGY)?;
     let preferred = topology(PREFERRED_TOPOLOGY)?;
@@ -75,7 +91,10 @@ pub fn read_request(
         target_ref: target.clone(),
         required_persistent_topology: required,
         preferred_persistent_topology: preferred
-            .map(|preference| PreferredTopologyTerm { weight: 100, preference })
+            .map(|preference| PreferredTopologyTerm {
+                weight: 100,
+                preference,
+            })
             .into_iter()
             .collect(),
         persistent_pod_annotations: persistent,
@@ -92,13 +111,20 @@ fn read_pod_annotations(
     let mut known = BTreeSet::new();
     for item in items(annotations, POD_ANNOTATIONS, MAX_ANNOTATIONS)? {
         let mut ignore = |why: &str| {
-            warnings.push(format!("annotation {POD_ANNOTATIONS}: ignored {}, {why}", quoted(item)));
+            warnings.push(format!(
+                "annotation {POD_ANNOTATIONS}: ignored {}, {why}",
+                quoted(item)
+            ));
         };
         match pod_annotation(item) {
-            Ok(PodAnnotation { key, .. }) if key.is_empty() => ignore("which has no key; write KEY=SOURCE"),
+            Ok(PodAnnotation { key, .. }) if key.is_empty() => {
+                ignore("which has no key; write KEY=SOURCE")
+            }
             Ok(PodAnnotation { key, .. }) if !is_annotation_key(&key) => {
                 let key = quoted(&key);
-                return Err(format!("annotation {POD_ANNOTATIONS}: {key} is no annotation key; correct it"));
+                return Err(format!(
+                    "annotation {POD_ANNOTATIONS}: {key} is no annotation key; correct it"
+                ));
             }
             Ok(PodAnnotation { key, .. }) if is_never_injected(&key) => {
                 return Err(format!(
@@ -106,7 +132,9 @@ fn read_pod_annotations(
                 ));
             }
             Ok(annotation) if known.insert(annotation.key.clone()) => persistent.push(annotation),
-            Ok(PodAnnotation { key, .. }) => ignore(&format!("since {key} is listed before; remove it")),
+            Ok(PodAnnotation { key, .. }) => {
+                ignore(&format!("since {key} is listed before; remove it"))
+            }
             Err(unknown) => ignore(&format!(
                 "whose source {} is unknown; use PodIPsJSON, PodIPsCSV or the key alone",
                 quoted(unknown)
@@ -125,13 +153,20 @@ fn items<'a>(
 ) -> Result<Vec<&'a str>, String> {
     let list = annotations.get(annotation).map_or("", String::as_str);
     let (mut items, mut known) = (Vec::new(), BTreeSet::new());
-    for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+    for item in list
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+    {
         if known.insert(item) && known.len() <= limit {
             items.push(item);
         }
     }
     if known.len() > limit {
-        return Err(format!("annotation {annotation} lists {} keys; list at most {limit}", known.len()));
+        return Err(format!(
+            "annotation {annotation} lists {} keys; list at most {limit}",
+            known.len()
+        ));
     }
     Ok(items)
 }
@@ -139,14 +174,20 @@ fn items<'a>(
 /// Reads `key` or `key=SOURCE`, an item of [`POD_ANNOTATIONS`].
 pub fn pod_annotation(item: &str) -> Result<PodAnnotation, &str> {
     let Some((key, source)) = item.split_once('=') else {
-        return Ok(PodAnnotation { key: item.into(), value_from: None });
+        return Ok(PodAnnotation {
+            key: item.into(),
+            value_from: None,
+        });
     };
     let value_from = match source.trim() {
         "PodIPsJSON" => ValueFrom::PodIpsJson,
         "PodIPsCSV" => ValueFrom::PodIpsCsv,
         unknown => return Err(unknown),
     };
-    Ok(PodAnnotation { key: key.trim().into(), value_from: Some(value_from) })
+    Ok(PodAnnotation {
+        key: key.trim().into(),
+        value_from: Some(value_from),
+    })
 }
 
 /// A user's text in quotes, and only its beginning if it is long.
@@ -164,12 +205,18 @@ mod tests {
     use super::*;
 
     fn target() -> TargetReference {
-        TargetReference { api_version: "apps/v1".into(), kind: "StatefulSet".into(), name: "w".into() }
+        TargetReference {
+            api_version: "apps/v1".into(),
+            kind: "StatefulSet".into(),
+            name: "w".into(),
+        }
     }
 
     fn asked(annotations: &[(&str, &str)]) -> Result<Option<Request>, String> {
-        let annotations =
-            annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let annotations = annotations
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
         read_request(&target(), &annotations)
     }
 
@@ -179,18 +226,28 @@ mod tests {
             (AUTO_GENERATE, "true"),
             (REQUIRED_TOPOLOGY, " a , b,,a"),
             (PREFERRED_TOPOLOGY, "kubernetes.io/hostname"),
-            (POD_ANNOTATIONS, "x, y = PodIPsJSON,z=PodIPsCSV,q=Bogus,=PodIPsCSV,x=PodIPsCSV"),
+            (
+                POD_ANNOTATIONS,
+                "x, y = PodIPsJSON,z=PodIPsCSV,q=Bogus,=PodIPsCSV,x=PodIPsCSV",
+            ),
         ])
         .unwrap()
         .unwrap();
         let spec = &request.spec;
         assert_eq!(spec.required_keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(spec.preferred_persistent_topology[0].weight, 100);
-        let annotations: Vec<_> =
-            spec.persistent_pod_annotations.iter().map(|one| (one.key.as_str(), one.value_from)).collect();
+        let annotations: Vec<_> = spec
+            .persistent_pod_annotations
+            .iter()
+            .map(|one| (one.key.as_str(), one.value_from))
+            .collect();
         assert_eq!(
             annotations,
-            [("x", None), ("y", Some(ValueFrom::PodIpsJson)), ("z", Some(ValueFrom::PodIpsCsv))]
+            [
+                ("x", None),
+                ("y", Some(ValueFrom::PodIpsJson)),
+                ("z", Some(ValueFrom::PodIpsCsv))
+            ]
         );
         assert_eq!(
             request.warnings,
@@ -207,9 +264,19 @@ mod tests {
     #[test]
     fn generates_nothing_without_a_request_or_a_key() {
         assert_eq!(asked(&[(REQUIRED_TOPOLOGY, "a")]), Ok(None));
-        assert_eq!(asked(&[(AUTO_GENERATE, "false"), (REQUIRED_TOPOLOGY, "a")]), Ok(None));
-        assert_eq!(asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, " , ")]), Ok(None));
-        assert!(asked(&[(AUTO_GENERATE, "true"), (POD_ANNOTATIONS, "a")]).unwrap().is_some());
+        assert_eq!(
+            asked(&[(AUTO_GENERATE, "false"), (REQUIRED_TOPOLOGY, "a")]),
+            Ok(None)
+        );
+        assert_eq!(
+            asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, " , ")]),
+            Ok(None)
+        );
+        assert!(
+            asked(&[(AUTO_GENERATE, "true"), (POD_ANNOTATIONS, "a")])
+                .unwrap()
+                .is_some()
+        );
     }
 
     #[test]
@@ -217,26 +284,52 @@ mod tests {
         for (annotation, value, word) in [
             (REQUIRED_TOPOLOGY, "a,no key", "\"no key\" is no label key"),
             (PREFERRED_TOPOLOGY, "a/b/c", "\"a/b/c\" is no label key"),
-            (POD_ANNOTATIONS, "good,no key=PodIPsCSV", "\"no key\" is no annotation key"),
-            (POD_ANNOTATIONS, "cni.projectcalico.org/podIP", "podIP can never be injected"),
+            (
+                POD_ANNOTATIONS,
+                "good,no key=PodIPsCSV",
+                "\"no key\" is no annotation key",
+            ),
+            (
+                POD_ANNOTATIONS,
+                "cni.projectcalico.org/podIP",
+                "podIP can never be injected",
+            ),
             (POD_ANNOTATIONS, "only=Bogus", "ignored \"only=Bogus\""),
         ] {
             let error = asked(&[(AUTO_GENERATE, "true"), (annotation, value)]).unwrap_err();
-            assert!(error.contains(annotation) && error.contains(word), "{error}");
+            assert!(
+                error.contains(annotation) && error.contains(word),
+                "{error}"
+            );
         }
-        let long = asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, &"é".repeat(9_000))]).unwrap_err();
+        let long = asked(&[
+            (AUTO_GENERATE, "true"),
+            (REQUIRED_TOPOLOGY, &"é".repeat(9_000)),
+        ])
+        .unwrap_err();
         assert!(long.chars().count() < 256, "{long}");
     }
 
     #[test]
     fn refuses_a_huge_annotation() {
-        let list = |count: usize| (0..count).map(|n| format!("k{n},k0")).collect::<Vec<_>>().join(",");
-        for (annotation, limit) in
-            [(REQUIRED_TOPOLOGY, MAX_TOPOLOGY_KEYS), (PREFERRED_TOPOLOGY, 64), (POD_ANNOTATIONS, 128)]
-        {
+        let list = |count: usize| {
+            (0..count)
+                .map(|n| format!("k{n},k0"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        for (annotation, limit) in [
+            (REQUIRED_TOPOLOGY, MAX_TOPOLOGY_KEYS),
+            (PREFERRED_TOPOLOGY, 64),
+            (POD_ANNOTATIONS, 128),
+        ] {
             // Comparing each key with all others would not end.
-            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, &list(128_000))]).unwrap_err();
-            assert_eq!(error, format!("annotation {annotation} lists 128000 keys; list at most {limit}"));
+            let error =
+                asked(&[(AUTO_GENERATE, "true"), (annotation, &list(128_000))]).unwrap_err();
+            assert_eq!(
+                error,
+                format!("annotation {annotation} lists 128000 keys; list at most {limit}")
+            );
             assert!(asked(&[(AUTO_GENERATE, "true"), (annotation, &list(limit))]).is_ok());
         }
     }
@@ -247,18 +340,31 @@ mod tests {
         assert_eq!(kept_value(&longest), longest);
         let long = "k,".repeat(40_000);
         for annotation in [REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, POD_ANNOTATIONS] {
-            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, kept_value(&long))]).unwrap_err();
-            assert!(error.contains(annotation) && error.contains("longer than 64 KiB"), "{error}");
+            let error =
+                asked(&[(AUTO_GENERATE, "true"), (annotation, kept_value(&long))]).unwrap_err();
+            assert!(
+                error.contains(annotation) && error.contains("longer than 64 KiB"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn second_name_differs_by_group_and_has_at_most_253_characters() {
-        let other = TargetReference { api_version: "apps.kruise.io/v1beta1".into(), ..target() };
+        let other = TargetReference {
+            api_version: "apps.kruise.io/v1beta1".into(),
+            ..target()
+        };
         assert_ne!(second_name(&target()), second_name(&other));
-        let newer = TargetReference { api_version: "apps/v2".into(), ..target() };
+        let newer = TargetReference {
+            api_version: "apps/v2".into(),
+            ..target()
+        };
         assert_eq!(second_name(&target()), second_name(&newer));
-        let long = TargetReference { name: "n".repeat(253), ..target() };
+        let long = TargetReference {
+            name: "n".repeat(253),
+            ..target()
+        };
         assert_eq!(second_name(&long).len(), 253);
     }
 }

@@ -57,7 +57,9 @@ pub fn watchable<'a>(
     definitions: impl IntoIterator<Item = &'a Definition>,
 ) -> Watchable {
     let served = definitions.into_iter().filter(|one| one.established);
-    let served: BTreeMap<_, _> = served.map(|one| ((one.group.as_str(), one.kind.as_str()), one)).collect();
+    let served: BTreeMap<_, _> = served
+        .map(|one| ((one.group.as_str(), one.kind.as_str()), one))
+        .collect();
     let mut watchable = Watchable::default();
     for entry in entries {
         let (group, kind) = (entry.group.as_str(), entry.kind.as_str());
@@ -88,7 +90,12 @@ fn resource(entry: &Entry, definition: &Definition) -> Option<Resource> {
     let naming = if (&entry.group, &entry.kind) == (&openkruise.group, &openkruise.kind) {
         Naming::StatefulSet
     } else {
-        Naming::Custom(version.replicas.as_deref().map_or_else(ReplicasPath::default, ReplicasPath::new))
+        Naming::Custom(
+            version
+                .replicas
+                .as_deref()
+                .map_or_else(ReplicasPath::default, ReplicasPath::new),
+        )
     };
     Some(Resource {
         group: definition.group.clone(),
@@ -122,19 +129,30 @@ mod tests {
     }
 
     fn entry(kind: &str, version: Option<&str>) -> Entry {
-        Entry { group: "a.io".into(), version: version.map(Into::into), kind: kind.into() }
+        Entry {
+            group: "a.io".into(),
+            version: version.map(Into::into),
+            kind: kind.into(),
+        }
     }
 
     fn version_of(asked: Option<&str>, versions: &[&str]) -> String {
         let versions: Vec<_> = versions.iter().map(|version| (*version, None)).collect();
         let watchable = watchable([&entry("K", asked)], [&definition("K", &versions)]);
-        watchable.resources.values().map(|resource| resource.version.clone()).collect()
+        watchable
+            .resources
+            .values()
+            .map(|resource| resource.version.clone())
+            .collect()
     }
 
     #[test]
     fn watches_the_listed_version_or_else_the_first_one() {
         assert_eq!(version_of(None, &["v1", "v2alpha1"]), "v1");
-        assert_eq!(version_of(Some("v1alpha1"), &["v1", "v1alpha1"]), "v1alpha1");
+        assert_eq!(
+            version_of(Some("v1alpha1"), &["v1", "v1alpha1"]),
+            "v1alpha1"
+        );
         assert_eq!(version_of(Some("v9"), &["v1", "v1alpha1"]), "v1");
         assert_eq!(version_of(Some("v1"), &[]), "", "nothing is served");
     }
@@ -152,7 +170,12 @@ mod tests {
             pending,
             cluster_scoped,
         ];
-        let entries = [entry("A", None), absent, entry("Pending", None), entry("Wide", None)];
+        let entries = [
+            entry("A", None),
+            absent,
+            entry("Pending", None),
+            entry("Wide", None),
+        ];
         let watchable = watchable(&entries, &definitions);
         let resource = Resource {
             group: "a.io".into(),
@@ -163,20 +186,35 @@ mod tests {
         };
         assert_eq!(
             watchable.resources,
-            BTreeMap::from([(GroupKind { group: "a.io".into(), kind: "A".into() }, resource)])
+            BTreeMap::from([(
+                GroupKind {
+                    group: "a.io".into(),
+                    kind: "A".into()
+                },
+                resource
+            )])
         );
         assert_eq!(watchable.refusals.len(), 1);
-        assert!(watchable.refusals[0].contains("Wide"), "{:?}", watchable.refusals);
+        assert!(
+            watchable.refusals[0].contains("Wide"),
+            "{:?}",
+            watchable.refusals
+        );
     }
 
     #[test]
     fn names_pods_of_openkruises_stateful_set_by_ordinals() {
         let built_in = Entry::openkruise_stateful_set();
-        let mut definition =
-            definition("StatefulSet", &[("v1beta1", Some(".spec.replicas")), ("v1alpha1", None)]);
+        let mut definition = definition(
+            "StatefulSet",
+            &[("v1beta1", Some(".spec.replicas")), ("v1alpha1", None)],
+        );
         definition.group = "apps.kruise.io".into();
         let watchable = watchable([&built_in], [&definition]);
         let resource = watchable.resources.values().next().unwrap();
-        assert_eq!((resource.version.as_str(), &resource.naming), ("v1beta1", &Naming::StatefulSet));
+        assert_eq!(
+            (resource.version.as_str(), &resource.naming),
+            ("v1beta1", &Naming::StatefulSet)
+        );
     }
 }

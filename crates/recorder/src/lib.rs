@@ -16,7 +16,10 @@
 //!
 //! No clock, no async, no logging and no Kubernetes client.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 pub mod decide;
 pub mod demand;

@@ -22,16 +22,27 @@ pub fn record(
 ) -> PodState {
     let awaited = before.filter(|before| is_node_new && before.node_name == node_name);
     let awaited_label = |key: &str| awaited?.node_topology_labels.get(key).map(String::as_str);
-    let label =
-        |key: &str| Some((key.to_owned(), node.label(key).or_else(|| awaited_label(key))?.to_owned()));
+    let label = |key: &str| {
+        Some((
+            key.to_owned(),
+            node.label(key).or_else(|| awaited_label(key))?.to_owned(),
+        ))
+    };
     let annotation = |wanted: &PodAnnotation| {
         let known = || before?.annotations.get(&wanted.key).cloned();
-        Some((wanted.key.clone(), current_value(wanted, pod).or_else(known)?))
+        Some((
+            wanted.key.clone(),
+            current_value(wanted, pod).or_else(known)?,
+        ))
     };
     PodState {
         node_name: node_name.to_owned(),
         node_topology_labels: spec.topology_keys().filter_map(label).collect(),
-        annotations: spec.persistent_pod_annotations.iter().filter_map(annotation).collect(),
+        annotations: spec
+            .persistent_pod_annotations
+            .iter()
+            .filter_map(annotation)
+            .collect(),
     }
 }
 
@@ -44,7 +55,10 @@ pub fn missing_keys(spec: &Spec, has_label: impl Fn(&str) -> bool) -> Vec<&str> 
 }
 
 fn current_value(wanted: &PodAnnotation, pod: &PodFact) -> Option<String> {
-    if let Some(value) = pod.annotation(&wanted.key).filter(|value| !value.is_empty()) {
+    if let Some(value) = pod
+        .annotation(&wanted.key)
+        .filter(|value| !value.is_empty())
+    {
         return Some(value.to_owned());
     }
     match wanted.value_from.filter(|_| !pod.ips.is_empty())? {
@@ -67,9 +81,16 @@ pub(crate) fn compare_placement(
     if state.is_some_and(|state| state.node_name == name) {
         return "recorded_node";
     }
-    let mut required = spec.required_keys().filter_map(|key| Some((key, recorded(key)?))).peekable();
+    let mut required = spec
+        .required_keys()
+        .filter_map(|key| Some((key, recorded(key)?)))
+        .peekable();
     let has = |(key, value): (&str, &str)| node.and_then(|node| node.label(key)) == Some(value);
-    if required.peek().is_some() && required.all(has) { "required_topology" } else { "elsewhere" }
+    if required.peek().is_some() && required.all(has) {
+        "required_topology"
+    } else {
+        "elsewhere"
+    }
 }
 
 #[cfg(test)]
@@ -98,14 +119,19 @@ mod tests {
         before: Option<&PodState>,
     ) -> PodState {
         let pairs = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+            pairs
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect()
         };
         let pod = PodFact {
             annotations: pairs(annotations),
             ips: ips.iter().map(ToString::to_string).collect(),
             ..PodFact::default()
         };
-        let node = NodeFact { labels: pairs(&[("zone", "a")]) };
+        let node = NodeFact {
+            labels: pairs(&[("zone", "a")]),
+        };
         record(&spec(), &pod, ("node-1", &node, false), before)
     }
 
@@ -120,13 +146,30 @@ mod tests {
             ..PodState::default()
         };
         let recorded = |node_name, is_node_new, (key, value): (&str, &str)| {
-            let node = NodeFact { labels: vec![(key.into(), value.into())] };
+            let node = NodeFact {
+                labels: vec![(key.into(), value.into())],
+            };
             let before = on("a", &[("zone", "z"), ("host", "a"), ("unnamed", "x")]);
-            record(&spec(), &PodFact::default(), (node_name, &node, is_node_new), Some(&before))
+            record(
+                &spec(),
+                &PodFact::default(),
+                (node_name, &node, is_node_new),
+                Some(&before),
+            )
         };
-        assert_eq!(recorded("a", true, ("host", "b")), on("a", &[("zone", "z"), ("host", "b")]));
-        assert_eq!(recorded("a", false, ("host", "b")), on("a", &[("host", "b")]));
-        assert_eq!(recorded("b", true, ("host", "b")), on("b", &[("host", "b")]), "another node");
+        assert_eq!(
+            recorded("a", true, ("host", "b")),
+            on("a", &[("zone", "z"), ("host", "b")])
+        );
+        assert_eq!(
+            recorded("a", false, ("host", "b")),
+            on("a", &[("host", "b")])
+        );
+        assert_eq!(
+            recorded("b", true, ("host", "b")),
+            on("b", &[("host", "b")]),
+            "another node"
+        );
     }
 
     #[test]
@@ -144,7 +187,10 @@ mod tests {
         let before = recorded(&[("ip", "10.0.0.7")], &[], None);
         assert_eq!(recorded(&[("ip", "")], &[], Some(&before)), before);
         assert_eq!(recorded(&[], &[], Some(&before)), before);
-        assert_eq!(recorded(&[("ip", "10.0.0.8")], &[], Some(&before)).annotations["ip"], "10.0.0.8");
+        assert_eq!(
+            recorded(&[("ip", "10.0.0.8")], &[], Some(&before)).annotations["ip"],
+            "10.0.0.8"
+        );
     }
 
     #[test]

@@ -22,7 +22,11 @@ pub struct Recording {
 impl Recording {
     /// Something keeps states from being recorded, or from being of use.
     pub(crate) fn not(reason: Reason, message: impl Into<String>) -> Self {
-        Self { ok: false, reason, message: message.into() }
+        Self {
+            ok: false,
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -36,9 +40,12 @@ pub fn with_recording(
     now: &str,
 ) -> Option<Vec<Condition>> {
     let status = if recording.ok { "True" } else { "False" };
-    let before = conditions.iter().find(|condition| condition.type_ == RECORDING);
-    let since =
-        before.filter(|before| before.status == status).map(|before| before.last_transition_time.as_str());
+    let before = conditions
+        .iter()
+        .find(|condition| condition.type_ == RECORDING);
+    let since = before
+        .filter(|before| before.status == status)
+        .map(|before| before.last_transition_time.as_str());
     let condition = Condition {
         type_: RECORDING.into(),
         status: status.into(),
@@ -50,7 +57,10 @@ pub fn with_recording(
     if before == Some(&condition) {
         return None;
     }
-    let others = conditions.iter().filter(|condition| condition.type_ != RECORDING).cloned();
+    let others = conditions
+        .iter()
+        .filter(|condition| condition.type_ != RECORDING)
+        .cloned();
     Some(others.chain([condition]).collect())
 }
 
@@ -60,23 +70,53 @@ mod tests {
 
     #[test]
     fn sets_the_transition_time_only_when_the_status_changes() {
-        let other_type = Condition { type_: "Theirs".into(), ..Condition::default() };
-        let good = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
-        let first = with_recording(std::slice::from_ref(&other_type), &good, Some(1), "t1").unwrap();
-        assert_eq!((&first[0], first[1].last_transition_time.as_str()), (&other_type, "t1"));
+        let other_type = Condition {
+            type_: "Theirs".into(),
+            ..Condition::default()
+        };
+        let good = Recording {
+            ok: true,
+            reason: Reason::AllRecorded,
+            message: "fine".into(),
+        };
+        let first =
+            with_recording(std::slice::from_ref(&other_type), &good, Some(1), "t1").unwrap();
+        assert_eq!(
+            (&first[0], first[1].last_transition_time.as_str()),
+            (&other_type, "t1")
+        );
         assert_eq!(with_recording(&first, &good, Some(1), "t2"), None);
 
-        let other_words = Recording { message: "still fine".into(), ..good };
+        let other_words = Recording {
+            message: "still fine".into(),
+            ..good
+        };
         assert_eq!(
             with_recording(&first, &other_words, Some(1), "t2").unwrap()[1].last_transition_time,
             "t1"
         );
 
-        let long = Recording { message: "é".repeat(100_000), ..other_words };
-        assert_eq!(with_recording(&[], &long, None, "t").unwrap()[0].message.chars().count(), MAX_MESSAGE);
+        let long = Recording {
+            message: "é".repeat(100_000),
+            ..other_words
+        };
+        assert_eq!(
+            with_recording(&[], &long, None, "t").unwrap()[0]
+                .message
+                .chars()
+                .count(),
+            MAX_MESSAGE
+        );
 
-        let bad = Recording { ok: false, reason: Reason::WorkloadNotFound, message: "gone".into() };
+        let bad = Recording {
+            ok: false,
+            reason: Reason::WorkloadNotFound,
+            message: "gone".into(),
+        };
         let turned = with_recording(&first, &bad, Some(1), "t3").unwrap();
-        assert_eq!((turned.len(), turned[1].last_transition_time.as_str()), (2, "t3"));
+        assert_eq!(
+            (turned.len(), turned[1].last_transition_time.as_str()),
+            (2, "t3")
+        );
     }
 }

@@ -29,7 +29,11 @@ pub struct Entry {
 impl Entry {
     /// OpenKruise's StatefulSet, which is part of every list.
     pub fn openkruise_stateful_set() -> Self {
-        Self { group: "apps.kruise.io".into(), version: None, kind: "StatefulSet".into() }
+        Self {
+            group: "apps.kruise.io".into(),
+            version: None,
+            kind: "StatefulSet".into(),
+        }
     }
 }
 
@@ -47,35 +51,48 @@ pub fn parse(text: &str) -> Result<Whitelist, String> {
     if text.trim().is_empty() {
         return Ok(Whitelist::default());
     }
-    let mut fields = from_str(text).map(in_lower_case).map_err(|error| malformed("the list", &error))?;
+    let mut fields = from_str(text)
+        .map(in_lower_case)
+        .map_err(|error| malformed("the list", &error))?;
     let workloads = match fields.remove("workloads") {
-        Some(workloads) => {
-            from_value::<Option<Vec<Value>>>(workloads).map_err(|error| malformed("workloads", &error))?
-        }
+        Some(workloads) => from_value::<Option<Vec<Value>>>(workloads)
+            .map_err(|error| malformed("workloads", &error))?,
         None if fields.values().all(Value::is_null) => None,
         None => return Err(malformed("workloads", &"the field is missing")),
     };
     let workloads = workloads.unwrap_or_default();
     if workloads.len() > MAX_KINDS {
         let count = workloads.len();
-        return Err(malformed("workloads", &format!("{count} kinds; list at most {MAX_KINDS}")));
+        return Err(malformed(
+            "workloads",
+            &format!("{count} kinds; list at most {MAX_KINDS}"),
+        ));
     }
     let mut whitelist = Whitelist::default();
     for (index, workload) in workloads.into_iter().enumerate() {
         let path = format!("workloads[{index}]");
-        let entry =
-            from_value(workload).and_then(|fields| Entry::deserialize(Value::Object(in_lower_case(fields))));
-        let Entry { group, version, kind } = entry.map_err(|error| malformed(&path, &error))?;
+        let entry = from_value(workload)
+            .and_then(|fields| Entry::deserialize(Value::Object(in_lower_case(fields))));
+        let Entry {
+            group,
+            version,
+            kind,
+        } = entry.map_err(|error| malformed(&path, &error))?;
         let entry = Entry {
             group: group.trim().to_owned(),
-            version: version.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty()),
+            version: version
+                .map(|version| version.trim().to_owned())
+                .filter(|version| !version.is_empty()),
             kind: kind.trim().to_owned(),
         };
         if entry.kind.is_empty() {
             return Err(malformed(&path, &"the kind is empty"));
         }
         if entry.group.contains('/') {
-            return Err(malformed(&path, &"the version belongs in the field version, not in group"));
+            return Err(malformed(
+                &path,
+                &"the version belongs in the field version, not in group",
+            ));
         }
         whitelist.add(entry, &path);
     }
@@ -104,7 +121,10 @@ impl Whitelist {
 }
 
 fn in_lower_case(fields: Map<String, Value>) -> Map<String, Value> {
-    fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect()
 }
 
 fn malformed(path: &str, error: &dyn fmt::Display) -> String {
@@ -121,7 +141,11 @@ mod tests {
     use super::*;
 
     fn entry(group: &str, version: Option<&str>, kind: &str) -> Entry {
-        Entry { group: group.into(), version: version.map(Into::into), kind: kind.into() }
+        Entry {
+            group: group.into(),
+            version: version.map(Into::into),
+            kind: kind.into(),
+        }
     }
 
     #[test]
@@ -129,12 +153,24 @@ mod tests {
         let list = r#"{"Workloads":[{"GROUP":"a.io","Kind":"A"},{"group":"b.io","version":"v2","kind":" B ","resource":1},
             {"group":"a.io","version":"v1","kind":"A"}],"comment":null}"#;
         let expected = [entry("a.io", None, "A"), entry("b.io", Some("v2"), "B")];
-        assert_eq!(parse(list), Ok(Whitelist { entries: expected.into(), refusals: vec![] }));
+        assert_eq!(
+            parse(list),
+            Ok(Whitelist {
+                entries: expected.into(),
+                refusals: vec![]
+            })
+        );
     }
 
     #[test]
     fn accepts_an_empty_list() {
-        for list in ["", " \n", "{}", r#"{"workloads":[]}"#, r#"{"workloads":null}"#] {
+        for list in [
+            "",
+            " \n",
+            "{}",
+            r#"{"workloads":[]}"#,
+            r#"{"workloads":null}"#,
+        ] {
             assert_eq!(parse(list), Ok(Whitelist::default()), "{list}");
         }
     }
@@ -145,19 +181,37 @@ mod tests {
             ("{", "the list: EOF"),
             ("[]", "the list: invalid type: sequence"),
             (r#"{"workload":[]}"#, "workloads: the field is missing"),
-            (r#"{"workloads":{"group":"g"}}"#, "workloads: invalid type: map, expected a sequence"),
-            (r#"{"workloads":["a"]}"#, r#"workloads[0]: invalid type: string "a""#),
+            (
+                r#"{"workloads":{"group":"g"}}"#,
+                "workloads: invalid type: map, expected a sequence",
+            ),
+            (
+                r#"{"workloads":["a"]}"#,
+                r#"workloads[0]: invalid type: string "a""#,
+            ),
             (
                 r#"{"workloads":[{"group":"g","kind":"K"},{"group":"g"}]}"#,
                 "workloads[1]: missing field `kind`",
             ),
-            (r#"{"workloads":[{"group":"g","kind":""}]}"#, "workloads[0]: the kind is empty"),
-            (r#"{"workloads":[{"group":5,"kind":"K"}]}"#, "workloads[0]: invalid type: integer `5`"),
-            (r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#, "the version belongs in the field version"),
+            (
+                r#"{"workloads":[{"group":"g","kind":""}]}"#,
+                "workloads[0]: the kind is empty",
+            ),
+            (
+                r#"{"workloads":[{"group":5,"kind":"K"}]}"#,
+                "workloads[0]: invalid type: integer `5`",
+            ),
+            (
+                r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#,
+                "the version belongs in the field version",
+            ),
         ] {
             let message = parse(list).unwrap_err();
             assert!(message.contains(words), "{message}");
-            assert!(message.contains(KEY) && message.ends_with(EXAMPLE), "{message}");
+            assert!(
+                message.contains(KEY) && message.ends_with(EXAMPLE),
+                "{message}"
+            );
         }
         let long = format!(r#"{{"workloads":"{}"}}"#, "x".repeat(5000));
         assert!(parse(&long).unwrap_err().len() < 400);
@@ -166,8 +220,9 @@ mod tests {
     #[test]
     fn refuses_a_list_with_too_many_kinds() {
         let list = |count: usize| {
-            let kinds: Vec<String> =
-                (0..count).map(|n| format!(r#"{{"group":"a.io","kind":"K{n}"}}"#)).collect();
+            let kinds: Vec<String> = (0..count)
+                .map(|n| format!(r#"{{"group":"a.io","kind":"K{n}"}}"#))
+                .collect();
             parse(&format!(r#"{{"workloads":[{}]}}"#, kinds.join(",")))
         };
         assert_eq!(list(MAX_KINDS).unwrap().entries.len(), MAX_KINDS);
@@ -183,7 +238,10 @@ mod tests {
         assert_eq!(whitelist.entries, [entry("a.io", None, "A")]);
         assert_eq!(whitelist.refusals.len(), 3);
         for (refusal, word) in
-            whitelist.refusals.iter().zip(["Deployment", "ReplicationController", "CloneSet"])
+            whitelist
+                .refusals
+                .iter()
+                .zip(["Deployment", "ReplicationController", "CloneSet"])
         {
             assert!(refusal.contains(word), "{refusal}");
         }

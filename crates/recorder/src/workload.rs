@@ -55,7 +55,10 @@ pub fn retains_state(
 
 /// Whether a Pod lives that the workload owns or may adopt.
 fn lives(ownership: PodOwnership) -> bool {
-    matches!(ownership, PodOwnership::Owned | PodOwnership::Former | PodOwnership::Orphan)
+    matches!(
+        ownership,
+        PodOwnership::Owned | PodOwnership::Former | PodOwnership::Orphan
+    )
 }
 
 /// Whether a recorded state is dropped once its node is confirmed to be gone. The retention policy does not
@@ -87,7 +90,12 @@ mod tests {
                 .filter(|ownership| retains_state(retention, presence, wanted, *ownership))
                 .collect()
         };
-        for (presence, wanted) in [(Present, true), (Present, false), (Replaced, true), (Gone, false)] {
+        for (presence, wanted) in [
+            (Present, true),
+            (Present, false),
+            (Replaced, true),
+            (Gone, false),
+        ] {
             assert_eq!(kept(Retain, presence, wanted), all);
         }
         for retention in [WhenScaled, WhenDeleted, Retain] {
@@ -95,10 +103,19 @@ mod tests {
         }
         assert_eq!(kept(WhenDeleted, Present, false), all);
         assert_eq!(kept(WhenScaled, Present, true), all);
-        assert_eq!(kept(WhenScaled, Present, false), [Terminating, Owned, Former, Orphan, Foreign]);
+        assert_eq!(
+            kept(WhenScaled, Present, false),
+            [Terminating, Owned, Former, Orphan, Foreign]
+        );
         for retention in [WhenScaled, WhenDeleted] {
-            assert_eq!(kept(retention, Gone, false), [Owned, Former, Orphan, Foreign]);
-            assert_eq!(kept(retention, Replaced, true), [Terminating, Owned, Former, Orphan]);
+            assert_eq!(
+                kept(retention, Gone, false),
+                [Owned, Former, Orphan, Foreign]
+            );
+            assert_eq!(
+                kept(retention, Replaced, true),
+                [Terminating, Owned, Former, Orphan]
+            );
         }
     }
 

@@ -20,17 +20,30 @@ pub(super) struct Amounts(pub(super) BTreeMap<String, i64>);
 
 impl Amounts {
     fn read(amounts: &Value) -> Self {
-        let amounts = amounts.as_object().into_iter().flatten().map(|(resource, amount)| {
-            let parts = if resource == CPU { 1000 } else { 1 };
-            (resource.clone(), quantity::read(amount, parts).unwrap_or_default())
-        });
+        let amounts = amounts
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(resource, amount)| {
+                let parts = if resource == CPU { 1000 } else { 1 };
+                (
+                    resource.clone(),
+                    quantity::read(amount, parts).unwrap_or_default(),
+                )
+            });
         Self(amounts.collect())
     }
 
     /// From `status.allocatable`, else from `status.capacity`, as the API server does.
     pub(super) fn of_node(node: &Value) -> Self {
         let status = &node["status"];
-        Self::read(&status[if status["allocatable"].is_object() { "allocatable" } else { "capacity" }])
+        Self::read(
+            &status[if status["allocatable"].is_object() {
+                "allocatable"
+            } else {
+                "capacity"
+            }],
+        )
     }
 
     /// What a Pod requests: the sum of its containers, or the most of its init containers if that is more, or
@@ -40,13 +53,19 @@ impl Amounts {
         let requests = |container: &Value| {
             // A limit without a request is the request: the API server writes it there.
             let mut found = Self::read(&container["resources"]["limits"]);
-            found.0.extend(Self::read(&container["resources"]["requests"]).0);
-            for (name, amount) in DEFAULTS.iter().filter(|one| defaults && own["limits"][one.0].is_null()) {
+            found
+                .0
+                .extend(Self::read(&container["resources"]["requests"]).0);
+            for (name, amount) in DEFAULTS
+                .iter()
+                .filter(|one| defaults && own["limits"][one.0].is_null())
+            {
                 found.0.entry((*name).to_owned()).or_insert(*amount);
             }
             found
         };
-        let (mut sum, mut restartable, mut most) = (Self::default(), Self::default(), Self::default());
+        let (mut sum, mut restartable, mut most) =
+            (Self::default(), Self::default(), Self::default());
         for container in list(&spec["containers"]) {
             sum.add(&requests(container));
         }

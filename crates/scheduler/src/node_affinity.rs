@@ -32,7 +32,10 @@ pub(super) fn mismatches(spec: &Value, before: Option<&Value>, node: &Node) -> V
     mismatches
 }
 
-fn selector_mismatches<'a>(spec: &'a Value, node: &Node) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn selector_mismatches<'a>(
+    spec: &'a Value,
+    node: &Node,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     let wanted = spec["nodeSelector"].as_object().into_iter().flatten();
     wanted
         .map(|(key, value)| (key.as_str(), text(value)))
@@ -44,12 +47,20 @@ fn terms(spec: &Value) -> Option<Vec<&Value>> {
 }
 
 fn terms_of(required: &Value) -> Option<Vec<&Value>> {
-    required.is_object().then(|| list(&required["nodeSelectorTerms"]).collect())
+    required
+        .is_object()
+        .then(|| list(&required["nodeSelectorTerms"]).collect())
 }
 
 /// Why a Node does not match a node selector: that of a volume.
-pub(super) fn selector_exclusions(required: &Value, node: &Node, by: &RequiredBy) -> Vec<Exclusion> {
-    let Some(terms) = terms_of(required) else { return Vec::new() };
+pub(super) fn selector_exclusions(
+    required: &Value,
+    node: &Node,
+    by: &RequiredBy,
+) -> Vec<Exclusion> {
+    let Some(terms) = terms_of(required) else {
+        return Vec::new();
+    };
     if terms.iter().any(|term| matches_term(term, node)) {
         return Vec::new();
     }
@@ -86,7 +97,8 @@ fn matches_affinity(spec: &Value, node: &Node) -> bool {
 
 /// An empty term matches nothing.
 fn matches_term(term: &Value, node: &Node) -> bool {
-    requirements(term).next().is_some() && requirements(term).all(|requirement| requirement.is_met_by(node))
+    requirements(term).next().is_some()
+        && requirements(term).all(|requirement| requirement.is_met_by(node))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -106,7 +118,9 @@ impl Requirement<'_> {
             Self::Label(requirement) => meets(requirement, &node.labels),
             Self::Field(requirement) => {
                 let mut values = list(&requirement["values"]).map(text);
-                let (Some(value), None) = (values.next(), values.next()) else { return false };
+                let (Some(value), None) = (values.next(), values.next()) else {
+                    return false;
+                };
                 let is_name = requirement["key"] == NAME_FIELD && value == node.name;
                 match text(&requirement["operator"]) {
                     "In" => is_name,
@@ -119,14 +133,19 @@ impl Requirement<'_> {
 
     fn exclusion(self, node: &Node, by: RequiredBy) -> Exclusion {
         let (requirement, found) = match self {
-            Self::Label(requirement) => (requirement, node.labels.get(text(&requirement["key"])).cloned()),
+            Self::Label(requirement) => (
+                requirement,
+                node.labels.get(text(&requirement["key"])).cloned(),
+            ),
             Self::Field(requirement) => (requirement, Some(node.name.clone())),
         };
         Exclusion::Label {
             by,
             key: text(&requirement["key"]).to_owned(),
             operator: text(&requirement["operator"]).to_owned(),
-            wanted: list(&requirement["values"]).map(|value| text(value).to_owned()).collect(),
+            wanted: list(&requirement["values"])
+                .map(|value| text(value).to_owned())
+                .collect(),
             found,
         }
     }
@@ -138,19 +157,36 @@ fn affinity_mismatches(spec: &Value, before: Option<&Value>, node: &Node) -> Vec
     let terms = terms(spec).unwrap_or_default();
     // The policy adds to each term, or makes one if there is none.
     let is_injected = |index: usize, requirement: Requirement| {
-        has_before && own.get(index).is_none_or(|own| requirements(own).all(|one| one != requirement))
+        has_before
+            && own
+                .get(index)
+                .is_none_or(|own| requirements(own).all(|one| one != requirement))
     };
     let matched_before = before.is_some_and(|before| matches_affinity(before, node));
     // An alternative that did not lead here before, either, does not count.
-    let counts = |index: usize| !matched_before || own.get(index).is_none_or(|own| matches_term(own, node));
-    let counted = terms.into_iter().enumerate().filter(|(index, _)| counts(*index));
-    unmet(counted, node, &RequiredBy::Affinity, |index, requirement| {
-        if is_injected(index, requirement) { RequiredBy::RecordedState } else { RequiredBy::Affinity }
-    })
+    let counts =
+        |index: usize| !matched_before || own.get(index).is_none_or(|own| matches_term(own, node));
+    let counted = terms
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| counts(*index));
+    unmet(
+        counted,
+        node,
+        &RequiredBy::Affinity,
+        |index, requirement| {
+            if is_injected(index, requirement) {
+                RequiredBy::RecordedState
+            } else {
+                RequiredBy::Affinity
+            }
+        },
+    )
 }
 
 pub(super) fn preference(spec: &Value, node: &Node) -> i64 {
-    let preferred = &spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+    let preferred =
+        &spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
     list(preferred)
         .filter(|term| matches_term(&term["preference"], node))
         .filter_map(|term| term["weight"].as_i64())

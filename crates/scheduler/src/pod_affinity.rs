@@ -32,17 +32,28 @@ impl<'a> Term<'a> {
             let (term, weight) = if strength == REQUIRED {
                 (item, WEIGHT_OF_REQUIRED)
             } else {
-                (&item["podAffinityTerm"], item["weight"].as_i64().unwrap_or_default())
+                (
+                    &item["podAffinityTerm"],
+                    item["weight"].as_i64().unwrap_or_default(),
+                )
             };
-            Self { object: term, namespace: &pod.namespace, topology_key: text(&term["topologyKey"]), weight }
+            Self {
+                object: term,
+                namespace: &pod.namespace,
+                topology_key: text(&term["topologyKey"]),
+                weight,
+            }
         };
         terms.map(one).collect()
     }
 
     fn selects(&self, pod: &Pod) -> bool {
         let namespaces = &self.object["namespaces"];
-        let selects_all = self.object["namespaceSelector"].as_object().is_some_and(serde_json::Map::is_empty);
-        let has_own = list(namespaces).next().is_none() && self.object["namespaceSelector"].is_null();
+        let selects_all = self.object["namespaceSelector"]
+            .as_object()
+            .is_some_and(serde_json::Map::is_empty);
+        let has_own =
+            list(namespaces).next().is_none() && self.object["namespaceSelector"].is_null();
         let in_namespace = selects_all
             || (has_own && self.namespace == pod.namespace)
             || list(namespaces).any(|namespace| *namespace == *pod.namespace);
@@ -54,16 +65,22 @@ impl<'a> Term<'a> {
     }
 
     fn has_keys(&self) -> bool {
-        ["matchLabelKeys", "mismatchLabelKeys"].iter().any(|keys| !self.object[keys].is_null())
+        ["matchLabelKeys", "mismatchLabelKeys"]
+            .iter()
+            .any(|keys| !self.object[keys].is_null())
     }
 
     /// Whether it selects namespaces by their labels, which are not known.
     fn is_vague(&self) -> bool {
-        self.object["namespaceSelector"].as_object().is_some_and(|selector| !selector.is_empty())
+        self.object["namespaceSelector"]
+            .as_object()
+            .is_some_and(|selector| !selector.is_empty())
     }
 
     fn domain(&self, node: &'a Node) -> Option<Domain<'a>> {
-        node.labels.get(self.topology_key).map(|value| (self.topology_key, value.as_str()))
+        node.labels
+            .get(self.topology_key)
+            .map(|value| (self.topology_key, value.as_str()))
     }
 }
 
@@ -91,13 +108,22 @@ impl<'a> PodAffinity<'a> {
         let preferred_apart = Term::all(pod, "podAntiAffinity", PREFERRED);
         let attracts = [&required, &required_apart, &preferred, &preferred_apart];
         let is_plain = attracts.iter().all(|terms| terms.is_empty());
-        let mut is_partial = attracts.into_iter().flatten().any(|term| term.is_vague() || term.has_keys());
+        let mut is_partial = attracts
+            .into_iter()
+            .flatten()
+            .any(|term| term.is_vague() || term.has_keys());
         // Such a term may select any Pod, so it and those beside it exclude nothing.
-        let required = if required.iter().any(Term::is_vague) { Vec::new() } else { required };
+        let required = if required.iter().any(Term::is_vague) {
+            Vec::new()
+        } else {
+            required
+        };
         let mut near: BTreeMap<Domain, u64> = BTreeMap::new();
         let (mut apart, mut kept_away) = (BTreeSet::new(), BTreeSet::new());
         let mut scores: BTreeMap<Domain, i64> = BTreeMap::new();
-        let others = nodes.iter().flat_map(|node| node.pods.iter().map(move |other| (node, other)));
+        let others = nodes
+            .iter()
+            .flat_map(|node| node.pods.iter().map(move |other| (node, other)));
         for (node, other) in others.filter(|(_, other)| !is_plain || other.affinity.is_object()) {
             if !required.is_empty() && required.iter().all(|term| term.selects(other)) {
                 for domain in required.iter().filter_map(|term| term.domain(node)) {
@@ -124,31 +150,58 @@ impl<'a> PodAffinity<'a> {
                 let apart = Term::all(other, "podAntiAffinity", REQUIRED);
                 let selecting = apart.iter().filter(|term| term.selects(pod));
                 kept_away.extend(selecting.filter_map(|term| term.domain(node)));
-                is_partial |= apart.iter().any(|term| term.is_vague() && term.selects_labels(pod));
+                is_partial |= apart
+                    .iter()
+                    .any(|term| term.is_vague() && term.selects_labels(pod));
             }
         }
         let selects_itself = required.iter().all(|term| term.selects(pod));
-        Self { required, required_apart, selects_itself, near, apart, kept_away, scores, is_partial }
+        Self {
+            required,
+            required_apart,
+            selects_itself,
+            near,
+            apart,
+            kept_away,
+            scores,
+            is_partial,
+        }
     }
 
     pub(super) fn exclusions(&self, node: &'a Node) -> Vec<Exclusion> {
         // The first of several Pods that want to be near each other may run anywhere.
         let is_first = self.near.is_empty() && self.selects_itself;
         let is_near = |domain| is_first || self.near.contains_key(&domain);
-        let required = self.required.iter().filter(|term| !term.domain(node).is_some_and(is_near));
+        let required = self
+            .required
+            .iter()
+            .filter(|term| !term.domain(node).is_some_and(is_near));
         let affinity = required.map(|term| {
             let domain = term.domain(node).map(|(_, value)| value.to_owned());
-            Exclusion::PodAffinity { key: term.topology_key.to_owned(), domain }
+            Exclusion::PodAffinity {
+                key: term.topology_key.to_owned(),
+                domain,
+            }
         });
         let apart = |(key, value): (&str, &str), of_running| Exclusion::PodAntiAffinity {
             key: key.to_owned(),
             domain: value.to_owned(),
             of_running,
         };
-        let own = self.required_apart.iter().filter_map(|term| term.domain(node));
-        let own = own.filter(|domain| self.apart.contains(domain)).map(|domain| apart(domain, false));
-        let is_here = |(key, value): &&Domain| node.labels.get(*key).is_some_and(|found| found == value);
-        let of_running = self.kept_away.iter().find(is_here).map(|domain| apart(*domain, true));
+        let own = self
+            .required_apart
+            .iter()
+            .filter_map(|term| term.domain(node));
+        let own = own
+            .filter(|domain| self.apart.contains(domain))
+            .map(|domain| apart(domain, false));
+        let is_here =
+            |(key, value): &&Domain| node.labels.get(*key).is_some_and(|found| found == value);
+        let of_running = self
+            .kept_away
+            .iter()
+            .find(is_here)
+            .map(|domain| apart(*domain, true));
         affinity.chain(own).chain(of_running).collect()
     }
 

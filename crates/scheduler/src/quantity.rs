@@ -22,10 +22,15 @@ pub(super) fn read(quantity: &Value, parts: i128) -> Option<i64> {
 /// In units of 10⁻⁹.
 fn parse(text: &str) -> Option<i128> {
     let text = text.strip_prefix('+').unwrap_or(text);
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || whole.len() > MAX_DIGITS {
+    if (whole.is_empty() && fraction.is_empty())
+        || fraction.contains('.')
+        || whole.len() > MAX_DIGITS
+    {
         return None;
     }
     let nano: i128 = format!("{whole}{fraction:0<9.9}").parse().ok()?;

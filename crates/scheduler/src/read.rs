@@ -15,7 +15,11 @@ use super::selector::Labels;
 
 pub fn labels(object: &Value) -> Labels {
     let labels = object["metadata"]["labels"].as_object();
-    labels.into_iter().flatten().map(|(key, value)| (key.clone(), text(value).to_owned())).collect()
+    labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), text(value).to_owned()))
+        .collect()
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +41,8 @@ impl Node {
             let size = image["sizeBytes"].as_i64().unwrap_or_default();
             list(&image["names"]).map(move |name| (text(name).to_owned(), size))
         });
-        let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
+        let is_there =
+            |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
         let mut node = Self {
             name: text(&node["metadata"]["name"]).to_owned(),
             labels: labels(node),
@@ -67,7 +72,8 @@ pub struct Taint {
 
 impl Taint {
     pub fn of(taint: &Value) -> Self {
-        let [key, value, effect] = ["key", "value", "effect"].map(|field| text(&taint[field]).to_owned());
+        let [key, value, effect] =
+            ["key", "value", "effect"].map(|field| text(&taint[field]).to_owned());
         Self { key, value, effect }
     }
 }
@@ -109,13 +115,20 @@ impl Pod {
             .map(|(kind, terms)| (kind.clone(), terms.clone()))
             .collect();
         Self {
-            namespace: metadata["namespace"].as_str().unwrap_or("default").to_owned(),
+            namespace: metadata["namespace"]
+                .as_str()
+                .unwrap_or("default")
+                .to_owned(),
             labels: labels(pod),
             terminating: metadata["deletionTimestamp"].is_string(),
             priority: spec["priority"].as_i64(),
             requests: Amounts::of_pod(spec, false),
             requests_non_zero: Amounts::of_pod(spec, true),
-            affinity: if between.is_empty() { Value::Null } else { between.into() },
+            affinity: if between.is_empty() {
+                Value::Null
+            } else {
+                between.into()
+            },
         }
     }
 }

@@ -99,7 +99,13 @@ impl Exclusion {
     }
 
     pub fn from_pps(&self) -> bool {
-        matches!(self, Self::Label { by: RequiredBy::RecordedState | RequiredBy::FormerState, .. })
+        matches!(
+            self,
+            Self::Label {
+                by: RequiredBy::RecordedState | RequiredBy::FormerState,
+                ..
+            }
+        )
     }
 
     /// Whether the node could take the Pod if fewer or other Pods ran.
@@ -111,7 +117,11 @@ impl Exclusion {
     /// The same of a state that is no longer recorded.
     #[must_use]
     pub fn of_former_state(mut self) -> Self {
-        if let Self::Label { by: by @ RequiredBy::RecordedState, .. } = &mut self {
+        if let Self::Label {
+            by: by @ RequiredBy::RecordedState,
+            ..
+        } = &mut self
+        {
             *by = RequiredBy::FormerState;
         }
         self

@@ -12,7 +12,13 @@ impl fmt::Display for Exclusion {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::NodeName { wanted } => write!(f, "the Pod's spec.nodeName is {wanted}"),
-            Self::Label { by, key, operator, wanted, found } => {
+            Self::Label {
+                by,
+                key,
+                operator,
+                wanted,
+                found,
+            } => {
                 match found {
                     Some(found) => write!(f, "{key} is {}", quoted_if_empty(found))?,
                     None => write!(f, "the label {key} is missing")?,
@@ -22,33 +28,75 @@ impl fmt::Display for Exclusion {
             Self::Impossible { by } => write!(f, "{by} requires a node that cannot exist"),
             Self::Taint(taint) => write!(f, "the Pod does not tolerate the taint {taint}"),
             Self::Cordon => f.write_str("cordoned"),
-            Self::Insufficient { resource, requested, free, limit } => {
-                let [requested, free, limit] = [requested, free, limit].map(|one| amount(resource, *one));
-                write!(f, "{free} of {limit} {resource} is free, the Pod requests {requested}")
+            Self::Insufficient {
+                resource,
+                requested,
+                free,
+                limit,
+            } => {
+                let [requested, free, limit] =
+                    [requested, free, limit].map(|one| amount(resource, *one));
+                write!(
+                    f,
+                    "{free} of {limit} {resource} is free, the Pod requests {requested}"
+                )
             }
             Self::TooManyPods { running, limit } => {
-                let pods = if *running == 1 { "Pod runs" } else { "Pods run" };
+                let pods = if *running == 1 {
+                    "Pod runs"
+                } else {
+                    "Pods run"
+                };
                 write!(f, "{running} {pods} there, and it takes {limit}")
             }
-            Self::PodAffinity { key, domain: Some(domain) } => {
-                write!(f, "no Pod runs at {key} {domain} that the Pod requires to be near")
+            Self::PodAffinity {
+                key,
+                domain: Some(domain),
+            } => {
+                write!(
+                    f,
+                    "no Pod runs at {key} {domain} that the Pod requires to be near"
+                )
             }
             Self::PodAffinity { key, domain: None } => {
-                write!(f, "the label {key} is missing, which the Pod's required Pod affinity names")
+                write!(
+                    f,
+                    "the label {key} is missing, which the Pod's required Pod affinity names"
+                )
             }
-            Self::PodAntiAffinity { key, domain, of_running: true } => {
-                write!(f, "a Pod runs at {key} {domain} that must not be near this Pod")
+            Self::PodAntiAffinity {
+                key,
+                domain,
+                of_running: true,
+            } => {
+                write!(
+                    f,
+                    "a Pod runs at {key} {domain} that must not be near this Pod"
+                )
             }
-            Self::PodAntiAffinity { key, domain, of_running: false } => {
-                write!(f, "a Pod runs at {key} {domain} that the Pod must not be near")
+            Self::PodAntiAffinity {
+                key,
+                domain,
+                of_running: false,
+            } => {
+                write!(
+                    f,
+                    "a Pod runs at {key} {domain} that the Pod must not be near"
+                )
             }
-            Self::TopologySpread { key, skew: Some(skew) } => write!(
+            Self::TopologySpread {
+                key,
+                skew: Some(skew),
+            } => write!(
                 f,
                 "with this Pod {key} {} would have {} Pods where another has {}, and maxSkew is {}",
                 skew.domain, skew.pods, skew.least, skew.max
             ),
             Self::TopologySpread { key, skew: None } => {
-                write!(f, "the label {key} is missing, which a topology spread constraint names")
+                write!(
+                    f,
+                    "the label {key} is missing, which a topology spread constraint names"
+                )
             }
         }
     }
@@ -59,16 +107,31 @@ impl Exclusion {
     /// a`.
     pub fn in_general(&self) -> String {
         match self {
-            Self::Label { by, key, operator, wanted, .. } => match (operator.as_str(), wanted.as_slice()) {
+            Self::Label {
+                by,
+                key,
+                operator,
+                wanted,
+                ..
+            } => match (operator.as_str(), wanted.as_slice()) {
                 ("In", [value]) => format!("{by} requires {key} {}", quoted_if_empty(value)),
                 // A node without the label is allowed, too.
-                ("NotIn", [value]) => format!("{by} requires {key} not to be {}", quoted_if_empty(value)),
+                ("NotIn", [value]) => {
+                    format!("{by} requires {key} not to be {}", quoted_if_empty(value))
+                }
                 ("Exists", _) => format!("{by} requires the label {key}"),
                 ("DoesNotExist", _) => format!("{by} requires that the label {key} is absent"),
                 _ => format!("{by} requires {key} to be {}", required(operator, wanted)),
             },
-            Self::Insufficient { resource, requested, .. } => {
-                format!("too little {resource} is free, the Pod requests {}", amount(resource, *requested))
+            Self::Insufficient {
+                resource,
+                requested,
+                ..
+            } => {
+                format!(
+                    "too little {resource} is free, the Pod requests {}",
+                    amount(resource, *requested)
+                )
             }
             Self::TooManyPods { .. } => "no room for one more Pod".to_owned(),
             Self::PodAffinity { key, .. } => {
@@ -115,7 +178,10 @@ impl fmt::Display for Caveat {
                 "where its volumes are is not simulated: a persistent volume may keep it on a node or in a zone"
             }
             Self::Claim(claim) => {
-                return write!(f, "the volume of its claim {claim} is not known, or the claim is not bound");
+                return write!(
+                    f,
+                    "the volume of its claim {claim} is not known, or the claim is not bound"
+                );
             }
             Self::VolumeLimits => {
                 "how many volumes a node takes, and claims that are ReadWriteOncePod, are not simulated"
@@ -124,7 +190,9 @@ impl fmt::Display for Caveat {
                 "namespaceSelector, matchLabelKeys and mismatchLabelKeys of Pod affinity are not simulated"
             }
             Self::Field(field) => return write!(f, "its {field} is not simulated"),
-            Self::Preemption => "Pods of lower priority may be evicted for it, which is not simulated",
+            Self::Preemption => {
+                "Pods of lower priority may be evicted for it, which is not simulated"
+            }
         };
         f.write_str(words)
     }
@@ -155,9 +223,19 @@ fn amount(resource: &str, amount: i64) -> String {
         CPU if amount % 1000 == 0 => (amount / 1000).to_string(),
         CPU => format!("{amount}m"),
         MEMORY | "ephemeral-storage" => {
-            let units = [(1_i64 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
-            let unit = units.into_iter().find(|(size, _)| amount != 0 && amount % size == 0);
-            unit.map_or_else(|| amount.to_string(), |(size, unit)| format!("{}{unit}", amount / size))
+            let units = [
+                (1_i64 << 40, "Ti"),
+                (1 << 30, "Gi"),
+                (1 << 20, "Mi"),
+                (1 << 10, "Ki"),
+            ];
+            let unit = units
+                .into_iter()
+                .find(|(size, _)| amount != 0 && amount % size == 0);
+            unit.map_or_else(
+                || amount.to_string(),
+                |(size, unit)| format!("{}{unit}", amount / size),
+            )
         }
         _ => amount.to_string(),
     }

@@ -16,8 +16,12 @@ pub(super) fn meets(requirement: &Value, labels: &Labels) -> bool {
     let values = || list(&requirement["values"]).map(text);
     let compare = |compare: fn(&i64, &i64) -> bool| {
         let mut values = values();
-        let (Some(value), None, Some(found)) = (values.next(), values.next(), found) else { return false };
-        let (Ok(found), Ok(value)) = (found.parse(), value.parse()) else { return false };
+        let (Some(value), None, Some(found)) = (values.next(), values.next(), found) else {
+            return false;
+        };
+        let (Ok(found), Ok(value)) = (found.parse(), value.parse()) else {
+            return false;
+        };
         compare(&found, &value)
     };
     match text(&requirement["operator"]) {
@@ -39,7 +43,10 @@ pub struct PodSelector<'a> {
 
 impl<'a> PodSelector<'a> {
     pub fn of(selector: &'a Value) -> Self {
-        Self { selector: selector.is_object().then_some(selector), also: Labels::new() }
+        Self {
+            selector: selector.is_object().then_some(selector),
+            also: Labels::new(),
+        }
     }
 
     pub(super) fn and(mut self, labels: Labels) -> Self {
@@ -53,17 +60,26 @@ impl<'a> PodSelector<'a> {
 
     /// Whether it selects everything. Such a selector counts no Pods when they are spread.
     pub(super) fn is_everything(&self) -> bool {
-        let Some(selector) = self.selector else { return false };
-        selector["matchLabels"].as_object().is_none_or(Map::is_empty)
+        let Some(selector) = self.selector else {
+            return false;
+        };
+        selector["matchLabels"]
+            .as_object()
+            .is_none_or(Map::is_empty)
             && list(&selector["matchExpressions"]).next().is_none()
             && self.also.is_empty()
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {
-        let Some(selector) = self.selector else { return false };
+        let Some(selector) = self.selector else {
+            return false;
+        };
         let has = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
         let wanted = selector["matchLabels"].as_object();
-        wanted.into_iter().flatten().all(|(key, value)| has(key, text(value)))
+        wanted
+            .into_iter()
+            .flatten()
+            .all(|(key, value)| has(key, text(value)))
             && list(&selector["matchExpressions"]).all(|requirement| meets(requirement, labels))
             && self.also.iter().all(|(key, value)| has(key, value))
     }

@@ -73,14 +73,18 @@ impl<'a> Constraint<'a> {
             return 0;
         }
         let selected = node.pods.iter().filter(|other| {
-            !other.terminating && other.namespace == new.pod.namespace && self.selector.matches(&other.labels)
+            !other.terminating
+                && other.namespace == new.pod.namespace
+                && self.selector.matches(&other.labels)
         });
         i64::try_from(selected.count()).unwrap_or(i64::MAX)
     }
 }
 
 fn has_all_keys(constraints: &[Constraint], node: &Node) -> bool {
-    constraints.iter().all(|constraint| node.labels.contains_key(constraint.topology_key))
+    constraints
+        .iter()
+        .all(|constraint| node.labels.contains_key(constraint.topology_key))
 }
 
 pub(super) struct Required<'a> {
@@ -91,19 +95,27 @@ impl<'a> Required<'a> {
     pub(super) fn of(new: &'a Candidate<'a>, nodes: &'a [Node]) -> Self {
         let constraints = Constraint::of(new, "DoNotSchedule");
         if constraints.is_empty() {
-            return Self { constraints: Vec::new() };
+            return Self {
+                constraints: Vec::new(),
+            };
         }
-        let complete: Vec<&Node> = nodes.iter().filter(|node| has_all_keys(&constraints, node)).collect();
+        let complete: Vec<&Node> = nodes
+            .iter()
+            .filter(|node| has_all_keys(&constraints, node))
+            .collect();
         let counted = constraints.into_iter().map(|constraint| {
             let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
             for node in complete.iter().filter(|node| constraint.counts(new, node)) {
-                *domains.entry(&node.labels[constraint.topology_key]).or_default() +=
-                    constraint.selected(new, node);
+                *domains
+                    .entry(&node.labels[constraint.topology_key])
+                    .or_default() += constraint.selected(new, node);
             }
             let selects_itself = constraint.selector.matches(&new.pod.labels);
             (constraint, domains, selects_itself)
         });
-        Self { constraints: counted.collect() }
+        Self {
+            constraints: counted.collect(),
+        }
     }
 
     pub(super) fn exclusions(&self, node: &Node) -> Vec<Exclusion> {
@@ -111,16 +123,34 @@ impl<'a> Required<'a> {
         for (constraint, domains, selects_itself) in &self.constraints {
             let key = constraint.topology_key;
             let Some(domain) = node.labels.get(key) else {
-                exclusions.push(Exclusion::TopologySpread { key: key.to_owned(), skew: None });
+                exclusions.push(Exclusion::TopologySpread {
+                    key: key.to_owned(),
+                    skew: None,
+                });
                 continue;
             };
             let are_few = domains.len() < constraint.min_domains;
-            let Some(least) = (if are_few { Some(&0) } else { domains.values().min() }) else { continue };
-            let pods = domains.get(domain.as_str()).copied().unwrap_or_default() + i64::from(*selects_itself);
+            let Some(least) = (if are_few {
+                Some(&0)
+            } else {
+                domains.values().min()
+            }) else {
+                continue;
+            };
+            let pods = domains.get(domain.as_str()).copied().unwrap_or_default()
+                + i64::from(*selects_itself);
             let max = constraint.max_skew;
             if pods - least > max {
-                let skew = Some(Skew { domain: domain.clone(), pods, least: *least, max });
-                exclusions.push(Exclusion::TopologySpread { key: key.to_owned(), skew });
+                let skew = Some(Skew {
+                    domain: domain.clone(),
+                    pods,
+                    least: *least,
+                    max,
+                });
+                exclusions.push(Exclusion::TopologySpread {
+                    key: key.to_owned(),
+                    skew,
+                });
             }
         }
         exclusions
@@ -135,7 +165,9 @@ pub(super) fn scores(
     nodes: &[Node],
     feasible: &[&Node],
 ) -> Vec<i64> {
-    let own = list(&new.spec["topologySpreadConstraints"]).next().is_some();
+    let own = list(&new.spec["topologySpreadConstraints"])
+        .next()
+        .is_some();
     let constraints = if own {
         Constraint::of(new, "ScheduleAnyway")
     } else {
@@ -149,9 +181,14 @@ pub(super) fn scores(
     for constraint in &constraints {
         add_scores(&mut raw, constraint, new, nodes, feasible, &is_ignored);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the scheduler computes with the same types")]
-    let raw =
-        feasible.iter().zip(raw).map(|(node, score)| (!is_ignored(node)).then_some(score.round() as i64));
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the scheduler computes with the same types"
+    )]
+    let raw = feasible
+        .iter()
+        .zip(raw)
+        .map(|(node, score)| (!is_ignored(node)).then_some(score.round() as i64));
     normalized(&raw.collect::<Vec<_>>())
 }
 
@@ -175,7 +212,10 @@ fn add_scores(
         scored().count()
     } else {
         domains.extend(scored().map(|node| (value(key, node), 0)));
-        for node in nodes.iter().filter(|node| !is_ignored(node) && constraint.counts(new, node)) {
+        for node in nodes
+            .iter()
+            .filter(|node| !is_ignored(node) && constraint.counts(new, node))
+        {
             if let Some(count) = domains.get_mut(value(key, node)) {
                 *count += constraint.selected(new, node);
             }
@@ -200,13 +240,16 @@ fn add_scores(
 /// The fewer Pods, the better. A Node that is ignored gets nothing.
 fn normalized(raw: &[Option<i64>]) -> Vec<i64> {
     let (least, most) = (raw.iter().flatten().min(), raw.iter().flatten().max());
-    let (Some(&least), Some(&most)) = (least, most) else { return vec![0; raw.len()] };
+    let (Some(&least), Some(&most)) = (least, most) else {
+        return vec![0; raw.len()];
+    };
     let most = most.max(0);
     let one = |score: &Option<i64>| match score {
         None => 0,
         Some(_) if most == 0 => BEST,
         Some(score) => {
-            let share = i128::from(BEST) * (i128::from(most) + i128::from(least) - i128::from(*score));
+            let share =
+                i128::from(BEST) * (i128::from(most) + i128::from(least) - i128::from(*score));
             i64::try_from(share / i128::from(most)).unwrap_or_default()
         }
     };

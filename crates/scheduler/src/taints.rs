@@ -10,13 +10,23 @@ const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The API server makes every Pod tolerate these for five minutes.
-const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const TOLERATED_FOR_A_WHILE: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+];
 
 pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
-    let cordon = Taint { key: UNSCHEDULABLE.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
+    let cordon = Taint {
+        key: UNSCHEDULABLE.into(),
+        effect: NO_SCHEDULE.into(),
+        ..Taint::default()
+    };
     let is_cordoned = node.unschedulable && !tolerates(spec, &cordon);
     let cordon = is_cordoned.then_some(Exclusion::Cordon);
-    cordon.into_iter().chain(untolerated(spec, node).cloned().map(Exclusion::Taint)).collect()
+    cordon
+        .into_iter()
+        .chain(untolerated(spec, node).cloned().map(Exclusion::Taint))
+        .collect()
 }
 
 fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint> {
@@ -25,7 +35,10 @@ fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a 
         NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()),
         _ => false,
     };
-    node.taints.iter().filter(keeps_out).filter(|taint| !tolerates(spec, taint))
+    node.taints
+        .iter()
+        .filter(keeps_out)
+        .filter(|taint| !tolerates(spec, taint))
 }
 
 pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
@@ -34,9 +47,13 @@ pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
 
 /// The taint for which a Node evicts a Pod at once. Of several tolerations of a taint the first one counts.
 pub fn evicting_taint(spec: &Value, node: &Value) -> Option<Taint> {
-    let mut taints = list(&node["spec"]["taints"]).map(Taint::of).filter(|taint| taint.effect == NO_EXECUTE);
+    let mut taints = list(&node["spec"]["taints"])
+        .map(Taint::of)
+        .filter(|taint| taint.effect == NO_EXECUTE);
     taints.find(|taint| match tolerations(spec, taint).next() {
-        Some(toleration) => toleration["tolerationSeconds"].as_i64().is_some_and(|seconds| seconds <= 0),
+        Some(toleration) => toleration["tolerationSeconds"]
+            .as_i64()
+            .is_some_and(|seconds| seconds <= 0),
         None => !TOLERATED_FOR_A_WHILE.contains(&taint.key.as_str()),
     })
 }
@@ -63,6 +80,9 @@ fn tolerations<'a>(spec: &'a Value, taint: &Taint) -> impl Iterator<Item = &'a V
 
 /// How many taints of the effect `PreferNoSchedule` the Pod does not tolerate.
 pub(super) fn avoided(spec: &Value, node: &Node) -> i64 {
-    let avoided = node.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
+    let avoided = node
+        .taints
+        .iter()
+        .filter(|taint| taint.effect == "PreferNoSchedule");
     i64::try_from(avoided.filter(|taint| !tolerates(spec, taint)).count()).unwrap_or(i64::MAX)
 }

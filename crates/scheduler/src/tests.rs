@@ -30,8 +30,10 @@ pub(super) fn pod(spec: &Value) -> Value {
 
 /// A Pod whose containers request these amounts.
 pub(super) fn requesting(containers: &[Value]) -> Value {
-    let containers: Vec<Value> =
-        containers.iter().map(|requests| json!({"resources": {"requests": requests}})).collect();
+    let containers: Vec<Value> = containers
+        .iter()
+        .map(|requests| json!({"resources": {"requests": requests}}))
+        .collect();
     pod(&json!({"containers": containers}))
 }
 
@@ -43,17 +45,34 @@ pub(super) fn empty(nodes: Vec<Value>) -> Nodes {
 }
 
 pub(super) fn views(nodes: &Nodes) -> Vec<NodeView<'_>> {
-    nodes.iter().map(|(node, pods)| NodeView { node, pods: pods.iter().collect() }).collect()
+    nodes
+        .iter()
+        .map(|(node, pods)| NodeView {
+            node,
+            pods: pods.iter().collect(),
+        })
+        .collect()
 }
 
 pub(super) fn selection(pod: &Value, nodes: &Nodes) -> Selection {
-    select(&Placement { pod, before: None, selector: None, volumes: None }, &views(nodes))
+    select(
+        &Placement {
+            pod,
+            before: None,
+            selector: None,
+            volumes: None,
+        },
+        &views(nodes),
+    )
 }
 
 /// All exclusions, each after its node's name.
 pub(super) fn texts(selection: &Selection) -> Vec<String> {
     let exclusions = selection.verdicts.iter().flat_map(|verdict| {
-        verdict.exclusions.iter().map(|exclusion| format!("{}: {exclusion}", verdict.node))
+        verdict
+            .exclusions
+            .iter()
+            .map(|exclusion| format!("{}: {exclusion}", verdict.node))
     });
     exclusions.collect()
 }

@@ -31,10 +31,17 @@ impl Volumes {
         let name = text(&metadata["name"]).to_owned();
         match text(&object["kind"]) {
             "PersistentVolumeClaim" => {
-                let namespace = metadata["namespace"].as_str().unwrap_or("default").to_owned();
+                let namespace = metadata["namespace"]
+                    .as_str()
+                    .unwrap_or("default")
+                    .to_owned();
                 let phase = text(&object["status"]["phase"]);
-                let volume = object["spec"]["volumeName"].as_str().filter(|name| !name.is_empty());
-                let bound = volume.filter(|_| matches!(phase, "" | "Bound")).map(str::to_owned);
+                let volume = object["spec"]["volumeName"]
+                    .as_str()
+                    .filter(|name| !name.is_empty());
+                let bound = volume
+                    .filter(|_| matches!(phase, "" | "Bound"))
+                    .map(str::to_owned);
                 self.claims.insert((namespace, name), bound);
             }
             "PersistentVolume" => {
@@ -42,8 +49,10 @@ impl Volumes {
                 // kube-scheduler keeps Pods in the zone of these labels.
                 let is_zonal = |key: &String| key.ends_with("/zone") || key.ends_with("/region");
                 let labels = metadata["labels"].as_object();
-                if !required.is_null() || !labels.is_some_and(|labels| labels.keys().any(is_zonal)) {
-                    self.volumes.insert(name, (required.clone(), object["spec"]["csi"].is_object()));
+                if !required.is_null() || !labels.is_some_and(|labels| labels.keys().any(is_zonal))
+                {
+                    self.volumes
+                        .insert(name, (required.clone(), object["spec"]["csi"].is_object()));
                 }
             }
             _ => {}
@@ -62,10 +71,17 @@ pub(super) struct PodVolumes<'a> {
 
 impl<'a> PodVolumes<'a> {
     pub(super) fn of(pod: &'a Value, known: Option<&'a Volumes>) -> Self {
-        let mut volumes = Self { bound: Vec::new(), caveats: Vec::new() };
+        let mut volumes = Self {
+            bound: Vec::new(),
+            caveats: Vec::new(),
+        };
         let Some(known) = known else { return volumes };
-        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-        let claims = list(&pod["spec"]["volumes"]).filter_map(|volume| volume[CLAIM]["claimName"].as_str());
+        let namespace = pod["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or("default")
+            .to_owned();
+        let claims =
+            list(&pod["spec"]["volumes"]).filter_map(|volume| volume[CLAIM]["claimName"].as_str());
         for claim in claims {
             let volume = known.claims.get(&(namespace.clone(), claim.to_owned()));
             match volume.and_then(|volume| known.volumes.get(volume.as_ref()?)) {
@@ -74,7 +90,9 @@ impl<'a> PodVolumes<'a> {
             }
         }
         let is_limited = volumes.bound.iter().any(|(_, (_, is_limited))| *is_limited);
-        volumes.caveats.extend(is_limited.then_some(Caveat::VolumeLimits));
+        volumes
+            .caveats
+            .extend(is_limited.then_some(Caveat::VolumeLimits));
         volumes
     }
 

@@ -43,7 +43,12 @@ pub(crate) struct Args {
     pub kubeconfig: Option<PathBuf>,
 
     /// Address of /healthz, /readyz and /metrics. Port 0 selects a free port, which is logged.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080", env = "PPS_ADMIN_ADDRESS")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "0.0.0.0:8080",
+        env = "PPS_ADMIN_ADDRESS"
+    )]
     pub admin_address: SocketAddr,
 
     /// Namespace of the ConfigMap kruise-configuration. Its key
@@ -80,7 +85,12 @@ pub(crate) struct Args {
     /// Evict Pods that are Pending for a node that no longer exists, so that their controller re-creates
     /// them. Applies to objects with nodeDeletionPolicy: Forget. Needs the permission to create
     /// pods/eviction. With false the sidecar reports such Pods and leaves them.
-    #[arg(long, value_name = "true|false", default_value_t = false, default_missing_value = "true")]
+    #[arg(
+        long,
+        value_name = "true|false",
+        default_value_t = false,
+        default_missing_value = "true"
+    )]
     #[arg(num_args = 0..=1, require_equals = true, action = ArgAction::Set, env = "PPS_EVICT_PENDING_PODS")]
     pub evict_pending_pods: bool,
 
@@ -137,19 +147,29 @@ pub(crate) enum CompactStates {
 impl Args {
     /// Where the Lease of OpenKruise's manager is.
     pub(crate) fn openkruise_namespace(&self) -> &str {
-        self.openkruise_namespace.as_deref().unwrap_or(&self.config_namespace)
+        self.openkruise_namespace
+            .as_deref()
+            .unwrap_or(&self.config_namespace)
     }
 }
 
 fn kibibytes(text: &str) -> Result<usize, String> {
-    let size = text.parse().ok().filter(|size| (16..=1_048_576).contains(size));
+    let size = text
+        .parse()
+        .ok()
+        .filter(|size| (16..=1_048_576).contains(size));
     size.ok_or_else(|| "use a whole number of KiB from 16 to 1048576".into())
 }
 
 fn grace_period(text: &str) -> Result<Duration, String> {
     let seconds = [("s", 1), ("m", 60), ("h", 3600)]
         .into_iter()
-        .find_map(|(unit, seconds)| text.strip_suffix(unit)?.parse::<u32>().ok()?.checked_mul(seconds));
+        .find_map(|(unit, seconds)| {
+            text.strip_suffix(unit)?
+                .parse::<u32>()
+                .ok()?
+                .checked_mul(seconds)
+        });
     let seconds = seconds.filter(|seconds| (1..=604_800).contains(seconds));
     let period = seconds.map(|seconds| Duration::from_secs(seconds.into()));
     period.ok_or_else(|| "use a whole number of s, m or h, from 1s to 168h".into())
@@ -163,7 +183,11 @@ mod tests {
 
     #[test]
     fn records_unless_a_command_is_given() {
-        assert!(Args::parse_from(["pps-sidecar", "--recorder=openkruise"]).command.is_none());
+        assert!(
+            Args::parse_from(["pps-sidecar", "--recorder=openkruise"])
+                .command
+                .is_none()
+        );
         let args = Args::parse_from(["pps-sidecar", "check", "--phase=before", "-o", "json"]);
         assert!(matches!(args.command, Some(Command::Check(_))));
         for wrong in [
@@ -176,7 +200,11 @@ mod tests {
             &["--recorder=openkruise", "check"],
         ] {
             let args = ["pps-sidecar"].iter().chain(wrong);
-            assert_eq!(Args::try_parse_from(args).unwrap_err().exit_code(), 2, "{wrong:?}");
+            assert_eq!(
+                Args::try_parse_from(args).unwrap_err().exit_code(),
+                2,
+                "{wrong:?}"
+            );
         }
     }
 
@@ -189,27 +217,70 @@ mod tests {
             ("kruise-system", "kruise-system")
         );
         let moved = Args::parse_from(["pps-sidecar", "--config-namespace=a"]);
-        assert_eq!((moved.config_namespace.as_str(), moved.openkruise_namespace()), ("a", "a"));
-        let apart = Args::parse_from(["pps-sidecar", "--config-namespace=a", "--openkruise-namespace=b"]);
-        assert_eq!((apart.config_namespace.as_str(), apart.openkruise_namespace()), ("a", "b"));
+        assert_eq!(
+            (
+                moved.config_namespace.as_str(),
+                moved.openkruise_namespace()
+            ),
+            ("a", "a")
+        );
+        let apart = Args::parse_from([
+            "pps-sidecar",
+            "--config-namespace=a",
+            "--openkruise-namespace=b",
+        ]);
+        assert_eq!(
+            (
+                apart.config_namespace.as_str(),
+                apart.openkruise_namespace()
+            ),
+            ("a", "b")
+        );
         assert_eq!(args.namespace, None, "all namespaces in scope");
         let one = Args::parse_from(["pps-sidecar", "--namespace=shop"]);
         assert_eq!(one.namespace.as_deref(), Some("shop"));
         assert!(Args::try_parse_from(["pps-sidecar", "--namespace="]).is_err());
         assert_eq!(args.node_grace_period.as_secs(), 300);
-        assert_eq!(args.namespace_selector, "persistent-pod-state/injection=enabled");
-        assert_eq!(Args::parse_from(["pps-sidecar", "--namespace-selector="]).namespace_selector, "");
-        for (text, seconds) in
-            [("1s", Some(1)), ("90s", Some(90)), ("2h", Some(7200)), ("168h", Some(604_800))]
-                .into_iter()
-                .chain(
-                    ["0s", "5", "m", "", "-1s", "1.5m", "169h", "5d", "4294967295h"].map(|text| (text, None)),
-                )
-        {
+        assert_eq!(
+            args.namespace_selector,
+            "persistent-pod-state/injection=enabled"
+        );
+        assert_eq!(
+            Args::parse_from(["pps-sidecar", "--namespace-selector="]).namespace_selector,
+            ""
+        );
+        for (text, seconds) in [
+            ("1s", Some(1)),
+            ("90s", Some(90)),
+            ("2h", Some(7200)),
+            ("168h", Some(604_800)),
+        ]
+        .into_iter()
+        .chain(
+            [
+                "0s",
+                "5",
+                "m",
+                "",
+                "-1s",
+                "1.5m",
+                "169h",
+                "5d",
+                "4294967295h",
+            ]
+            .map(|text| (text, None)),
+        ) {
             let args = Args::try_parse_from(["pps-sidecar", "--node-grace-period", text]);
-            assert_eq!(args.ok().map(|args| args.node_grace_period.as_secs()), seconds, "{text}");
+            assert_eq!(
+                args.ok().map(|args| args.node_grace_period.as_secs()),
+                seconds,
+                "{text}"
+            );
         }
-        assert_eq!((args.leader_election, args.lease_name.as_str()), (true, "pps-sidecar"));
+        assert_eq!(
+            (args.leader_election, args.lease_name.as_str()),
+            (true, "pps-sidecar")
+        );
         let alone = Args::parse_from(["pps-sidecar", "--leader-election=false"]);
         assert!(!alone.leader_election);
         assert!(!args.evict_pending_pods);

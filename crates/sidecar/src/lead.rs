@@ -42,7 +42,12 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    pub(crate) fn start(client: Client, namespace: &str, name: &str, health: Health) -> (Self, Leadership) {
+    pub(crate) fn start(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        health: Health,
+    ) -> (Self, Leadership) {
         let (term, leadership) = watch::channel(Term::default());
         let (stop, stopped) = oneshot::channel();
         health.set_election_problem(Some("the Lease has not been read yet".to_owned()));
@@ -58,8 +63,18 @@ impl Election {
             term,
             health,
         };
-        info!(lease = elector.lease, identity = elector.me, "taking part in the leader election");
-        (Self { stop, task: tokio::spawn(elector.run(stopped)) }, Leadership::new(leadership))
+        info!(
+            lease = elector.lease,
+            identity = elector.me,
+            "taking part in the leader election"
+        );
+        (
+            Self {
+                stop,
+                task: tokio::spawn(elector.run(stopped)),
+            },
+            Leadership::new(leadership),
+        )
     }
 
     /// Ends the term and releases the Lease, so that another process can lead at once.
@@ -73,8 +88,15 @@ impl Election {
 /// The identity of this process. It differs after each restart, so that a process never takes a Lease of its
 /// predecessor for its own.
 fn create_identity() -> String {
-    let name = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
-    let name = name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let name = std::env::var("POD_NAME")
+        .ok()
+        .filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    });
     // Each instance has random keys.
     let random = RandomState::new().build_hasher().finish();
     format!("{name}_{random:016x}")
@@ -125,7 +147,12 @@ impl Elector {
             Err(problem) => {
                 self.ours = None;
                 let problem = self.describe(&problem);
-                if self.health.set_election_problem(Some(problem.clone())).as_ref() == Some(&problem) {
+                if self
+                    .health
+                    .set_election_problem(Some(problem.clone()))
+                    .as_ref()
+                    == Some(&problem)
+                {
                     debug!(problem);
                 } else {
                     warn!(lease = self.lease, "{problem}");
@@ -139,7 +166,9 @@ impl Elector {
         let mut lease = self.ours.take();
         if lease.is_none() {
             lease = bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?;
-            let spec = lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
+            let spec = lease
+                .as_ref()
+                .map(|lease| lease.spec.clone().unwrap_or_default());
             if let Some(wait) = self.observed.wait(&self.me, spec.as_ref(), now()) {
                 self.follow(spec.as_ref().and_then(holder).unwrap_or_default());
                 return Ok(wait);
@@ -147,7 +176,12 @@ impl Elector {
         }
         let (requested_at, exists) = (now(), lease.is_some());
         self.has_requested = true;
-        match self.write(lease, |before| hold(before, &self.me, MicroTime(Timestamp::now()))).await {
+        match self
+            .write(lease, |before| {
+                hold(before, &self.me, MicroTime(Timestamp::now()))
+            })
+            .await
+        {
             Ok(lease) => {
                 self.ours = Some(lease);
                 self.lead(requested_at + RENEW_WITHIN);
@@ -169,7 +203,9 @@ impl Elector {
         let (params, exists) = (PostParams::default(), lease.is_some());
         let mut lease = lease.unwrap_or_default();
         lease.metadata.name.get_or_insert_with(|| self.name.clone());
-        lease.spec = Some(change(exists.then(|| lease.spec.take().unwrap_or_default())));
+        lease.spec = Some(change(
+            exists.then(|| lease.spec.take().unwrap_or_default()),
+        ));
         let request = async {
             if exists {
                 self.api.replace(&self.name, &params, &lease).await
@@ -217,17 +253,23 @@ impl Elector {
                 Some(ours) => Some(ours),
                 None => bounded(REQUEST_TIMEOUT, self.api.get_opt(&self.name)).await?,
             };
-            let is_ours = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
+            let is_ours =
+                |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
             if let Some(lease) = lease.filter(is_ours) {
-                let change =
-                    |spec: Option<LeaseSpec>| release(spec.unwrap_or_default(), MicroTime(Timestamp::now()));
+                let change = |spec: Option<LeaseSpec>| {
+                    release(spec.unwrap_or_default(), MicroTime(Timestamp::now()))
+                };
                 self.write(Some(lease), change).await?;
                 info!(lease = self.lease, "released the Lease");
             }
             Ok(())
         };
         if let Err(problem) = release.await {
-            warn!(lease = self.lease, "cannot release the Lease: {}", self.describe(&problem));
+            warn!(
+                lease = self.lease,
+                "cannot release the Lease: {}",
+                self.describe(&problem)
+            );
         }
     }
 

@@ -15,7 +15,10 @@
 //! This library belongs to the program. Its public items are those that the program, its tests and the
 //! benchmarks use.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 mod args;
 mod lead;

@@ -62,24 +62,33 @@ pub fn main() -> ExitCode {
 /// the admin address is in use.
 fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     start_logging(args)?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(run(args))
 }
 
 /// Checks an installation, and prints what was found. Returns the exit code. Fails if no cluster is
 /// configured.
 fn check(args: &CheckArgs) -> anyhow::Result<u8> {
-    let report = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let client = client::connect(args.kubeconfig.as_deref()).await?;
-        let runs_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        anyhow::Ok(args.run(&client, runs_in_cluster).await)
-    })?;
+    let report = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(async {
+            let client = client::connect(args.kubeconfig.as_deref()).await?;
+            let runs_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+            anyhow::Ok(args.run(&client, runs_in_cluster).await)
+        })?;
     // A reader that closes the pipe early has seen enough.
     let _ = stdout().write_all(report.text.as_bytes());
     Ok(report.exit_code)
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -90,7 +99,12 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
     let (election, leadership) = start_election(args, &client, &health);
     // Awaited here, because the fields of a log entry that is filtered out are not evaluated.
-    let address = serve::serve(args.admin_address, health.clone(), metrics.clone(), leadership.clone());
+    let address = serve::serve(
+        args.admin_address,
+        health.clone(),
+        metrics.clone(),
+        leadership.clone(),
+    );
     let address = address.await?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
     match args.recorder {
@@ -115,8 +129,12 @@ fn start_election(args: &Args, client: &Client, health: &Health) -> (Option<Elec
         return (None, Leadership::fixed(args.recorder == Recorder::Own));
     }
     // In a Pod, the client's default namespace is the Pod's own.
-    let namespace = args.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-    let (election, leadership) = Election::start(client.clone(), namespace, &args.lease_name, health.clone());
+    let namespace = args
+        .lease_namespace
+        .as_deref()
+        .unwrap_or(client.default_namespace());
+    let (election, leadership) =
+        Election::start(client.clone(), namespace, &args.lease_name, health.clone());
     (Some(election), leadership)
 }
 
@@ -162,8 +180,14 @@ async fn record(
     while let Ok(observation) = observations.try_recv() {
         worker.apply(observation);
     }
-    if timeout(SHUTDOWN_TIMEOUT, worker.finish(&mut observations)).await.is_err() {
-        warn!(seconds = SHUTDOWN_TIMEOUT.as_secs(), "stopping before all pending writes were done");
+    if timeout(SHUTDOWN_TIMEOUT, worker.finish(&mut observations))
+        .await
+        .is_err()
+    {
+        warn!(
+            seconds = SHUTDOWN_TIMEOUT.as_secs(),
+            "stopping before all pending writes were done"
+        );
     }
     Ok(())
 }
@@ -184,5 +208,8 @@ fn start_logging(args: &Args) -> anyhow::Result<()> {
     } else {
         layer.json().flatten_event(true).with_filter(filter).boxed()
     };
-    registry().with(layer).try_init().context("cannot start logging")
+    registry()
+        .with(layer)
+        .try_init()
+        .context("cannot start logging")
 }

@@ -114,7 +114,13 @@ async fn show_readiness(State((health, ..)): Shared) -> impl IntoResponse {
 
 async fn show_metrics(State((health, metrics, leadership)): Shared) -> impl IntoResponse {
     let text = metrics.render(health.problem().is_none(), leadership.term().is_some());
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+    (
+        [(
+            header::CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        )],
+        text,
+    )
 }
 
 #[cfg(test)]
@@ -133,14 +139,19 @@ mod tests {
     async fn all_addresses_of_ipv6_include_those_of_ipv4() {
         let port = listen(any(0)).await.unwrap().local_addr().unwrap().port();
         let _listener = listen(any(port)).await.unwrap();
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .unwrap();
     }
 
     #[test]
     fn a_host_without_ipv6_listens_on_all_addresses_of_ipv4() {
         for kind in [io::ErrorKind::Unsupported, io::ErrorKind::AddrNotAvailable] {
             let instead = |address| without_ipv6(address, &kind.into());
-            assert_eq!(instead(any(8080)), Some((Ipv4Addr::UNSPECIFIED, 8080).into()));
+            assert_eq!(
+                instead(any(8080)),
+                Some((Ipv4Addr::UNSPECIFIED, 8080).into())
+            );
             // An address that was asked for is not replaced by another one.
             assert_eq!(instead((Ipv6Addr::LOCALHOST, 0).into()), None);
         }
@@ -149,14 +160,23 @@ mod tests {
     #[tokio::test]
     async fn a_port_that_is_taken_is_an_error() {
         let first = listen(any(0)).await.unwrap();
-        let error = listen(any(first.local_addr().unwrap().port())).await.unwrap_err();
+        let error = listen(any(first.local_addr().unwrap().port()))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     async fn running_server() -> SocketAddr {
         let leadership = Leadership::fixed(true);
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        serve(any, Health::default(), Arc::new(Metrics::default()), leadership).await.unwrap()
+        serve(
+            any,
+            Health::default(),
+            Arc::new(Metrics::default()),
+            leadership,
+        )
+        .await
+        .unwrap()
     }
 
     /// Sends this, and then nothing. Returns what is answered until the connection ends; nothing if it stays
@@ -167,13 +187,18 @@ mod tests {
         let _ = stream.write_all(request).await;
         let mut answer = Vec::new();
         let end = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
-        end.ok().map(|_| String::from_utf8_lossy(&answer).into_owned())
+        end.ok()
+            .map(|_| String::from_utf8_lossy(&answer).into_owned())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_sends_no_whole_request_or_a_large_one_is_closed() {
         let address = running_server().await;
-        let endless = [b"GET /healthz HTTP/1.1\r\nX: ", "x".repeat(64 << 10).as_bytes()].concat();
+        let endless = [
+            b"GET /healthz HTTP/1.1\r\nX: ",
+            "x".repeat(64 << 10).as_bytes(),
+        ]
+        .concat();
         let get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
         let post = b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n";
         let answers = tokio::join!(
@@ -184,7 +209,12 @@ mod tests {
             answer_to(address, post),
         );
         let begins = |answer: &Option<String>, with: &str| {
-            assert!(answer.as_ref().is_some_and(|answer| answer.starts_with(with)), "{answers:?}");
+            assert!(
+                answer
+                    .as_ref()
+                    .is_some_and(|answer| answer.starts_with(with)),
+                "{answers:?}"
+            );
         };
         begins(&answers.0, "");
         begins(&answers.1, "");
@@ -199,12 +229,25 @@ mod tests {
         let mut held = Vec::new();
         for _ in 0..200 {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+            stream
+                .write_all(b"GET /healthz HTTP/1.1\r\n")
+                .await
+                .unwrap();
             held.push(stream);
         }
-        let probe = answer_to(address, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let answer = timeout(Duration::from_secs(1), probe).await.expect("an answer at once");
-        assert!(answer.as_ref().is_some_and(|answer| answer.starts_with("HTTP/1.1 200")), "{answer:?}");
+        let probe = answer_to(
+            address,
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        );
+        let answer = timeout(Duration::from_secs(1), probe)
+            .await
+            .expect("an answer at once");
+        assert!(
+            answer
+                .as_ref()
+                .is_some_and(|answer| answer.starts_with("HTTP/1.1 200")),
+            "{answer:?}"
+        );
         let is_open = |stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         tokio::time::sleep(Duration::from_millis(100)).await;
         let open = held.iter().filter(|stream| is_open(stream)).count();
@@ -220,7 +263,11 @@ mod tests {
         let _held: Vec<_> = (0..=MAX_CONNECTIONS).map(|_| connect()).collect();
         probe.set_nonblocking(true).unwrap();
         let mut answer = String::new();
-        TcpStream::from_std(probe).unwrap().read_to_string(&mut answer).await.unwrap();
+        TcpStream::from_std(probe)
+            .unwrap()
+            .read_to_string(&mut answer)
+            .await
+            .unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

@@ -58,7 +58,11 @@ pub(crate) enum WriteResult {
     CompactFormDropped(StatusWrite, Result<String, String>),
     LossUnconfirmed(StatusWrite, Unconfirmed),
     /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
-    PpsRead(NamespacedName, String, Result<Option<Box<PpsFact>>, Failure>),
+    PpsRead(
+        NamespacedName,
+        String,
+        Result<Option<Box<PpsFact>>, Failure>,
+    ),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
     Eviction(PodEviction, Result<(), Failure>),
     /// Of a read: whether a node exists, on which a later write depends.
@@ -68,9 +72,9 @@ pub(crate) enum WriteResult {
 impl WriteResult {
     pub(crate) fn object(&self) -> Option<&NamespacedName> {
         match self {
-            Self::Status(write, _) | Self::CompactFormDropped(write, _) | Self::LossUnconfirmed(write, _) => {
-                Some(&write.key)
-            }
+            Self::Status(write, _)
+            | Self::CompactFormDropped(write, _)
+            | Self::LossUnconfirmed(write, _) => Some(&write.key),
             _ => None,
         }
     }
@@ -99,14 +103,23 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(client: Client, permit: Permit) -> Self {
         let reads = Arc::new(Semaphore::new(READS_AT_ONCE));
-        Self { client, reads, namespace_selector: Arc::default(), permit }
+        Self {
+            client,
+            reads,
+            namespace_selector: Arc::default(),
+            permit,
+        }
     }
 
     pub(crate) async fn write_status(self, write: StatusWrite) -> WriteResult {
         if write.moves_to == Some(StoredForm::Compact) {
             return self.write_compact_form(write).await;
         }
-        let patch = if write.keeps_compact_form { &compact_patch(&write.patch) } else { &write.patch };
+        let patch = if write.keeps_compact_form {
+            &compact_patch(&write.patch)
+        } else {
+            &write.patch
+        };
         let result = self.patch_status(&write, patch, METADATA, false).await;
         written(write, result)
     }
@@ -117,12 +130,16 @@ impl Writer {
     /// still has both.
     async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
         let mut beside = write.patch.clone();
-        beside["status"].as_object_mut().map(|status| status.remove("podStates"));
+        beside["status"]
+            .as_object_mut()
+            .map(|status| status.remove("podStates"));
         let stored = match self.patch_status(&write, &beside, OBJECT, false).await {
             Ok(stored) => stored,
             // Both forms together are too large.
             Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
-            Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
+            Err(Failure::Refused(reason)) => {
+                return WriteResult::CompactFormDropped(write, Err(reason));
+            }
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         };
         if !stored.has_compact_form_of(&write.patch) {
@@ -141,10 +158,15 @@ impl Writer {
     /// it would store, and then what it has stored.
     async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
         match self.patch_status(&write, &write.patch, OBJECT, true).await {
-            Ok(stored) if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
-            Ok(_) => return WriteResult::CompactFormDropped(write, Err("it would be changed".into())),
+            Ok(stored)
+                if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
+            Ok(_) => {
+                return WriteResult::CompactFormDropped(write, Err("it would be changed".into()));
+            }
             // A webhook may refuse every request that only asks.
-            Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
+            Err(Failure::Refused(reason)) => {
+                return WriteResult::CompactFormDropped(write, Err(reason));
+            }
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         }
         match self.patch_status(&write, &write.patch, OBJECT, false).await {
@@ -165,16 +187,33 @@ impl Writer {
         let field_manager = Some(generate::FIELD_MANAGER.to_owned());
         let (request, sent) = match &generated {
             GeneratedPps::Create { body, .. } => {
-                let params = PostParams { field_manager, ..PostParams::default() };
-                (requests.create(&params, body.to_string().into_bytes()), body)
+                let params = PostParams {
+                    field_manager,
+                    ..PostParams::default()
+                };
+                (
+                    requests.create(&params, body.to_string().into_bytes()),
+                    body,
+                )
             }
             GeneratedPps::Update { patch, .. } => {
-                let params = PatchParams { field_manager, ..PatchParams::default() };
-                (requests.patch(&key.name, &params, &Patch::Merge(patch)), patch)
+                let params = PatchParams {
+                    field_manager,
+                    ..PatchParams::default()
+                };
+                (
+                    requests.patch(&key.name, &params, &Patch::Merge(patch)),
+                    patch,
+                )
             }
-            GeneratedPps::Delete { uid, resource_version, .. } => {
-                (requests.delete(&key.name, &delete_params(uid, resource_version)), &Value::Null)
-            }
+            GeneratedPps::Delete {
+                uid,
+                resource_version,
+                ..
+            } => (
+                requests.delete(&key.name, &delete_params(uid, resource_version)),
+                &Value::Null,
+            ),
         };
         let result = match self.send::<Value>(request).await {
             Err(Failure::NotFound) if sent.is_null() => Ok(ApplyResult::Complete),
@@ -186,7 +225,12 @@ impl Writer {
     /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. Before that it
     /// asks for what no watch has shown. A disruption budget does not protect a Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
-        let PodEviction { pod, uid, resource_version, .. } = &eviction;
+        let PodEviction {
+            pod,
+            uid,
+            resource_version,
+            ..
+        } = &eviction;
         // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then
         // policy/v1. kube's own eviction sends no precondition.
         let body = json!({
@@ -194,8 +238,8 @@ impl Writer {
             "deleteOptions": delete_params(uid, resource_version),
         });
         let (params, body) = (PostParams::default(), body.to_string().into_bytes());
-        let request =
-            requests::<Pod>(&pod.namespace).create_subresource("eviction", &pod.name, &params, body);
+        let request = requests::<Pod>(&pod.namespace)
+            .create_subresource("eviction", &pod.name, &params, body);
         let result = match self.expect_unschedulable(&eviction).await {
             Ok(()) => self.send(request).await.map(|_: IgnoredAny| ()),
             Err(failure) => Err(failure),
@@ -205,7 +249,10 @@ impl Writer {
 
     async fn create_event(&self, event: &Event) -> Result<(), Failure> {
         let requests = requests::<Event>(event.metadata.namespace.as_deref().unwrap_or_default());
-        let request = requests.create(&PostParams::default(), json!(event).to_string().into_bytes());
+        let request = requests.create(
+            &PostParams::default(),
+            json!(event).to_string().into_bytes(),
+        );
         self.send(request).await.map(|_: IgnoredAny| ())
     }
 
@@ -232,14 +279,26 @@ impl Writer {
         dry_run: bool,
     ) -> Result<StoredPps, Failure> {
         let field_manager = Some(generate::FIELD_MANAGER.to_owned());
-        let params = PatchParams { field_manager, dry_run, ..PatchParams::default() };
+        let params = PatchParams {
+            field_manager,
+            dry_run,
+            ..PatchParams::default()
+        };
         let NamespacedName { namespace, name } = &write.key;
-        let patch_type = if patch.is_array() { JSON_PATCH } else { MERGE_PATCH };
+        let patch_type = if patch.is_array() {
+            JSON_PATCH
+        } else {
+            MERGE_PATCH
+        };
         let request = requests::<PpsObject>(namespace);
         let request = request.patch_subresource("status", name, &params, &Patch::Merge(patch));
         let request = request.map(|mut request| {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(answer));
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(patch_type));
+            request
+                .headers_mut()
+                .insert(ACCEPT, HeaderValue::from_static(answer));
+            request
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static(patch_type));
             request
         });
         self.send(request).await
@@ -256,8 +315,13 @@ impl Writer {
             }
             Err(kube::Error::Api(failure::refusal(&head, &body).boxed()))
         };
-        let answer = self.permit.run_while_valid(bounded(REQUEST_TIMEOUT, request)).await;
-        answer.map_or(Err(Failure::NotLeading), |answer| answer.map_err(Failure::from))
+        let answer = self
+            .permit
+            .run_while_valid(bounded(REQUEST_TIMEOUT, request))
+            .await;
+        answer.map_or(Err(Failure::NotLeading), |answer| {
+            answer.map_err(Failure::from)
+        })
     }
 }
 
@@ -295,23 +359,37 @@ impl StoredPps {
 
 /// Deletes only this version of an object.
 fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
-    let preconditions =
-        Preconditions { uid: Some(uid.to_owned()), resource_version: Some(resource_version.to_owned()) };
-    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+    let preconditions = Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: Some(resource_version.to_owned()),
+    };
+    DeleteParams {
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    }
 }
 
 /// Compares what was sent with what the API server has stored: it drops fields that the definition lacks.
 fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
     let has_source = |object: &Value| {
         let annotations = object["spec"]["persistentPodAnnotations"].as_array();
-        annotations.into_iter().flatten().any(|annotation| annotation["valueFrom"].is_string())
+        annotations
+            .into_iter()
+            .flatten()
+            .any(|annotation| annotation["valueFrom"].is_string())
     };
-    if has_source(sent) && !has_source(stored) { ApplyResult::WithoutSources } else { ApplyResult::Complete }
+    if has_source(sent) && !has_source(stored) {
+        ApplyResult::WithoutSources
+    } else {
+        ApplyResult::Complete
+    }
 }
 
 /// Whether the API server itself says that there is no node of this name.
 fn is_node_not_found(status: &Status, node: &str) -> bool {
-    let is_about_node =
-        status.details.as_ref().is_some_and(|details| details.kind == "nodes" && details.name == node);
+    let is_about_node = status
+        .details
+        .as_ref()
+        .is_some_and(|details| details.kind == "nodes" && details.name == node);
     status.code == 404 && status.reason == "NotFound" && is_about_node
 }

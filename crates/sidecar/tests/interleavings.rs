@@ -12,7 +12,12 @@
 //! $ PROPTEST_CASES=20000 cargo test -p pps-sidecar --test interleavings
 //! ```
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may panic"
+)]
 
 #[path = "interleavings/cluster.rs"]
 mod cluster;
@@ -49,7 +54,10 @@ use self::steps::{ClusterChange, Step, race, spec_options, step};
 /// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before
 /// it starts, and libtest shows what a failed test has printed.
 fn config(cases: u32) -> ProptestConfig {
-    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let mut config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = cases;
     }
@@ -57,8 +65,14 @@ fn config(cases: u32) -> ProptestConfig {
         RngSeed::Fixed(seed) => seed,
         RngSeed::Random => RandomState::new().hash_one(()),
     };
-    println!("to replay: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={}", config.cases);
-    ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..config }
+    println!(
+        "to replay: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={}",
+        config.cases
+    );
+    ProptestConfig {
+        rng_seed: RngSeed::Fixed(seed),
+        ..config
+    }
 }
 
 proptest! {
@@ -219,8 +233,12 @@ impl Simulation {
             }
         }
         for (number, (name, workload)) in PODS.into_iter().enumerate() {
-            let owner =
-                self.cluster.workloads.get(&workload).filter(|workload| !workload.terminating).cloned();
+            let owner = self
+                .cluster
+                .workloads
+                .get(&workload)
+                .filter(|workload| !workload.terminating)
+                .cloned();
             let wanting = owner.filter(|owner| wants(workload, owner, name));
             self.delete_pod(name);
             if let Some(owner) = wanting {
@@ -247,7 +265,9 @@ impl Simulation {
             let mut expected = before[name].clone();
             let reports_keys = |condition: &Value| condition["reason"] == "TopologyKeyMissing";
             if is_new_process
-                && expected.status["conditions"].as_array().is_some_and(|all| all.iter().any(reports_keys))
+                && expected.status["conditions"]
+                    .as_array()
+                    .is_some_and(|all| all.iter().any(reports_keys))
             {
                 expected.status["conditions"] = object.status["conditions"].clone();
                 expected.version = object.version;
@@ -262,7 +282,10 @@ impl Simulation {
                 expected.status = object.status.clone();
                 expected.version = object.version;
             }
-            assert_eq!(*object, expected, "{name} was written although nothing had changed");
+            assert_eq!(
+                *object, expected,
+                "{name} was written although nothing had changed"
+            );
         }
     }
 }
@@ -304,10 +327,15 @@ fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
             let drops_unwanted =
                 object.options.retention == RetentionPolicy::WhenScaled && object.target != 2;
             let is_compared = |entry: &str| {
-                PODS.iter().any(|(pod, workload)| *pod == entry && *workload == object.target)
+                PODS.iter()
+                    .any(|(pod, workload)| *pod == entry && *workload == object.target)
                     && (drops_unwanted || simulation.cluster.pods.contains_key(entry))
             };
-            let entries = status.pod_states.into_iter().filter(|(entry, _)| is_compared(entry)).collect();
+            let entries = status
+                .pod_states
+                .into_iter()
+                .filter(|(entry, _)| is_compared(entry))
+                .collect();
             Some((*name, (entries, status.desired, status.target_uid)))
         })
         .collect()
@@ -322,25 +350,41 @@ fn assert_at_rest(simulation: &mut Simulation) {
     simulation.assert_forms();
     for (name, _) in PPS_OBJECTS {
         if simulation.cluster.objects.contains_key(name) {
-            assert!(!simulation.decide(name), "{name}: a write is needed that the index did not announce");
+            assert!(
+                !simulation.decide(name),
+                "{name}: a write is needed that the index did not announce"
+            );
         }
     }
     let cluster = &simulation.cluster;
-    for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
+    for (name, object) in cluster
+        .objects
+        .iter()
+        .filter(|(_, object)| !object.terminating)
+    {
         let Some(expected) = expected_status(simulation.snapshot(), name, &BTreeSet::new()) else {
             panic!("{name}: the model cannot decide this status at rest")
         };
         let states = parse_status(&object.status).pod_states;
         for entry in states.keys() {
             let has_source = cluster.ever_ready.contains(entry)
-                || cluster.foreign.contains(&(object.uid.clone(), entry.clone()));
-            assert!(has_source, "{name}: {entry} was never Ready, and no other client wrote it");
+                || cluster
+                    .foreign
+                    .contains(&(object.uid.clone(), entry.clone()));
+            assert!(
+                has_source,
+                "{name}: {entry} was never Ready, and no other client wrote it"
+            );
         }
         if !expected.may_be_healthy() && !expected.reasons.contains(&"TopologyKeyMissing") {
             continue;
         }
         let uid = &cluster.workloads[&object.target].uid;
-        for (pod_name, pod) in cluster.pods.iter().filter(|(_, pod)| pod.owner.as_ref() == Some(uid)) {
+        for (pod_name, pod) in cluster
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.owner.as_ref() == Some(uid))
+        {
             let entry = states.get(*pod_name);
             let state = running_state(simulation.snapshot(), object.options, pod, entry);
             if let Some(state) = state.filter(|_| !is_away(object.options, entry, pod)) {
@@ -354,7 +398,11 @@ fn assert_at_rest(simulation: &mut Simulation) {
 /// except for Pods that exist.
 fn assert_forgotten(simulation: &Simulation) {
     let cluster = &simulation.cluster;
-    for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
+    for (name, object) in cluster
+        .objects
+        .iter()
+        .filter(|(_, object)| !object.terminating)
+    {
         let expected = expected_status(simulation.snapshot(), name, &BTreeSet::new()).unwrap();
         assert!(
             expected.confirmations.is_empty(),
@@ -362,8 +410,10 @@ fn assert_forgotten(simulation: &Simulation) {
             expected.confirmations
         );
         let is_reported = |reason| expected.reasons.contains(reason);
-        let decides_entries =
-            expected.may_be_healthy() || ["TopologyKeyMissing", "WorkloadNotFound"].iter().any(is_reported);
+        let decides_entries = expected.may_be_healthy()
+            || ["TopologyKeyMissing", "WorkloadNotFound"]
+                .iter()
+                .any(is_reported);
         if !object.options.forget || !decides_entries {
             continue;
         }
@@ -372,7 +422,11 @@ fn assert_forgotten(simulation: &Simulation) {
             let is_node_present =
                 state.node_name.is_empty() || cluster.nodes.contains_key(state.node_name.as_str());
             let is_backed = cluster.pods.contains_key(pod_name.as_str());
-            assert!(is_node_present || is_backed, "{name}: {pod_name} still names {}", state.node_name);
+            assert!(
+                is_node_present || is_backed,
+                "{name}: {pod_name} still names {}",
+                state.node_name
+            );
         }
     }
 }
@@ -396,7 +450,11 @@ fn spec_options_produce_the_spec_that_they_describe() {
     assert_eq!(spec.node_deletion(), NodeDeletionPolicy::Forget);
     assert_eq!(spec.recording_policy, Some(RecordingPolicy::IfNotPresent));
     assert_eq!(spec.topology_keys().collect::<Vec<_>>(), ["zone", "host"]);
-    let annotations: Vec<_> = spec.persistent_pod_annotations.iter().map(|it| it.key.as_str()).collect();
+    let annotations: Vec<_> = spec
+        .persistent_pod_annotations
+        .iter()
+        .map(|it| it.key.as_str())
+        .collect();
     assert_eq!(annotations, ["ip", "net"]);
 }
 
@@ -424,11 +482,22 @@ fn recorded(options: &[SpecOptions]) -> Simulation {
 #[test]
 fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
     use ClusterChange::{
-        AnnotateWorkload, CreatePod, DeleteNode, MakePodUnready, ReplaceWorkload, ScaleToZero, ScaleUp,
+        AnnotateWorkload, CreatePod, DeleteNode, MakePodUnready, ReplaceWorkload, ScaleToZero,
+        ScaleUp,
     };
-    let forgetful = SpecOptions { retention: RetentionPolicy::Retain, forget: true, ..PLAIN };
+    let forgetful = SpecOptions {
+        retention: RetentionPolicy::Retain,
+        forget: true,
+        ..PLAIN
+    };
     let steps = [
-        Step::Change(CreatePod { pod: 0, owner: 0, node: None, ready: false, ip: 0 }),
+        Step::Change(CreatePod {
+            pod: 0,
+            owner: 0,
+            node: None,
+            ready: false,
+            ip: 0,
+        }),
         Step::Change(MakePodUnready(235)),
         Step::Change(DeleteNode(1)),
         Step::Deliver(0, 1),
@@ -454,9 +523,17 @@ fn a_surplus_state_that_may_be_the_new_workloads_is_dropped_after_two_rounds() {
     use ClusterChange::{CreatePod, ReplaceWorkload, ScaleToZero};
     let mut simulation = recorded(&[PLAIN; 4]);
     simulation.apply(&Step::Restart);
-    for change in
-        [ScaleToZero(2), CreatePod { pod: 86, owner: 2, node: None, ready: false, ip: 0 }, ReplaceWorkload(2)]
-    {
+    for change in [
+        ScaleToZero(2),
+        CreatePod {
+            pod: 86,
+            owner: 2,
+            node: None,
+            ready: false,
+            ip: 0,
+        },
+        ReplaceWorkload(2),
+    ] {
         simulation.apply(&Step::Change(change));
     }
     for expected in [2, 2, 1] {
@@ -471,10 +548,19 @@ fn a_surplus_state_that_may_be_the_new_workloads_is_dropped_after_two_rounds() {
 /// replaced since.
 #[test]
 fn a_state_that_is_written_after_an_erasure_is_not_the_former_workloads() {
-    let options = SpecOptions { retention: RetentionPolicy::WhenDeleted, ..PLAIN };
+    let options = SpecOptions {
+        retention: RetentionPolicy::WhenDeleted,
+        ..PLAIN
+    };
     let mut simulation = recorded(&[options; 4]);
-    let changes = [ClusterChange::AnnotateWorkload(0, false), ClusterChange::Recreate(0)];
-    simulation.apply(&Step::Race { changes, delivered: [false; 6] });
+    let changes = [
+        ClusterChange::AnnotateWorkload(0, false),
+        ClusterChange::Recreate(0),
+    ];
+    simulation.apply(&Step::Race {
+        changes,
+        delivered: [false; 6],
+    });
     simulation.apply(&Step::RestoreBackup);
     simulation.apply(&Step::RestoreBackup);
     simulation.apply(&Step::Change(ClusterChange::MoveState(0, None)));

@@ -31,7 +31,11 @@ fn is_watch(path: &str) -> bool {
 
 /// An empty cluster.
 fn empty(path: &str) -> Answer {
-    if is_watch(path) { Answer::silence() } else { Answer::list(10, &[], "") }
+    if is_watch(path) {
+        Answer::silence()
+    } else {
+        Answer::list(10, &[], "")
+    }
 }
 
 /// An event as the API server sends it.
@@ -94,7 +98,9 @@ fn logs_no_body_that_it_cannot_read() {
                 std::mem::forget(sender);
                 Answer::Watch(lines)
             }
-            _ if path.contains(PPS) => Answer::list(10, &[odd.to_string(), format!("[\"{SECRET}\"]")], ""),
+            _ if path.contains(PPS) => {
+                Answer::list(10, &[odd.to_string(), format!("[\"{SECRET}\"]")], "")
+            }
             _ => empty(path),
         }
     });
@@ -106,9 +112,16 @@ fn logs_no_body_that_it_cannot_read() {
     let log = sidecar.log();
     let leaks: Vec<&str> = log.lines().filter(|line| line.contains(SECRET)).collect();
     assert!(leaks.is_empty(), "{leaks:#?}");
-    assert_eq!(log.matches("n/odd").count(), 1, "an object is reported once");
+    assert_eq!(
+        log.matches("n/odd").count(),
+        1,
+        "an object is reported once"
+    );
     let metrics = sidecar.get("/metrics");
-    assert!(metrics.contains("unreadable_objects{resource=\"persistentpodstates\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("unreadable_objects{resource=\"persistentpodstates\"} 1"),
+        "{metrics}"
+    );
     let tracked = "tracked_objects{resource=\"persistentpodstates\"} 2";
     api::wait_for("both objects", || sidecar.get("/metrics").contains(tracked));
 }
@@ -126,17 +139,30 @@ fn lists_in_pages_and_begins_again_when_a_token_has_expired() {
                 Answer::Body(410, status.to_string())
             }
         }
-        _ if path.contains("/statefulsets") => Answer::list(11, &[stateful_set("a").to_string()], "t"),
+        _ if path.contains("/statefulsets") => {
+            Answer::list(11, &[stateful_set("a").to_string()], "t")
+        }
         _ => empty(path),
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_ready();
     assert_eq!(api.count(&["/statefulsets", "continue=t"]), 2);
-    for request in api.requests.lock().unwrap().iter().filter(|request| !is_watch(request)) {
-        assert!(request.contains("limit=") || request.contains("/leases"), "{request}");
+    for request in api
+        .requests
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|request| !is_watch(request))
+    {
+        assert!(
+            request.contains("limit=") || request.contains("/leases"),
+            "{request}"
+        );
     }
     api::wait_for("both workloads", || {
-        sidecar.get("/metrics").contains("tracked_objects{resource=\"workloads\"} 2")
+        sidecar
+            .get("/metrics")
+            .contains("tracked_objects{resource=\"workloads\"} 2")
     });
     api.wait_for_requests(1, &["/statefulsets", "watch=true", "resourceVersion=11"]);
 }
@@ -175,7 +201,9 @@ fn records_workloads_of_a_kind_of_which_one_object_is_nested_deeply() {
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_ready();
     api::wait_for("both workloads", || {
-        sidecar.get("/metrics").contains("tracked_objects{resource=\"workloads\"} 2")
+        sidecar
+            .get("/metrics")
+            .contains("tracked_objects{resource=\"workloads\"} 2")
     });
 }
 
@@ -189,9 +217,10 @@ fn watches_pods_without_a_gap_while_it_lists_them_for_a_new_key() {
     let api = Api::start(move |method, path| {
         let mut waiting = waiting.lock().unwrap();
         match path {
-            _ if method == "PATCH" => {
-                Answer::Body(200, json!({"metadata": {"resourceVersion": "99"}}).to_string())
-            }
+            _ if method == "PATCH" => Answer::Body(
+                200,
+                json!({"metadata": {"resourceVersion": "99"}}).to_string(),
+            ),
             _ if path.contains("/pods") && is_watch(path) => match waiting.0.take() {
                 Some(lines) => Answer::Watch(lines),
                 None => Answer::silence(),
@@ -212,9 +241,14 @@ fn watches_pods_without_a_gap_while_it_lists_them_for_a_new_key() {
                 None => Answer::silence(),
             },
             _ if path.contains(PPS) => Answer::list(10, &[pps("web", 5, "old").to_string()], ""),
-            _ if path.contains("/statefulsets") && !is_watch(path) => {
-                Answer::list(10, &[stateful_set("web").to_string(), stateful_set("db").to_string()], "")
-            }
+            _ if path.contains("/statefulsets") && !is_watch(path) => Answer::list(
+                10,
+                &[
+                    stateful_set("web").to_string(),
+                    stateful_set("db").to_string(),
+                ],
+                "",
+            ),
             _ if path.contains("/nodes") && !is_watch(path) => Answer::list(10, &[node()], ""),
             _ => empty(path),
         }
@@ -228,7 +262,11 @@ fn watches_pods_without_a_gap_while_it_lists_them_for_a_new_key() {
     let pod = ready_pod("web", 20, &json!({"old": "1", "new": "2"}));
     pods.send(event("ADDED", &pod)).unwrap();
     api.wait_for_requests(1, &["PATCH", "/web/status", "node-1"]);
-    assert!(sidecar.get("/metrics").contains("watch_up{resource=\"pods\"} 1"));
+    assert!(
+        sidecar
+            .get("/metrics")
+            .contains("watch_up{resource=\"pods\"} 1")
+    );
     finish_list.send(()).unwrap();
     // The object with the new key records once the list is complete; the Pod that came meanwhile is not lost.
     let pod = ready_pod("db", 21, &json!({"new": "3"}));

@@ -16,7 +16,12 @@ const ALERTS: &str = "docs/reference/alerts.md";
 const DASHBOARD: &str = "deploy/components/monitoring/dashboard.json";
 
 fn file(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+    fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(path),
+    )
+    .unwrap()
 }
 
 fn rendered() -> String {
@@ -29,7 +34,9 @@ fn rendered() -> String {
 /// The names of the metrics as Prometheus stores them.
 fn metrics() -> BTreeSet<String> {
     let text = rendered();
-    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let types = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     types
         .map(|(name, metric_type)| match metric_type {
             "counter" => format!("{name}_total"),
@@ -42,14 +49,20 @@ fn metrics() -> BTreeSet<String> {
 /// Every word of a text that begins like the name of a metric.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    let names = words.filter(|word| word.starts_with("persistentpodstate_") || word.starts_with("process_"));
-    names.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
+    let names = words
+        .filter(|word| word.starts_with("persistentpodstate_") || word.starts_with("process_"));
+    names
+        .map(|name| name.trim_end_matches("_bucket").to_owned())
+        .collect()
 }
 
 #[test]
 fn documents_all_metrics_and_no_others() {
     let metrics = metrics();
-    for name in ["persistentpodstate_writes_total", "persistentpodstate_build_info"] {
+    for name in [
+        "persistentpodstate_writes_total",
+        "persistentpodstate_build_info",
+    ] {
         assert!(metrics.contains(name), "{name} in {metrics:?}");
     }
     #[cfg(target_os = "linux")]
@@ -59,7 +72,10 @@ fn documents_all_metrics_and_no_others() {
     assert_eq!(metrics_in(&file(METRICS)), metrics);
     for path in [RULES, DASHBOARD, ALERTS] {
         let named = metrics_in(&file(path));
-        assert!(!named.is_empty() && named.is_subset(&metrics), "{path}: {named:?}");
+        assert!(
+            !named.is_empty() && named.is_subset(&metrics),
+            "{path}: {named:?}"
+        );
     }
 }
 
@@ -67,18 +83,27 @@ fn documents_all_metrics_and_no_others() {
 fn documents_all_labels_and_their_known_values() {
     let documented = file(METRICS);
     let text = rendered();
-    let series = text.lines().filter(|line| line.starts_with("persistentpodstate_"));
+    let series = text
+        .lines()
+        .filter(|line| line.starts_with("persistentpodstate_"));
     for line in series {
-        let Some((name, labels)) = line.split_once('{') else { continue };
+        let Some((name, labels)) = line.split_once('{') else {
+            continue;
+        };
         let name = name.trim_end_matches("_bucket");
         for label in labels.split('}').next().unwrap().split(',') {
             let (label, value) = label.split_once('=').unwrap();
             if label == "le" {
                 continue;
             }
-            let row =
-                documented.lines().find(|row| row.starts_with(&format!("| `{name}{{"))).unwrap_or_default();
-            assert!(row.split('}').next().unwrap().contains(label), "{label} of {name}");
+            let row = documented
+                .lines()
+                .find(|row| row.starts_with(&format!("| `{name}{{")))
+                .unwrap_or_default();
+            assert!(
+                row.split('}').next().unwrap().contains(label),
+                "{label} of {name}"
+            );
             if name != "persistentpodstate_build_info" {
                 assert!(
                     documented.contains(&format!("`{}`", value.trim_matches('"'))),
@@ -92,10 +117,20 @@ fn documents_all_labels_and_their_known_values() {
 /// The rows of the table after a comment in docs/troubleshooting.md: reason and second column.
 fn documented_reasons(comment: &str) -> BTreeMap<String, String> {
     let documented = file("docs/troubleshooting.md");
-    let (_, after) = documented.split_once(&format!("<!-- {comment} -->")).unwrap();
+    let (_, after) = documented
+        .split_once(&format!("<!-- {comment} -->"))
+        .unwrap();
     let (table, _) = after.split_once("<!-- end -->").unwrap();
-    let rows = table.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | "));
-    rows.map(|(reason, rest)| (reason.to_owned(), rest.split(" |").next().unwrap().to_owned())).collect()
+    let rows = table
+        .lines()
+        .filter_map(|row| row.strip_prefix("| `")?.split_once("` | "));
+    rows.map(|(reason, rest)| {
+        (
+            reason.to_owned(),
+            rest.split(" |").next().unwrap().to_owned(),
+        )
+    })
+    .collect()
 }
 
 /// The reasons that a source file names, without its tests.
@@ -103,13 +138,23 @@ fn reasons_in(path: &str) -> BTreeSet<String> {
     let code = file(path);
     let code = code.split("#[cfg(test)]").next().unwrap();
     let is_letter = |letter: char| letter.is_ascii_alphanumeric();
-    let names = code.split("Reason::").skip(1).map(|rest| rest.split(|letter| !is_letter(letter)).next());
-    names.flatten().filter(|name| name.starts_with(char::is_uppercase)).map(str::to_owned).collect()
+    let names = code
+        .split("Reason::")
+        .skip(1)
+        .map(|rest| rest.split(|letter| !is_letter(letter)).next());
+    names
+        .flatten()
+        .filter(|name| name.starts_with(char::is_uppercase))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The reasons of the condition.
 fn reasons_of_the_condition() -> BTreeSet<String> {
-    let files = ["crates/recorder/src/decide/status/condition.rs", "crates/recorder/src/recording.rs"];
+    let files = [
+        "crates/recorder/src/decide/status/condition.rs",
+        "crates/recorder/src/recording.rs",
+    ];
     files.into_iter().flat_map(reasons_in).collect()
 }
 
@@ -120,7 +165,10 @@ fn troubleshooting_has_a_row_for_each_reason_of_the_condition_and_no_other() {
     assert!(reasons.len() > 5, "{reasons:?}");
     assert_eq!(documented.keys().cloned().collect::<BTreeSet<_>>(), reasons);
     for (reason, status) in documented {
-        assert!(["True", "False"].contains(&status.as_str()), "{reason}: {status}");
+        assert!(
+            ["True", "False"].contains(&status.as_str()),
+            "{reason}: {status}"
+        );
     }
 }
 
@@ -138,7 +186,13 @@ fn troubleshooting_has_a_row_for_each_reason_of_events() {
         assert!(documented.contains_key(reason), "{reason} has no row");
     }
     let events = file("crates/sidecar/src/write/events.rs");
-    let normal = events.split("fn is_normal").nth(1).unwrap().split('}').next().unwrap();
+    let normal = events
+        .split("fn is_normal")
+        .nth(1)
+        .unwrap()
+        .split('}')
+        .next()
+        .unwrap();
     for (reason, kind) in documented {
         assert!(all.contains(&reason), "there is no reason {reason}");
         let expected = if normal.contains(&format!("Reason::{reason})"))
@@ -148,7 +202,10 @@ fn troubleshooting_has_a_row_for_each_reason_of_events() {
         } else {
             "Warning"
         };
-        assert_eq!(kind, expected, "the type of Events with the reason {reason}");
+        assert_eq!(
+            kind, expected,
+            "the type of Events with the reason {reason}"
+        );
     }
 }
 
@@ -157,9 +214,18 @@ fn alerts() -> Vec<(String, Option<String>)> {
     let rules = file(RULES);
     let rules = rules.split("- alert: ").skip(1);
     let field = |rule: &str, name: &str| {
-        rule.lines().find_map(|line| line.trim().strip_prefix(name)).map(|value| value.trim().to_owned())
+        rule.lines()
+            .find_map(|line| line.trim().strip_prefix(name))
+            .map(|value| value.trim().to_owned())
     };
-    rules.map(|rule| (rule.lines().next().unwrap().to_owned(), field(rule, "runbook_url:"))).collect()
+    rules
+        .map(|rule| {
+            (
+                rule.lines().next().unwrap().to_owned(),
+                field(rule, "runbook_url:"),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -172,14 +238,22 @@ fn documents_all_alerts_and_no_others() {
         .collect();
     let alerts: Vec<String> = alerts().into_iter().map(|(name, _)| name).collect();
     assert!(alerts.len() > 10, "{alerts:?}");
-    assert_eq!(headings.iter().collect::<BTreeSet<_>>().len(), headings.len(), "each once");
+    assert_eq!(
+        headings.iter().collect::<BTreeSet<_>>().len(),
+        headings.len(),
+        "each once"
+    );
     let (mut sorted, mut expected) = (headings, alerts);
     sorted.sort_unstable();
     expected.sort_unstable();
     assert_eq!(sorted, expected);
     for section in documented.split("\n## PersistentPodState").skip(1) {
         for part in ["**Meaning.** ", "**Look at**", "**Remedy.** "] {
-            assert_eq!(section.matches(part).count(), 1, "{part} of PersistentPodState{section}");
+            assert_eq!(
+                section.matches(part).count(),
+                1,
+                "{part} of PersistentPodState{section}"
+            );
         }
     }
 }
@@ -187,7 +261,11 @@ fn documents_all_alerts_and_no_others() {
 #[test]
 fn every_alert_names_its_runbook() {
     for (name, runbook) in alerts() {
-        let expected = format!("{}/blob/main/{ALERTS}#{}", env!("CARGO_PKG_REPOSITORY"), name.to_lowercase());
+        let expected = format!(
+            "{}/blob/main/{ALERTS}#{}",
+            env!("CARGO_PKG_REPOSITORY"),
+            name.to_lowercase()
+        );
         assert_eq!(runbook, Some(expected), "{name}");
     }
 }
@@ -198,12 +276,19 @@ fn every_panel_of_the_dashboard_has_a_title_a_query_and_a_place() {
     let mut taken = BTreeSet::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         assert!(panel["title"].is_string(), "{panel}");
-        assert!(panel["type"] == "row" || panel["targets"][0]["expr"].is_string(), "{panel}");
+        assert!(
+            panel["type"] == "row" || panel["targets"][0]["expr"].is_string(),
+            "{panel}"
+        );
         let place = |field: &str| panel["gridPos"][field].as_u64().unwrap();
         assert!(place("x") + place("w") <= 24, "{panel}");
         for x in place("x")..place("x") + place("w") {
             for y in place("y")..place("y") + place("h") {
-                assert!(taken.insert((x, y)), "{} overlaps another panel", panel["title"]);
+                assert!(
+                    taken.insert((x, y)),
+                    "{} overlaps another panel",
+                    panel["title"]
+                );
             }
         }
     }

@@ -34,7 +34,9 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::LoseZone { zone } => {
             nodes::in_zone(cluster, zone).and_then(|nodes| nodes::lose(cluster, &nodes))?;
         }
-        Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
+        Action::LabelNode { node, key, value } => {
+            nodes::label(cluster, node, key, value.as_deref())?
+        }
         Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
         Action::RollingUpdate { workload } => workloads::restart(cluster, workload)?,
         Action::ChangeSpec { object } => change::change(cluster, object)?,
@@ -60,7 +62,11 @@ fn end_grace_period(cluster: &mut Cluster) {
 
 /// Says that no state is dropped, if no PPS asks for it.
 fn tell_kept(cluster: &mut Cluster) {
-    if cluster.pps.values().any(|pps| pps.object["spec"]["nodeDeletionPolicy"] == "Forget") {
+    if cluster
+        .pps
+        .values()
+        .any(|pps| pps.object["spec"]["nodeDeletionPolicy"] == "Forget")
+    {
         return;
     }
     for name in cluster.pps.keys().cloned().collect::<Vec<_>>() {

@@ -21,7 +21,12 @@ impl Addresses {
         let (range, assigned) = self.ranges.entry(node.to_owned()).or_insert((count + 1, 0));
         for _ in 0..RANGE {
             *assigned = *assigned % RANGE + 1;
-            let address = format!("10.{}.{}.{}", *range % 256, *assigned / 256, *assigned % 256);
+            let address = format!(
+                "10.{}.{}.{}",
+                *range % 256,
+                *assigned / 256,
+                *assigned % 256
+            );
             if !is_taken(&address) {
                 return address;
             }
@@ -42,31 +47,53 @@ pub(crate) struct Plugin {
 const KUBE_OVN: &str = "kube-ovn";
 const CALICO: &str = "Calico";
 const PLUGINS: [Plugin; 3] = [
-    Plugin { name: KUBE_OVN, prefix: "ovn.kubernetes.io/", asks: "ovn.kubernetes.io/ip_address" },
-    Plugin { name: CALICO, prefix: "cni.projectcalico.org/", asks: "cni.projectcalico.org/ipAddrs" },
-    Plugin { name: "Antrea", prefix: "ipam.antrea.io/", asks: "ipam.antrea.io/pod-ips" },
+    Plugin {
+        name: KUBE_OVN,
+        prefix: "ovn.kubernetes.io/",
+        asks: "ovn.kubernetes.io/ip_address",
+    },
+    Plugin {
+        name: CALICO,
+        prefix: "cni.projectcalico.org/",
+        asks: "cni.projectcalico.org/ipAddrs",
+    },
+    Plugin {
+        name: "Antrea",
+        prefix: "ipam.antrea.io/",
+        asks: "ipam.antrea.io/pod-ips",
+    },
 ];
 
 impl Plugin {
     /// The plugin whose annotations are among these.
     pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'static Self> {
-        let of = |key: &str| PLUGINS.iter().position(|plugin| key.starts_with(plugin.prefix));
+        let of = |key: &str| {
+            PLUGINS
+                .iter()
+                .position(|plugin| key.starts_with(plugin.prefix))
+        };
         keys.filter_map(of).min().map(|index| &PLUGINS[index])
     }
 
     /// The addresses that a Pod asks for. The error is the annotation's value, if the plugin cannot read it.
     pub(crate) fn requested<'a>(&self, pod: &'a Value) -> Result<Vec<String>, &'a str> {
-        let Some(text) = pod["metadata"]["annotations"][self.asks].as_str().filter(|text| !text.is_empty())
+        let Some(text) = pod["metadata"]["annotations"][self.asks]
+            .as_str()
+            .filter(|text| !text.is_empty())
         else {
             return Ok(Vec::new());
         };
         let addresses: Vec<String> = if self.name == CALICO {
             serde_json::from_str(text).map_err(|_| text)?
         } else {
-            text.split(',').map(|address| address.trim().to_owned()).collect()
+            text.split(',')
+                .map(|address| address.trim().to_owned())
+                .collect()
         };
         let is_valid = (1..=2).contains(&addresses.len())
-            && addresses.iter().all(|address| address.parse::<IpAddr>().is_ok());
+            && addresses
+                .iter()
+                .all(|address| address.parse::<IpAddr>().is_ok());
         if is_valid { Ok(addresses) } else { Err(text) }
     }
 
@@ -102,8 +129,16 @@ mod tests {
             let pod = json!({"metadata": {"annotations": {"cni.projectcalico.org/ipAddrs": text}}});
             calico.requested(&pod).map_err(str::to_owned)
         };
-        assert_eq!(requested(r#"["10.0.0.7","fd00::7"]"#).unwrap(), ["10.0.0.7", "fd00::7"]);
-        for wrong in ["10.0.0.7", "[]", r#"["10.0.0.7/32"]"#, r#"["10.0.0.7","10.0.0.8","10.0.0.9"]"#] {
+        assert_eq!(
+            requested(r#"["10.0.0.7","fd00::7"]"#).unwrap(),
+            ["10.0.0.7", "fd00::7"]
+        );
+        for wrong in [
+            "10.0.0.7",
+            "[]",
+            r#"["10.0.0.7/32"]"#,
+            r#"["10.0.0.7","10.0.0.8","10.0.0.9"]"#,
+        ] {
             assert_eq!(requested(wrong), Err(wrong.to_owned()));
         }
         assert_eq!(requested("").unwrap(), [""; 0]);
@@ -116,7 +151,9 @@ mod tests {
             ("cni.projectcalico.org/ipAddrs", json!(null)),
         ] {
             let mut pod = json!({"metadata": {}});
-            Plugin::of([key].into_iter()).unwrap().annotate(&["10.0.0.7".to_owned()], &mut pod);
+            Plugin::of([key].into_iter())
+                .unwrap()
+                .annotate(&["10.0.0.7".to_owned()], &mut pod);
             assert_eq!(pod["metadata"]["annotations"][key], expected);
         }
     }

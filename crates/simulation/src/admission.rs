@@ -27,19 +27,37 @@ pub(crate) fn admit_pod(
     owner: &TargetReference,
 ) -> Result<AdmittedPod, Refusal> {
     if !cluster.with_pps {
-        return Ok(AdmittedPod { object: pod.clone(), ..AdmittedPod::default() });
+        return Ok(AdmittedPod {
+            object: pod.clone(),
+            ..AdmittedPod::default()
+        });
     }
     let host = host(cluster);
     let response = answer(cluster, &host, "pods", pod, None)?;
     let governing = governing(cluster, owner, name);
-    let recorded = governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
+    let recorded =
+        governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
     let mutated = response.mutated();
-    let injected = mutated.as_ref().and(recorded.as_ref()).map(|(name, ..)| name.clone());
+    let injected = mutated
+        .as_ref()
+        .and(recorded.as_ref())
+        .map(|(name, ..)| name.clone());
     let home = recorded.map(|(_, spec, state)| {
-        let (mut labels, mut annotations) = (state.node_topology_labels.clone(), state.annotations.clone());
+        let (mut labels, mut annotations) = (
+            state.node_topology_labels.clone(),
+            state.annotations.clone(),
+        );
         labels.retain(|key, _| spec.topology_keys().any(|named| named == key));
-        annotations.retain(|key, _| spec.persistent_pod_annotations.iter().any(|one| one.key == *key));
-        Home { state, labels, annotations }
+        annotations.retain(|key, _| {
+            spec.persistent_pod_annotations
+                .iter()
+                .any(|one| one.key == *key)
+        });
+        Home {
+            state,
+            labels,
+            annotations,
+        }
     });
     Ok(AdmittedPod {
         object: mutated.unwrap_or_else(|| pod.clone()),
@@ -50,8 +68,15 @@ pub(crate) fn admit_pod(
 }
 
 /// The PPS that the policy finds for a workload, with the recorded state of a Pod.
-pub(crate) fn governing(cluster: &Cluster, workload: &TargetReference, pod: &str) -> Option<GoverningPps> {
-    PolicyView::new(&host(cluster), &cluster.namespace).find(workload, pod).ok().flatten()
+pub(crate) fn governing(
+    cluster: &Cluster,
+    workload: &TargetReference,
+    pod: &str,
+) -> Option<GoverningPps> {
+    PolicyView::new(&host(cluster), &cluster.namespace)
+        .find(workload, pod)
+        .ok()
+        .flatten()
 }
 
 /// Sends the creation of a PersistentPodState, or its update, through the policy. Returns the policy's
@@ -64,11 +89,15 @@ pub(crate) fn admit_pps(
     if !cluster.with_pps {
         return Ok(Vec::new());
     }
-    Ok(answer(cluster, &host(cluster), PLURAL, object, before)?.warnings.unwrap_or_default())
+    Ok(answer(cluster, &host(cluster), PLURAL, object, before)?
+        .warnings
+        .unwrap_or_default())
 }
 
 fn host(cluster: &Cluster) -> ClusterHost<'_> {
-    ClusterHost { objects: cluster.pps.values().map(|pps| &pps.object).collect() }
+    ClusterHost {
+        objects: cluster.pps.values().map(|pps| &pps.object).collect(),
+    }
 }
 
 fn answer(
@@ -78,7 +107,9 @@ fn answer(
     object: &Value,
     before: Option<&Value>,
 ) -> Result<ValidationResponse, Refusal> {
-    let (group, version) = text(&object["apiVersion"]).split_once('/').unwrap_or(("", "v1"));
+    let (group, version) = text(&object["apiVersion"])
+        .split_once('/')
+        .unwrap_or(("", "v1"));
     let request = json!({
         "uid": "00000000-0000-4000-8000-000000000000",
         "kind": {"group": group, "version": version, "kind": object["kind"]},
@@ -95,5 +126,8 @@ fn answer(
     if response.accepted {
         return Ok(response);
     }
-    Err(Refusal { code: response.code.unwrap_or(403), message: response.message.unwrap_or_default() })
+    Err(Refusal {
+        code: response.code.unwrap_or(403),
+        message: response.message.unwrap_or_default(),
+    })
 }

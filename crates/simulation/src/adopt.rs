@@ -31,7 +31,12 @@ pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
 pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Arc<Value>)>) {
     let mut by_workload: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
     if cluster.is_live {
-        by_workload.extend(cluster.workloads.keys().map(|name| (name.clone(), Vec::new())));
+        by_workload.extend(
+            cluster
+                .workloads
+                .keys()
+                .map(|name| (name.clone(), Vec::new())),
+        );
     }
     for (workload, pod) in pods {
         by_workload.entry(workload).or_default().push(pod);
@@ -55,22 +60,38 @@ pub(crate) fn uid_of(cluster: &Cluster, name: &str, pods: &[Arc<Value>]) -> Opti
         let metadata = &pps.object["metadata"];
         let is_terminating = metadata["deletionTimestamp"].is_string();
         let created = text(&metadata["creationTimestamp"]);
-        (Candidate { name, target: &pps.target, created, is_terminating }, pps)
+        (
+            Candidate {
+                name,
+                target: &pps.target,
+                created,
+                is_terminating,
+            },
+            pps,
+        )
     });
     let given = workload.object["metadata"]["uid"].as_str();
     let named = || pods.iter().find_map(|pod| controller(pod)?["uid"].as_str());
-    let recorded = || governing(&workload.target, candidates)?.object["status"]["targetUID"].as_str();
+    let recorded =
+        || governing(&workload.target, candidates)?.object["status"]["targetUID"].as_str();
     given.or_else(named).or_else(recorded).map(str::to_owned)
 }
 
 fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Arc<Value>) {
     let name = text(&object["metadata"]["name"]).to_owned();
-    let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_owned);
+    let node = object["spec"]["nodeName"]
+        .as_str()
+        .filter(|node| !node.is_empty())
+        .map(str::to_owned);
     let (ips, ready) = (read_pod_ips(&object["status"]), is_ready(&object));
     let end = ending(cluster, &object, node.as_deref());
     let pod = Pod {
         workload: workload.to_owned(),
-        revision: cluster.workloads.get(workload).map(Workload::update_revision).unwrap_or_default(),
+        revision: cluster
+            .workloads
+            .get(workload)
+            .map(Workload::update_revision)
+            .unwrap_or_default(),
         injected: object["metadata"]["annotations"][INJECTED_ANNOTATION].is_string(),
         is_adopted: true,
         object,

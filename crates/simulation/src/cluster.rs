@@ -90,7 +90,11 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(object: Value) -> Self {
-        Self { object, exists: true, is_new: false }
+        Self {
+            object,
+            exists: true,
+            is_new: false,
+        }
     }
 
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
@@ -110,7 +114,10 @@ pub(crate) struct Pps {
 
 impl Pps {
     pub(crate) fn new(object: Value) -> Self {
-        Self { target: TargetReference::read(&object["spec"]["targetRef"]), object }
+        Self {
+            target: TargetReference::read(&object["spec"]["targetRef"]),
+            object,
+        }
     }
 
     /// What is recorded; nothing if that cannot be read.
@@ -137,8 +144,17 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn tell(&mut self, kind: EventKind, object: impl Into<String>, text: impl Into<String>) {
-        self.events.push(Event { kind, object: object.into(), text: text.into() });
+    pub(crate) fn tell(
+        &mut self,
+        kind: EventKind,
+        object: impl Into<String>,
+        text: impl Into<String>,
+    ) {
+        self.events.push(Event {
+            kind,
+            object: object.into(),
+            text: text.into(),
+        });
     }
 
     /// Warns of something once in each step.
@@ -182,7 +198,11 @@ impl Cluster {
 
     /// The time of the simulation in RFC 3339. It begins at the same moment each time.
     pub(crate) fn now(&self) -> String {
-        format!("2026-01-01T{:02}:{:02}:00Z", self.minutes / 60 % 24, self.minutes % 60)
+        format!(
+            "2026-01-01T{:02}:{:02}:00Z",
+            self.minutes / 60 % 24,
+            self.minutes % 60
+        )
     }
 
     pub(crate) fn has_node(&self, name: &str) -> bool {
@@ -223,7 +243,11 @@ impl Cluster {
     /// A node as the scheduler sees it, without one of its Pods; none if it does not exist.
     pub(crate) fn scheduler_node(&self, name: &str, but: &str) -> Option<pps_scheduler::Node> {
         let node = self.nodes.get(name).filter(|node| node.exists)?;
-        let own = self.pods.on(name).filter(|(pod, _)| *pod != but).map(|(_, pod)| &*pod.object);
+        let own = self
+            .pods
+            .on(name)
+            .filter(|(pod, _)| *pod != but)
+            .map(|(_, pod)| &*pod.object);
         let others = self.others.on(name).iter().map(Arc::as_ref);
         Some(pps_scheduler::Node::of(&node.object, own.chain(others)))
     }
@@ -233,7 +257,10 @@ impl Cluster {
         for name in std::mem::take(&mut self.unseen) {
             self.seen += 1;
             let node = self.scheduler_node(&name, "");
-            match (self.sight.binary_search_by(|seen| seen.name.cmp(&name)), node) {
+            match (
+                self.sight.binary_search_by(|seen| seen.name.cmp(&name)),
+                node,
+            ) {
                 (Ok(index), Some(node)) => self.sight[index] = node,
                 (Ok(index), None) => drop(self.sight.remove(index)),
                 (Err(index), Some(node)) => self.sight.insert(index, node),
@@ -249,7 +276,9 @@ impl Cluster {
     }
 
     fn mark_pod(&mut self, name: &str) {
-        let Some(pod) = self.pods.get(name) else { return };
+        let Some(pod) = self.pods.get(name) else {
+            return;
+        };
         if let Some(dirty) = &mut self.dirty {
             dirty.insert(name.to_owned());
         }
@@ -274,7 +303,9 @@ impl Cluster {
     /// Deletes a Pod, and remembers where it ran.
     pub(crate) fn remove_pod(&mut self, name: &str) {
         self.mark_pod(name);
-        let Some(pod) = self.pods.remove(name) else { return };
+        let Some(pod) = self.pods.remove(name) else {
+            return;
+        };
         let Some(node) = pod.node() else { return };
         self.unseen.insert(node.to_owned());
         if pod.is_ready() {
@@ -283,7 +314,8 @@ impl Cluster {
     }
 
     pub(crate) fn add_other(&mut self, pod: Arc<Value>) {
-        self.unseen.insert(text(&pod["spec"]["nodeName"]).to_owned());
+        self.unseen
+            .insert(text(&pod["spec"]["nodeName"]).to_owned());
         self.others.insert(pod, &self.namespace);
     }
 

@@ -36,8 +36,10 @@ pub(crate) fn decide(
             // After an error the controller tries again later, and does nothing else until then.
             None if refusals.contains_key(name) => return operations,
             None => {
-                operations
-                    .push(Operation::Create { pod: name.clone(), revision: workload.revision_of_next(name) });
+                operations.push(Operation::Create {
+                    pod: name.clone(),
+                    revision: workload.revision_of_next(name),
+                });
                 if is_ordered {
                     return operations;
                 }
@@ -63,7 +65,10 @@ fn scale_down(workload: &Workload, pods: &Pods, is_ordered: bool) -> Vec<Operati
         .collect();
     condemned.sort_by_key(|(ordinal, name, _)| (*ordinal, *name));
     if is_ordered {
-        let first_unhealthy = condemned.iter().find(|(_, _, pod)| !pod.is_ready()).map(|(_, name, _)| *name);
+        let first_unhealthy = condemned
+            .iter()
+            .find(|(_, _, pod)| !pod.is_ready())
+            .map(|(_, name, _)| *name);
         condemned.drain(..condemned.len().saturating_sub(1));
         // It waits for an unhealthy Pod, unless that is the first one.
         condemned.retain(|(_, name, pod)| pod.is_ready() || first_unhealthy == Some(*name));
@@ -71,15 +76,26 @@ fn scale_down(workload: &Workload, pods: &Pods, is_ordered: bool) -> Vec<Operati
     condemned
         .iter()
         .rev()
-        .map(|(_, name, _)| Operation::Delete { pod: (*name).clone(), why: "is scaled down" })
+        .map(|(_, name, _)| Operation::Delete {
+            pod: (*name).clone(),
+            why: "is scaled down",
+        })
         .collect()
 }
 
 fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
-    for name in workload.wanted.iter().rev().take_while(|name| workload.is_replaced(name)) {
+    for name in workload
+        .wanted
+        .iter()
+        .rev()
+        .take_while(|name| workload.is_replaced(name))
+    {
         let pod = pods.get(name)?;
         if pod.revision != workload.update_revision() {
-            return Some(Operation::Delete { pod: name.clone(), why: "has a new template" });
+            return Some(Operation::Delete {
+                pod: name.clone(),
+                why: "has a new template",
+            });
         }
         if !pod.is_ready() {
             return None;
@@ -90,7 +106,10 @@ fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
 
 pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
     let is_updated = |pod: &Pod| pod.is_ready() && pod.revision == workload.update_revision();
-    workload.wanted.iter().all(|name| pods.get(name).is_some_and(is_updated))
+    workload
+        .wanted
+        .iter()
+        .all(|name| pods.get(name).is_some_and(is_updated))
 }
 
 /// A Pod as the controller creates it: the template with the Pod's identity.
@@ -144,7 +163,9 @@ fn add_claims(workload: &Workload, pod: &str, spec: &mut Map<String, Value>) {
         .iter()
         .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod}")}}));
     let own = spec.get("volumes").map(list).into_iter().flatten();
-    let own = own.filter(|volume| !names.iter().any(|name| volume["name"] == *name)).cloned();
+    let own = own
+        .filter(|volume| !names.iter().any(|name| volume["name"] == *name))
+        .cloned();
     let volumes: Vec<Value> = claimed.chain(own).collect();
     spec.insert("volumes".into(), volumes.into());
 }
@@ -159,9 +180,15 @@ pub fn pods_of<'a>(
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("replicas".into(), 0.into());
     }
-    let uid = object["metadata"]["uid"].as_str().unwrap_or("00000000-0000-4000-8000-000000000001").to_owned();
+    let uid = object["metadata"]["uid"]
+        .as_str()
+        .unwrap_or("00000000-0000-4000-8000-000000000001")
+        .to_owned();
     let mut workload = Workload::new(object);
     workload.uid = uid;
     let revision = workload.update_revision();
-    names.into_iter().map(|name| new_pod(&workload, namespace, name, revision)).collect()
+    names
+        .into_iter()
+        .map(|name| new_pod(&workload, namespace, name, revision))
+        .collect()
 }

@@ -26,14 +26,23 @@ pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
     let node = spec["nodeName"].as_str().filter(|node| !node.is_empty());
     let injected = annotation(INJECTED_ANNOTATION);
     // As the sidecar reads it. A simulated Pod has no phase before it runs.
-    let is_gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+    let is_gated = spec["schedulingGates"]
+        .as_array()
+        .is_some_and(|gates| !gates.is_empty());
     let is_pending = !is_gated && matches!(text(&pod["status"]["phase"]), "" | "Pending");
-    let pending = injected.filter(|_| node.is_none() && is_pending).and_then(|pps| {
-        let required_affinity = RequiredAffinity::deserialize(&spec["affinity"]).ok()?;
-        let (uid, pps) = (text(&metadata["uid"]).to_owned(), pps.into());
-        let pending = PendingPod { uid, pps, required_affinity, ..PendingPod::default() };
-        (!pending.required_affinity.exceeds_limits()).then(|| Box::new(pending))
-    });
+    let pending = injected
+        .filter(|_| node.is_none() && is_pending)
+        .and_then(|pps| {
+            let required_affinity = RequiredAffinity::deserialize(&spec["affinity"]).ok()?;
+            let (uid, pps) = (text(&metadata["uid"]).to_owned(), pps.into());
+            let pending = PendingPod {
+                uid,
+                pps,
+                required_affinity,
+                ..PendingPod::default()
+            };
+            (!pending.required_affinity.exceeds_limits()).then(|| Box::new(pending))
+        });
     PodFact {
         owner: owner.map(Arc::from),
         node: node.map(Arc::from),
@@ -49,7 +58,9 @@ pub(crate) fn of_pod(pod: &Value, owner: Option<&str>) -> PodFact {
 }
 
 pub(crate) fn of_node(node: &Value) -> NodeFact {
-    NodeFact { labels: strings(&node["metadata"]["labels"]).collect() }
+    NodeFact {
+        labels: strings(&node["metadata"]["labels"]).collect(),
+    }
 }
 
 pub(crate) fn of_workload(workload: &Workload) -> WorkloadFact {
@@ -70,7 +81,10 @@ pub(crate) fn of_pps(object: &Value) -> PpsFact {
         PpsFact {
             uid: text(&object["metadata"]["uid"]).to_owned(),
             resource_version: text(&object["metadata"]["resourceVersion"]).to_owned(),
-            spec: Spec { target_ref, ..Spec::default() },
+            spec: Spec {
+                target_ref,
+                ..Spec::default()
+            },
             unreadable: Some(error.to_string()),
             ..PpsFact::default()
         }
@@ -78,7 +92,11 @@ pub(crate) fn of_pps(object: &Value) -> PpsFact {
     fact.status.packed_claim = PackedClaim::No;
     let generated = object["metadata"]["labels"][MANAGED_BY_LABEL] == FIELD_MANAGER;
     fact.generated = generated;
-    fact.owned = if generated { GENERATED_FIELDS.to_vec() } else { Vec::new() };
+    fact.owned = if generated {
+        GENERATED_FIELDS.to_vec()
+    } else {
+        Vec::new()
+    };
     fact
 }
 
@@ -96,11 +114,20 @@ mod tests {
             of_pod(&pod, None).pending.is_some()
         };
         for gates in [json!({}), json!({"schedulingGates": []})] {
-            assert!(is_pending(gates.clone(), json!({"phase": "Pending"})), "{gates}");
+            assert!(
+                is_pending(gates.clone(), json!({"phase": "Pending"})),
+                "{gates}"
+            );
         }
         assert!(is_pending(json!({}), json!(null)), "it was just created");
         assert!(!is_pending(json!({}), json!({"phase": "Failed"})));
-        assert!(!is_pending(json!({"nodeName": "n1"}), json!({"phase": "Pending"})));
-        assert!(!is_pending(json!({"schedulingGates": [{"name": "g"}]}), json!({"phase": "Pending"})));
+        assert!(!is_pending(
+            json!({"nodeName": "n1"}),
+            json!({"phase": "Pending"})
+        ));
+        assert!(!is_pending(
+            json!({"schedulingGates": [{"name": "g"}]}),
+            json!({"phase": "Pending"})
+        ));
     }
 }

@@ -18,15 +18,26 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), severity: Severity::Error, message: message.into() }
+        Self {
+            field: Some(field.into()),
+            severity: Severity::Error,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(field, message) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(field, message)
+        }
     }
 
     pub(crate) fn of_all(message: impl Into<String>) -> Self {
-        Self { field: None, severity: Severity::Error, message: message.into() }
+        Self {
+            field: None,
+            severity: Severity::Error,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn wrong(field: &str, value: &Value, remedy: &str) -> Self {
@@ -44,7 +55,11 @@ impl From<Finding> for Vec<Finding> {
     }
 }
 
-pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Finding {
+pub(crate) fn unknown<'a>(
+    kind: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a String>,
+) -> Finding {
     let known: Vec<&str> = known.map(String::as_str).take(MAX_LISTED).collect();
     let remedy = match known.as_slice() {
         [] if kind == "Pod" => "no Pod exists in this step; roll out first".to_owned(),

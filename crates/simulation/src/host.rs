@@ -14,9 +14,9 @@ pub fn get_resource<'a>(
     ignores_masks: bool,
 ) -> Result<String, String> {
     let (namespace, name) = (&request["namespace"], &request["name"]);
-    let found = objects
-        .into_iter()
-        .find(|object| object["metadata"]["namespace"] == *namespace && object["metadata"]["name"] == *name);
+    let found = objects.into_iter().find(|object| {
+        object["metadata"]["namespace"] == *namespace && object["metadata"]["name"] == *name
+    });
     match found {
         Some(object) if ignores_masks => Ok(object.to_string()),
         Some(object) => Ok(mask(object, request).to_string()),
@@ -31,7 +31,9 @@ fn mask(object: &Value, request: &Value) -> Value {
     let masks = masks.filter_map(|mask| Some(mask.as_str()?.split('.').collect::<Vec<_>>()));
     let mut masks: Vec<Vec<&str>> = masks.filter(|mask| !whole.contains(&mask[0])).collect();
     masks.extend(whole.map(|field| vec![field]));
-    let is_masked = request["field_masks"].as_array().is_some_and(|masks| !masks.is_empty());
+    let is_masked = request["field_masks"]
+        .as_array()
+        .is_some_and(|masks| !masks.is_empty());
     if is_masked {
         prune(object, &masks.iter().map(Vec::as_slice).collect::<Vec<_>>())
     } else {
@@ -49,7 +51,9 @@ fn prune(value: &Value, masks: &[&[&str]]) -> Value {
         Value::Object(object) => {
             let mut pruned = Map::new();
             for (field, value) in object {
-                let of_field = masks.iter().filter(|mask| mask.first() == Some(&field.as_str()));
+                let of_field = masks
+                    .iter()
+                    .filter(|mask| mask.first() == Some(&field.as_str()));
                 let below: Vec<&[&str]> = of_field.map(|mask| &mask[1..]).collect();
                 if !below.is_empty() {
                     pruned.insert(field.clone(), prune(value, &below));
@@ -81,7 +85,8 @@ impl Host for ClusterHost<'_> {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
         match (namespace, operation) {
             ("kubernetes", "get_resource") => {
-                let request: Value = serde_json::from_str(payload).map_err(|error| error.to_string())?;
+                let request: Value =
+                    serde_json::from_str(payload).map_err(|error| error.to_string())?;
                 get_resource(self.objects.iter().copied(), &request, false)
             }
             ("tracing", "log") => Ok(String::new()),

@@ -16,7 +16,10 @@
 //! There is no time: a Pod that is deleted is gone at once, one that is started is Ready at once, and the
 //! sidecar knows everything at once. Only the grace period for deleted nodes is an action of its own.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 mod actions;
 mod addresses;
@@ -42,8 +45,8 @@ pub use controller::pods_of;
 pub use finding::Finding;
 pub use limits::Limits;
 pub use result::{
-    Event, EventKind, Manifest, NodeState, Pending, Phase, PodView, PpsView, Problem, Refusal, RunResult,
-    Severity, Source, Step, WorkloadView, World,
+    Event, EventKind, Manifest, NodeState, Pending, Phase, PodView, PpsView, Problem, Refusal,
+    RunResult, Severity, Source, Step, WorkloadView, World,
 };
 pub use run::{run, run_live};
 pub use scenario::{Action, Scenario};

@@ -18,18 +18,28 @@ use crate::result::{Problem, Refusal, Severity, Source};
 
 /// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is wrong with
 /// them.
-pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value>]) -> Vec<Problem> {
+pub(crate) fn load(
+    cluster: &mut Cluster,
+    objects: &[Value],
+    shared: &[Arc<Value>],
+) -> Vec<Problem> {
     let documents = expand(objects);
     if cluster.namespace.is_empty() {
         cluster.namespace = namespace_of(&documents);
     }
     let mut problems = Vec::new();
     let mut report = |document: &Document<'_>, findings: Vec<Finding>| {
-        problems.extend(findings.into_iter().map(|finding| Problem {
-            source: Source::Objects { object: Some(document.index) },
-            field: finding.field.map(|field| format!("{}{field}", document.prefix)),
-            severity: finding.severity,
-            message: finding.message,
+        problems.extend(findings.into_iter().map(|finding| {
+            Problem {
+                source: Source::Objects {
+                    object: Some(document.index),
+                },
+                field: finding
+                    .field
+                    .map(|field| format!("{}{field}", document.prefix)),
+                severity: finding.severity,
+                message: finding.message,
+            }
         }));
     };
     let mut pods = Vec::new();
@@ -41,7 +51,9 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
             Some(parsed) => {
                 // A limit is the same for all objects that are beyond it.
                 let mut added = add(cluster, parsed);
-                added.retain(|finding| finding.field.is_some() || limits.insert(finding.message.clone()));
+                added.retain(|finding| {
+                    finding.field.is_some() || limits.insert(finding.message.clone())
+                });
                 findings.extend(added);
             }
             None => {}
@@ -49,7 +61,11 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
         report(&document, findings);
     }
     for (index, object) in shared.iter().enumerate() {
-        let document = Document { index: objects.len() + index, prefix: String::new(), object };
+        let document = Document {
+            index: objects.len() + index,
+            prefix: String::new(),
+            object,
+        };
         let (parsed, findings) = parse_pod(object, cluster);
         report(&document, findings);
         if let Some(Parsed::Pod(pod)) = parsed {
@@ -75,7 +91,9 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value
 pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
     match parsed {
         Parsed::Node(node) => return add_node(cluster, node).err().into_iter().collect(),
-        Parsed::Workload(workload) => return add_workload(cluster, workload).err().into_iter().collect(),
+        Parsed::Workload(workload) => {
+            return add_workload(cluster, workload).err().into_iter().collect();
+        }
         Parsed::Pps(pps) => return add_pps(cluster, pps),
         Parsed::Pod(pod) => cluster.add_other(pod),
         Parsed::Volume(object) => cluster.volumes.add(&object),
@@ -89,7 +107,8 @@ fn name_of(object: &Value) -> String {
 }
 
 fn duplicate(kind: &str, name: &str) -> Finding {
-    let message = format!("there is another {kind} of the name {name}; give one of them another name");
+    let message =
+        format!("there is another {kind} of the name {name}; give one of them another name");
     Finding::error("metadata.name", message)
 }
 
@@ -100,7 +119,9 @@ pub(crate) fn add_node(cluster: &mut Cluster, object: Value) -> Result<(), Findi
     }
     let most = cluster.limits.nodes;
     if cluster.nodes().count() >= most && cluster.node(&name).is_none() {
-        return Err(Finding::of_all(format!("at most {most} nodes are simulated: remove some")));
+        return Err(Finding::of_all(format!(
+            "at most {most} nodes are simulated: remove some"
+        )));
     }
     cluster.put_node(&name, Node::new(object));
     Ok(())
@@ -122,15 +143,25 @@ fn add_workload(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
 }
 
 /// Checks that all workloads together do not want too many Pods if this one wants so many.
-pub(crate) fn check_replicas(cluster: &Cluster, workload: &str, replicas: u64) -> Result<(), Finding> {
-    let others = cluster.workloads.iter().filter(|(name, _)| *name != workload);
-    let total = others.fold(replicas, |total, (_, other)| total.saturating_add(other.replicas()));
+pub(crate) fn check_replicas(
+    cluster: &Cluster,
+    workload: &str,
+    replicas: u64,
+) -> Result<(), Finding> {
+    let others = cluster
+        .workloads
+        .iter()
+        .filter(|(name, _)| *name != workload);
+    let total = others.fold(replicas, |total, (_, other)| {
+        total.saturating_add(other.replicas())
+    });
     let most = cluster.limits.replicas;
     if total <= most {
         return Ok(());
     }
-    let message =
-        format!("all workloads together want {total} Pods: at most {most} are simulated; use fewer replicas");
+    let message = format!(
+        "all workloads together want {total} Pods: at most {most} are simulated; use fewer replicas"
+    );
     Err(Finding::error("spec.replicas", message))
 }
 
@@ -141,7 +172,11 @@ fn add_pps(cluster: &mut Cluster, mut object: Value) -> Vec<Finding> {
     if cluster.pps.contains_key(&name) {
         return duplicate(KIND, &name).into();
     }
-    let admitted = if cluster.is_live { Ok(Vec::new()) } else { admit_pps(cluster, &object, None) };
+    let admitted = if cluster.is_live {
+        Ok(Vec::new())
+    } else {
+        admit_pps(cluster, &object, None)
+    };
     let mut findings = match admitted {
         Ok(warnings) => warnings.into_iter().map(Finding::of_all).collect(),
         Err(refusal) => {
@@ -166,12 +201,17 @@ pub(crate) fn from_refusal(
     before: Option<&Value>,
     refusal: &Refusal,
 ) -> Vec<Finding> {
-    let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
+    let rules = Settings::parse(&cluster.settings.to_string())
+        .unwrap_or_default()
+        .annotations;
     let violations = review(object, before, &rules).violations;
     if violations.is_empty() {
         // Nothing is wrong with the object by itself: another one has the same target, or the settings have
         // an error.
         return Finding::error("spec.targetRef", refusal.message.clone()).into();
     }
-    violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()
+    violations
+        .iter()
+        .map(|one| Finding::error(one.path.clone(), one.to_string()))
+        .collect()
 }

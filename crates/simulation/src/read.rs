@@ -38,14 +38,27 @@ pub(crate) struct Document<'a> {
 /// All objects of a list of documents. A `List` counts as its items.
 pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
-    for (index, object) in objects.iter().enumerate().filter(|(_, object)| !object.is_null()) {
-        match object["items"].as_array().filter(|_| text(&object["kind"]).ends_with("List")) {
-            Some(items) => documents.extend(items.iter().enumerate().map(|(item, object)| Document {
+    for (index, object) in objects
+        .iter()
+        .enumerate()
+        .filter(|(_, object)| !object.is_null())
+    {
+        match object["items"]
+            .as_array()
+            .filter(|_| text(&object["kind"]).ends_with("List"))
+        {
+            Some(items) => {
+                documents.extend(items.iter().enumerate().map(|(item, object)| Document {
+                    index,
+                    prefix: format!("items[{item}]."),
+                    object,
+                }))
+            }
+            None => documents.push(Document {
                 index,
-                prefix: format!("items[{item}]."),
+                prefix: String::new(),
                 object,
-            })),
-            None => documents.push(Document { index, prefix: String::new(), object }),
+            }),
         }
     }
     documents
@@ -53,10 +66,17 @@ pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
 
 /// The namespace of a list of objects: the first one that any of them names.
 pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
-    let is_namespaced = |object: &&Value| ["StatefulSet", "Pod", KIND].contains(&text(&object["kind"]));
-    let objects = documents.iter().map(|document| document.object).filter(is_namespaced);
+    let is_namespaced =
+        |object: &&Value| ["StatefulSet", "Pod", KIND].contains(&text(&object["kind"]));
+    let objects = documents
+        .iter()
+        .map(|document| document.object)
+        .filter(is_namespaced);
     let mut named = objects.map(|object| text(&object["metadata"]["namespace"]));
-    named.find(|namespace| !namespace.is_empty()).unwrap_or("default").to_owned()
+    named
+        .find(|namespace| !namespace.is_empty())
+        .unwrap_or("default")
+        .to_owned()
 }
 
 /// Reads an object. Nothing is returned if it is not simulated; the findings say why.
@@ -89,7 +109,9 @@ pub(crate) fn parse(object: &Value, cluster: &Cluster) -> (Option<Parsed>, Vec<F
         }
         ("", "Pod") => return parse_pod(&Arc::new(object.clone()), cluster),
         ("", "PersistentVolume") => Parsed::Volume(object.clone()),
-        ("", "PersistentVolumeClaim") if keeps_namespace(object, cluster) => Parsed::Volume(object.clone()),
+        ("", "PersistentVolumeClaim") if keeps_namespace(object, cluster) => {
+            Parsed::Volume(object.clone())
+        }
         ("", "PersistentVolumeClaim") => Parsed::Volume(in_namespace(object, namespace, found)),
         ("policy", "PodDisruptionBudget") => {
             if keeps_namespace(object, cluster) && object["metadata"]["namespace"] != *namespace {
@@ -98,7 +120,12 @@ pub(crate) fn parse(object: &Value, cluster: &Cluster) -> (Option<Parsed>, Vec<F
             }
             Parsed::Budget(in_namespace(object, namespace, found))
         }
-        _ => return (None, Finding::warning("kind", not_simulated(api_version, kind)).into()),
+        _ => {
+            return (
+                None,
+                Finding::warning("kind", not_simulated(api_version, kind)).into(),
+            );
+        }
     };
     (is_usable(&findings).then_some(parsed), findings)
 }
@@ -116,7 +143,9 @@ fn not_simulated(api_version: &str, kind: &str) -> String {
 }
 
 fn is_usable(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| finding.severity == Severity::Warning)
+    findings
+        .iter()
+        .all(|finding| finding.severity == Severity::Warning)
 }
 
 /// Reads a Pod. One of a live cluster is shared, and need not say its kind.

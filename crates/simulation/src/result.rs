@@ -179,11 +179,22 @@ pub enum Pending {
 impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::UnknownNode(node) => write!(f, "its template names the node {node}, which does not exist"),
+            Self::UnknownNode(node) => write!(
+                f,
+                "its template names the node {node}, which does not exist"
+            ),
             Self::NoNode => f.write_str("there is no node"),
             Self::Excluded => f.write_str("no node can take it"),
-            Self::UnreadableAddress { plugin, annotation, value } => {
-                write!(f, "{plugin} cannot read its annotation {annotation}: {}", shorten(value))
+            Self::UnreadableAddress {
+                plugin,
+                annotation,
+                value,
+            } => {
+                write!(
+                    f,
+                    "{plugin} cannot read its annotation {annotation}: {}",
+                    shorten(value)
+                )
             }
             Self::AddressTaken { ip, annotation } => write!(
                 f,

@@ -28,7 +28,10 @@ pub fn run(scenario: &Scenario) -> RunResult {
 /// room.
 pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> RunResult {
     if let Some(problem) = check_size(scenario, pods, limits) {
-        return RunResult { problems: vec![problem], steps: Vec::new() };
+        return RunResult {
+            problems: vec![problem],
+            steps: Vec::new(),
+        };
     }
     let mut cluster = Cluster::new(scenario, *limits);
     let mut problems = check_settings(scenario);
@@ -38,7 +41,11 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
         recorder::react(&mut cluster);
     }
     let view = |cluster: &Cluster, is_last: bool| {
-        if is_last || limits.keeps_all { view(cluster, is_last) } else { World::default() }
+        if is_last || limits.keeps_all {
+            view(cluster, is_last)
+        } else {
+            World::default()
+        }
     };
     let mut steps = vec![Step {
         action: None,
@@ -57,11 +64,16 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
         problems.extend(findings.into_iter().map(|finding| problem(source, finding)));
         let is_last = index + 1 == scenario.actions.len();
         let events = std::mem::take(&mut cluster.events);
-        let mut step = Step { action: Some(action.clone()), events, world: view(&cluster, is_last) };
+        let mut step = Step {
+            action: Some(action.clone()),
+            events,
+            world: view(&cluster, is_last),
+        };
         if !is_last && limits.keeps_all {
             size = size.saturating_add(serde_json::to_vec(&step).map_or(0, |json| json.len()));
         }
-        let is_too_large = cluster.created_pods >= limits.created_pods || size > limits.result_bytes;
+        let is_too_large =
+            cluster.created_pods >= limits.created_pods || size > limits.result_bytes;
         if is_too_large {
             let message = format!(
                 "the scenario ends here: its actions create at most {} Pods, and its steps have at most {} MiB",
@@ -76,49 +88,90 @@ pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Ru
             break;
         }
     }
-    RunResult { problems: shorten_problems(problems), steps }
+    RunResult {
+        problems: shorten_problems(problems),
+        steps,
+    }
 }
 
 /// The first problems, and how many more there are.
 fn shorten_problems(mut problems: Vec<Problem>) -> Vec<Problem> {
-    if let Some(more) = problems.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
+    if let Some(more) = problems
+        .len()
+        .checked_sub(MAX_PROBLEMS)
+        .filter(|more| *more > 0)
+    {
         problems.truncate(MAX_PROBLEMS);
         let message = format!("and {more} more problems: correct these first");
-        problems.push(problem(Source::Objects { object: None }, Finding::of_all(message)));
+        problems.push(problem(
+            Source::Objects { object: None },
+            Finding::of_all(message),
+        ));
     }
     problems
 }
 
 fn problem(source: Source, finding: Finding) -> Problem {
-    let Finding { field, severity, message } = finding;
-    Problem { source, field, severity, message }
+    let Finding {
+        field,
+        severity,
+        message,
+    } = finding;
+    Problem {
+        source,
+        field,
+        severity,
+        message,
+    }
 }
 
 fn check_settings(scenario: &Scenario) -> Vec<Problem> {
     let findings: Vec<Finding> = match Settings::parse(&scenario.settings.to_string()) {
         Ok(_) => return Vec::new(),
         // Users write the fields of the settings, not those of the policy.
-        Err(SettingsError::Fields(errors)) => {
-            errors.iter().map(|error| Finding::error(&*error.path, error.message(""))).collect()
-        }
+        Err(SettingsError::Fields(errors)) => errors
+            .iter()
+            .map(|error| Finding::error(&*error.path, error.message("")))
+            .collect(),
         // What the parser of the policy's JSON says has a place that users do not see.
         Err(SettingsError::NotAnObject(_)) => {
             Finding::of_all("the settings must be a map, such as onLookupFailure: reject").into()
         }
     };
-    findings.into_iter().map(|finding| problem(Source::Settings, finding)).collect()
+    findings
+        .into_iter()
+        .map(|finding| problem(Source::Settings, finding))
+        .collect()
 }
 
 /// What makes a scenario too large.
 fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Option<Problem> {
-    let objects = scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).enumerate();
-    let objects = objects.map(|(index, object)| (Source::Objects { object: Some(index) }, object));
-    let actions = scenario.actions.iter().enumerate().filter_map(|(index, action)| match action {
-        Action::ChangeSpec { object } => Some((Source::Action { index }, object)),
-        _ => None,
+    let objects = scenario
+        .objects
+        .iter()
+        .chain(pods.iter().map(Arc::as_ref))
+        .enumerate();
+    let objects = objects.map(|(index, object)| {
+        (
+            Source::Objects {
+                object: Some(index),
+            },
+            object,
+        )
     });
+    let actions = scenario
+        .actions
+        .iter()
+        .enumerate()
+        .filter_map(|(index, action)| match action {
+            Action::ChangeSpec { object } => Some((Source::Action { index }, object)),
+            _ => None,
+        });
     let mut rest = limits.bytes;
-    for (source, value) in objects.chain([(Source::Settings, &scenario.settings)]).chain(actions) {
+    for (source, value) in objects
+        .chain([(Source::Settings, &scenario.settings)])
+        .chain(actions)
+    {
         let Some(size) = measure(value, rest) else {
             let message = format!(
                 "the scenario is too large: use less than {} KiB of JSON in all, with at most {MAX_DEPTH} levels",
@@ -130,9 +183,26 @@ fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Opti
     }
     let objects = expand(&scenario.objects).len() + pods.len();
     let counts = [
-        (Source::Objects { object: None }, "objects", objects, limits.objects),
-        (Source::Action { index: limits.actions }, "actions", scenario.actions.len(), limits.actions),
+        (
+            Source::Objects { object: None },
+            "objects",
+            objects,
+            limits.objects,
+        ),
+        (
+            Source::Action {
+                index: limits.actions,
+            },
+            "actions",
+            scenario.actions.len(),
+            limits.actions,
+        ),
     ];
-    let (source, what, count, most) = counts.into_iter().find(|(_, _, count, most)| count > most)?;
-    Some(problem(source, Finding::of_all(format!("there are {count} {what}: use at most {most}"))))
+    let (source, what, count, most) = counts
+        .into_iter()
+        .find(|(_, _, count, most)| count > most)?;
+    Some(problem(
+        source,
+        Finding::of_all(format!("there are {count} {what}: use at most {most}")),
+    ))
 }

@@ -34,7 +34,11 @@ fn is_dirty(cluster: &Cluster) -> bool {
 fn control(cluster: &mut Cluster) -> bool {
     let mut has_changed = false;
     for name in std::mem::take(&mut cluster.uncontrolled) {
-        let Some(workload) = cluster.workloads.get(&name).filter(|workload| workload.exists()) else {
+        let Some(workload) = cluster
+            .workloads
+            .get(&name)
+            .filter(|workload| workload.exists())
+        else {
             continue;
         };
         let operations = decide(workload, &cluster.pods, &cluster.refusals);
@@ -51,7 +55,11 @@ fn control(cluster: &mut Cluster) -> bool {
                 }
                 Operation::Create { pod, revision } => create(cluster, &name, &pod, revision),
                 Operation::Delete { pod, why } => {
-                    delete(cluster, &pod, &format!("is deleted: StatefulSet {name} {why}"));
+                    delete(
+                        cluster,
+                        &pod,
+                        &format!("is deleted: StatefulSet {name} {why}"),
+                    );
                 }
             }
             has_changed = true;
@@ -66,10 +74,15 @@ pub(crate) fn delete(cluster: &mut Cluster, pod: &str, text: &str) {
 }
 
 fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
-    let Some(controller) = cluster.workloads.get(workload) else { return };
+    let Some(controller) = cluster.workloads.get(workload) else {
+        return;
+    };
     let before = new_pod(controller, &cluster.namespace, name, revision);
     let admitted = if cluster.others.named(name).is_some() {
-        Err(Refusal { code: 409, message: format!("a Pod of the name {name} exists already") })
+        Err(Refusal {
+            code: 409,
+            message: format!("a Pod of the name {name} exists already"),
+        })
     } else {
         admit_pod(cluster, name, &before, &controller.target)
     };
@@ -88,7 +101,8 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         }
     };
     if let Some(pps) = &admitted.injected {
-        let text = format!("gets what PersistentPodState {pps} has recorded, injected by the policy");
+        let text =
+            format!("gets what PersistentPodState {pps} has recorded, injected by the policy");
         cluster.tell(EventKind::Injected, object.clone(), text);
     }
     for warning in &admitted.warnings {

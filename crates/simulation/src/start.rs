@@ -31,10 +31,18 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
     let plugin = plugin(cluster);
     let mut has_started = false;
     for name in waiting {
-        if cluster.pods.get(&name).is_some_and(|pod| pod.node().is_none()) {
+        if cluster
+            .pods
+            .get(&name)
+            .is_some_and(|pod| pod.node().is_none())
+        {
             schedule(cluster, &name);
         }
-        if cluster.pods.get(&name).is_some_and(|pod| pod.node().is_some()) {
+        if cluster
+            .pods
+            .get(&name)
+            .is_some_and(|pod| pod.node().is_some())
+        {
             has_started |= start(cluster, &name, plugin);
         }
     }
@@ -44,17 +52,27 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
 fn schedule(cluster: &mut Cluster, name: &str) {
     cluster.look();
     let seen = cluster.seen;
-    let Some(pod) = cluster.pods.get_mut(name) else { return };
+    let Some(pod) = cluster.pods.get_mut(name) else {
+        return;
+    };
     // Where nothing has changed, the scheduler decides as before.
     let known = pod.selection.take().filter(|_| pod.seen == seen);
     let selection = known.unwrap_or_else(|| select_for(cluster, name));
     let fits = |node: &str| {
-        selection.verdicts.iter().any(|verdict| verdict.node == node && verdict.exclusions.is_empty())
+        selection
+            .verdicts
+            .iter()
+            .any(|verdict| verdict.node == node && verdict.exclusions.is_empty())
     };
     let observed = cluster.observed.get(name);
     let observed = observed.filter(|node| selection.may_land_on.contains(node) || fits(node));
-    let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
-    let Some(pod) = cluster.pods.get_mut(name) else { return };
+    let chosen = observed
+        .or(selection.chosen.as_ref())
+        .filter(|node| cluster.has_node(node))
+        .cloned();
+    let Some(pod) = cluster.pods.get_mut(name) else {
+        return;
+    };
     pod.seen = seen;
     pod.selection = Some(selection);
     if let Some(node) = chosen {
@@ -64,11 +82,19 @@ fn schedule(cluster: &mut Cluster, name: &str) {
 }
 
 fn select_for(cluster: &Cluster, name: &str) -> Selection {
-    let Some(pod) = cluster.pods.get(name) else { return Selection::default() };
+    let Some(pod) = cluster.pods.get(name) else {
+        return Selection::default();
+    };
     // The scheduler ignores a Pod whose template names its node.
-    if let Some(node) = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+    if let Some(node) = pod.object["spec"]["nodeName"]
+        .as_str()
+        .filter(|node| !node.is_empty())
+    {
         let chosen = cluster.has_node(node).then(|| node.to_owned());
-        return Selection { chosen, ..Selection::default() };
+        return Selection {
+            chosen,
+            ..Selection::default()
+        };
     }
     let workload = cluster.workloads.get(&pod.workload);
     // The scheduler knows the StatefulSets of Kubernetes, and spreads their Pods.
@@ -92,20 +118,29 @@ fn plugin(cluster: &Cluster) -> Option<&'static Plugin> {
         annotations.filter_map(|one| one.as_str().or_else(|| one["key"].as_str()))
     });
     let templates = cluster.workloads.values().flat_map(|workload| {
-        let annotations = workload.object["spec"]["template"]["metadata"]["annotations"].as_object();
-        annotations.into_iter().flat_map(|annotations| annotations.keys().map(String::as_str))
+        let annotations =
+            workload.object["spec"]["template"]["metadata"]["annotations"].as_object();
+        annotations
+            .into_iter()
+            .flat_map(|annotations| annotations.keys().map(String::as_str))
     });
     Plugin::of(persisted.chain(templates))
 }
 
 /// Starts a Pod on its node. Returns whether it runs now.
 fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
-    let Some(pod) = cluster.pods.get(name) else { return false };
-    let Some(node) = pod.node().map(str::to_owned) else { return false };
+    let Some(pod) = cluster.pods.get(name) else {
+        return false;
+    };
+    let Some(node) = pod.node().map(str::to_owned) else {
+        return false;
+    };
     let ips = match addresses(cluster, name, pod, plugin) {
         Ok(Some(ips)) => ips,
         Ok(None) => {
-            let Cluster { addresses, pods, .. } = &mut *cluster;
+            let Cluster {
+                addresses, pods, ..
+            } = &mut *cluster;
             vec![addresses.assign(&node, |ip| pods.has_ip(ip, name))]
         }
         Err(pending) => {
@@ -113,9 +148,13 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
             return false;
         }
     };
-    let labels = cluster.node(&node).map(|node| node.object["metadata"]["labels"].clone());
+    let labels = cluster
+        .node(&node)
+        .map(|node| node.object["metadata"]["labels"].clone());
     let keeps_all = cluster.limits.keeps_all;
-    let Some(pod) = cluster.pods.get_mut(name) else { return false };
+    let Some(pod) = cluster.pods.get_mut(name) else {
+        return false;
+    };
     let object = Arc::make_mut(&mut pod.object);
     if let Some(plugin) = plugin {
         plugin.annotate(&ips, object);
@@ -134,7 +173,9 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<&Plugin>) -> bool {
         selection.verdicts = Vec::new();
     }
     cluster.run_pod(name, ips, true);
-    let Some(pod) = cluster.pods.get(name) else { return false };
+    let Some(pod) = cluster.pods.get(name) else {
+        return false;
+    };
     let text = describe_start(pod, &node, cluster.last_nodes.get(name));
     cluster.tell(EventKind::Scheduled, format!("Pod/{name}"), text);
     true
@@ -148,32 +189,52 @@ fn addresses(
     pod: &Pod,
     plugin: Option<&Plugin>,
 ) -> Result<Option<Vec<String>>, Pending> {
-    let Some(plugin) = plugin else { return Ok(None) };
-    let requested = plugin.requested(&pod.object).map_err(|value| Pending::UnreadableAddress {
-        plugin: plugin.name,
-        annotation: plugin.asks,
-        value: value.to_owned(),
-    })?;
+    let Some(plugin) = plugin else {
+        return Ok(None);
+    };
+    let requested = plugin
+        .requested(&pod.object)
+        .map_err(|value| Pending::UnreadableAddress {
+            plugin: plugin.name,
+            annotation: plugin.asks,
+            value: value.to_owned(),
+        })?;
     if let Some(taken) = requested.iter().find(|ip| cluster.pods.has_ip(ip, name)) {
-        return Err(Pending::AddressTaken { ip: taken.clone(), annotation: plugin.asks });
+        return Err(Pending::AddressTaken {
+            ip: taken.clone(),
+            annotation: plugin.asks,
+        });
     }
     Ok((!requested.is_empty()).then_some(requested))
 }
 
 /// Whether a Pod that has started is where its state was recorded.
 fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
-    let Some(home) = &pod.recorded else { return false };
+    let Some(home) = &pod.recorded else {
+        return false;
+    };
     if home.labels.is_empty() && home.annotations.is_empty() {
         return home.state.node_name == node;
     }
     let annotations = &pod.object["metadata"]["annotations"];
     home.labels.iter().all(|(key, value)| labels[key] == *value)
-        && home.annotations.iter().all(|(key, value)| annotations[key] == *value)
+        && home
+            .annotations
+            .iter()
+            .all(|(key, value)| annotations[key] == *value)
 }
 
 fn describe_start(pod: &Pod, node: &str, last: Option<&String>) -> String {
-    let address = pod.ips().first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
-    let recorded = pod.recorded.as_ref().map(|home| &home.state.node_name).filter(|node| !node.is_empty());
+    let address = pod
+        .ips()
+        .first()
+        .map(|ip| format!(" and has the address {ip}"))
+        .unwrap_or_default();
+    let recorded = pod
+        .recorded
+        .as_ref()
+        .map(|home| &home.state.node_name)
+        .filter(|node| !node.is_empty());
     let compared = match (recorded, last.filter(|last| *last != node)) {
         _ if pod.came_home => ", as recorded".to_owned(),
         (Some(recorded), _) => format!("; its state was recorded on {recorded}"),
@@ -185,10 +246,19 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&String>) -> String {
 
 /// What excludes the node where the state of a Pod was recorded that has not come home.
 fn excluding_home(pod: &Pod) -> Vec<Exclusion> {
-    let home = pod.recorded.as_ref().filter(|_| !pod.came_home).map(|home| &home.state.node_name);
-    let mut verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
+    let home = pod
+        .recorded
+        .as_ref()
+        .filter(|_| !pod.came_home)
+        .map(|home| &home.state.node_name);
+    let mut verdicts = pod
+        .selection
+        .iter()
+        .flat_map(|selection| &selection.verdicts);
     let verdict = verdicts.find(|verdict| Some(&verdict.node) == home);
-    verdict.map(|verdict| verdict.exclusions.clone()).unwrap_or_default()
+    verdict
+        .map(|verdict| verdict.exclusions.clone())
+        .unwrap_or_default()
 }
 
 /// Says why Pods do not run, if that was not said before.
@@ -199,15 +269,24 @@ pub(crate) fn tell_pending(cluster: &mut Cluster) {
         "" => Pending::NoNode,
         node => Pending::UnknownNode(node.to_owned()),
     };
-    let waiting = cluster.pods.waiting().filter(|(_, pod)| pod.node().is_none());
-    let waiting: Vec<_> = waiting.map(|(name, pod)| (name.clone(), pending(pod))).collect();
+    let waiting = cluster
+        .pods
+        .waiting()
+        .filter(|(_, pod)| pod.node().is_none());
+    let waiting: Vec<_> = waiting
+        .map(|(name, pod)| (name.clone(), pending(pod)))
+        .collect();
     for (name, pending) in waiting {
         set_pending(cluster, &name, pending);
     }
 }
 
 fn set_pending(cluster: &mut Cluster, name: &str, pending: Pending) {
-    let Some(pod) = cluster.pods.get_mut(name).filter(|pod| pod.pending.as_ref() != Some(&pending)) else {
+    let Some(pod) = cluster
+        .pods
+        .get_mut(name)
+        .filter(|pod| pod.pending.as_ref() != Some(&pending))
+    else {
         return;
     };
     let text = format!("stays Pending: {pending}");

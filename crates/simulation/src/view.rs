@@ -11,17 +11,31 @@ use crate::result::{Manifest, NodeState, Phase, PodView, PpsView, WorkloadView, 
 pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
     let workloads = cluster.workloads.values();
     World {
-        nodes: cluster.nodes().map(|(name, node)| view_node(name, node)).collect(),
-        workloads: workloads.clone().map(|workload| view_workload(cluster, workload)).collect(),
-        pods: workloads.flat_map(|workload| view_pods(cluster, workload, is_last)).collect(),
-        pps: cluster.pps.iter().map(|(name, pps)| view_pps(name, pps, is_last)).collect(),
+        nodes: cluster
+            .nodes()
+            .map(|(name, node)| view_node(name, node))
+            .collect(),
+        workloads: workloads
+            .clone()
+            .map(|workload| view_workload(cluster, workload))
+            .collect(),
+        pods: workloads
+            .flat_map(|workload| view_pods(cluster, workload, is_last))
+            .collect(),
+        pps: cluster
+            .pps
+            .iter()
+            .map(|(name, pps)| view_pps(name, pps, is_last))
+            .collect(),
     }
 }
 
 fn view_node(name: &str, node: &Node) -> NodeState {
     // A cordon says its taint.
     let is_shown = |taint: &Taint| !node.is_cordoned() || taint.key != UNSCHEDULABLE;
-    let taints = list(&node.object["spec"]["taints"]).map(Taint::of).filter(is_shown);
+    let taints = list(&node.object["spec"]["taints"])
+        .map(Taint::of)
+        .filter(is_shown);
     NodeState {
         name: name.to_owned(),
         zone: node.label(ZONE).map(str::to_owned),
@@ -33,7 +47,11 @@ fn view_node(name: &str, node: &Node) -> NodeState {
 }
 
 fn view_workload(cluster: &Cluster, workload: &Workload) -> WorkloadView {
-    let ready = cluster.pods.of(&workload.target.name).filter(|(_, pod)| pod.is_ready()).count();
+    let ready = cluster
+        .pods
+        .of(&workload.target.name)
+        .filter(|(_, pod)| pod.is_ready())
+        .count();
     WorkloadView {
         name: workload.target.name.clone(),
         kind: workload.target.kind.clone(),
@@ -48,16 +66,27 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
     if !workload.exists() {
         return Vec::new();
     }
-    let surplus = cluster.pods.of(&workload.target.name).filter(|(name, _)| !workload.wants(name));
+    let surplus = cluster
+        .pods
+        .of(&workload.target.name)
+        .filter(|(name, _)| !workload.wants(name));
     let names = workload.wanted.iter().chain(surplus.map(|(name, _)| name));
-    names.map(|name| view_pod(cluster, workload, name, is_last)).collect()
+    names
+        .map(|name| view_pod(cluster, workload, name, is_last))
+        .collect()
 }
 
 fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -> PodView {
     let pod = cluster.pods.get(name);
-    let refusal = cluster.refusals.get(name).filter(|_| pod.is_none()).cloned();
+    let refusal = cluster
+        .refusals
+        .get(name)
+        .filter(|_| pod.is_none())
+        .cloned();
     let selection = pod.and_then(|pod| pod.selection.as_ref());
-    let verdicts = selection.filter(|_| is_last).map(|selection| selection.verdicts.clone());
+    let verdicts = selection
+        .filter(|_| is_last)
+        .map(|selection| selection.verdicts.clone());
     let recorded = pod.and_then(|pod| pod.recorded.as_ref());
     PodView {
         name: name.to_owned(),
@@ -75,14 +104,18 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
         recorded_before: recorded.map(|home| home.state.clone()),
         injected: pod.is_some_and(|pod| pod.injected),
         scheduler: verdicts.unwrap_or_default(),
-        may_land_on: selection.map(|selection| selection.may_land_on.clone()).unwrap_or_default(),
+        may_land_on: selection
+            .map(|selection| selection.may_land_on.clone())
+            .unwrap_or_default(),
         manifest: pod
             .filter(|pod| is_last && (cluster.limits.keeps_all || !pod.is_adopted))
             .map(|pod| view_manifest(cluster, workload, name, pod)),
         kept_away_by: pod.map(|pod| pod.kept_away_by.clone()).unwrap_or_default(),
         pending: pod.and_then(|pod| pod.pending.clone()),
         warnings: pod.map(|pod| pod.warnings.clone()).unwrap_or_default(),
-        caveats: selection.map(|selection| selection.caveats.clone()).unwrap_or_default(),
+        caveats: selection
+            .map(|selection| selection.caveats.clone())
+            .unwrap_or_default(),
         refusal,
         is_adopted: pod.is_some_and(|pod| pod.is_adopted),
         kept_by: cluster.kept.get(name).filter(|_| pod.is_some()).cloned(),
@@ -92,10 +125,16 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
 /// Of a Pod that ran in the beginning: as its controller would create it now, and as it runs.
 fn view_manifest(cluster: &Cluster, workload: &Workload, name: &str, pod: &Pod) -> Manifest {
     if !pod.is_adopted {
-        return Manifest { before: pod.before.clone(), after: pod.after.clone() };
+        return Manifest {
+            before: pod.before.clone(),
+            after: pod.after.clone(),
+        };
     }
     let before = new_pod(workload, &cluster.namespace, name, pod.revision);
-    Manifest { before, after: pod.object.as_ref().clone() }
+    Manifest {
+        before,
+        after: pod.object.as_ref().clone(),
+    }
 }
 
 fn view_pps(name: &str, pps: &Pps, is_last: bool) -> PpsView {

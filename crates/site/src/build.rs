@@ -20,7 +20,8 @@ use crate::theme;
 
 /// The product's name, above each page.
 const TITLE: &str = "PersistentPodState for Kubewarden";
-const DESCRIPTION: &str = "Stateful Pods return to the node and the zone they had, and to their IP address";
+const DESCRIPTION: &str =
+    "Stateful Pods return to the node and the zone they had, and to their IP address";
 
 /// Builds the documents as a static site.
 #[derive(Debug, Clone, Parser)]
@@ -56,13 +57,24 @@ pub fn build(options: &Options) -> Result<Report> {
     let Options { source, output, .. } = options;
     let summary = format!("{FOLDER}/SUMMARY.md");
     let entries = parse(&read(source, &summary)?).context(summary)?;
-    let unused = unused(source, &pages(&entries).map(|page| page.file.as_str()).collect())?;
-    ensure!(unused.is_empty(), "{FOLDER}/SUMMARY.md does not name these pages: {}", unused.join(", "));
+    let unused = unused(
+        source,
+        &pages(&entries).map(|page| page.file.as_str()).collect(),
+    )?;
+    ensure!(
+        unused.is_empty(),
+        "{FOLDER}/SUMMARY.md does not name these pages: {}",
+        unused.join(", ")
+    );
     ensure_replaceable(output)?;
 
     let (book, files, examples) = assemble(options, &entries)?;
     let unshown = unshown(source, &files)?;
-    ensure!(unshown.is_empty(), "no page shows these pictures: {}", unshown.join(", "));
+    ensure!(
+        unshown.is_empty(),
+        "no page shows these pictures: {}",
+        unshown.join(", ")
+    );
 
     let staging = output.with_extension("staging");
     remove(&staging)?;
@@ -72,15 +84,25 @@ pub fn build(options: &Options) -> Result<Report> {
     }
     fs::create_dir_all(staging.join("files"))?;
     let context = RenderContext::new(&staging, book, config(&options.repository)?, output);
-    HtmlHandlebars::new().render(&context).context("cannot render the pages")?;
+    HtmlHandlebars::new()
+        .render(&context)
+        .context("cannot render the pages")?;
     remove(&staging)?;
     if let Some(playground) = &options.playground {
         copy_folder(playground, &output.join(PLAYGROUND))?;
     }
 
     let problems = problems(output)?;
-    ensure!(problems.is_empty(), "the site has {} problems:\n{}", problems.len(), problems.join("\n"));
-    Ok(Report { pages: pages(&entries).count(), examples })
+    ensure!(
+        problems.is_empty(),
+        "the site has {} problems:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
+    Ok(Report {
+        pages: pages(&entries).count(),
+        examples,
+    })
 }
 
 /// The pages with links that work on the site, the files that they show, and the number of their examples.
@@ -112,7 +134,12 @@ fn assemble(options: &Options, entries: &[Entry]) -> Result<(Book, BTreeSet<Stri
                     let up = "../".repeat(page.file.matches('/').count());
                     markdown = add_links(&markdown, &format!("{up}{PLAYGROUND}/index.html"))?;
                 }
-                book.push_item(Chapter::new(&page.title, markdown, on_site(&page.file), Vec::new()));
+                book.push_item(Chapter::new(
+                    &page.title,
+                    markdown,
+                    on_site(&page.file),
+                    Vec::new(),
+                ));
             }
         }
     }
@@ -153,7 +180,10 @@ fn unused(source: &Path, pages: &BTreeSet<&str>) -> Result<Vec<String>> {
             let file = format!("{folder}/{name}");
             if source.join(&file).is_dir() {
                 folders.push(file);
-            } else if has_extension(&name, "md") && name != "SUMMARY.md" && !pages.contains(file.as_str()) {
+            } else if has_extension(&name, "md")
+                && name != "SUMMARY.md"
+                && !pages.contains(file.as_str())
+            {
                 unused.push(file);
             }
         }
@@ -165,13 +195,19 @@ fn unused(source: &Path, pages: &BTreeSet<&str>) -> Result<Vec<String>> {
 /// The pictures in `docs/images` that no page shows.
 fn unshown(source: &Path, shown: &BTreeSet<String>) -> Result<Vec<String>> {
     let folder = format!("{FOLDER}/images");
-    let pictures = names(&source.join(&folder))?.into_iter().map(|name| format!("{folder}/{name}"));
-    Ok(pictures.filter(|picture| !shown.contains(picture)).collect())
+    let pictures = names(&source.join(&folder))?
+        .into_iter()
+        .map(|name| format!("{folder}/{name}"));
+    Ok(pictures
+        .filter(|picture| !shown.contains(picture))
+        .collect())
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
@@ -198,14 +234,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for name in names(from)? {
         let (source, target) = (from.join(&name), to.join(&name));
-        if source.is_dir() { copy_folder(&source, &target)? } else { copy(&source, &target)? }
+        if source.is_dir() {
+            copy_folder(&source, &target)?
+        } else {
+            copy(&source, &target)?
+        }
     }
     Ok(())
 }

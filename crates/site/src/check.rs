@@ -17,11 +17,15 @@ pub fn problems(site: &Path) -> Result<Vec<String>> {
     list(site, "", &mut files)?;
     let mut pages = BTreeMap::new();
     for file in files.iter().filter(|file| has_extension(file, "html")) {
-        let html = fs::read_to_string(site.join(file)).with_context(|| format!("cannot read {file}"))?;
+        let html =
+            fs::read_to_string(site.join(file)).with_context(|| format!("cannot read {file}"))?;
         pages.insert(file.as_str(), page(&html));
     }
     let problems = pages.iter().flat_map(|(file, page)| {
-        let of_links = page.links.iter().filter_map(|link| of_link(file, link, &pages, &files));
+        let of_links = page
+            .links
+            .iter()
+            .filter_map(|link| of_link(file, link, &pages, &files));
         of_links.map(move |problem| format!("{file}: {problem}"))
     });
     Ok(problems.collect())
@@ -29,11 +33,19 @@ pub fn problems(site: &Path) -> Result<Vec<String>> {
 
 fn list(site: &Path, below: &str, files: &mut BTreeSet<String>) -> Result<()> {
     let folder = site.join(below);
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let entry = entry?;
         let name = entry.file_name();
-        let name = name.to_str().with_context(|| format!("{} is not UTF-8", name.display()))?;
-        let path = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
+        let name = name
+            .to_str()
+            .with_context(|| format!("{} is not UTF-8", name.display()))?;
+        let path = if below.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{below}/{name}")
+        };
         if entry.file_type()?.is_dir() {
             list(site, &path, files)?;
         } else {
@@ -44,7 +56,9 @@ fn list(site: &Path, below: &str, files: &mut BTreeSet<String>) -> Result<()> {
 }
 
 pub(crate) fn has_extension(file: &str, extension: &str) -> bool {
-    Path::new(file).extension().is_some_and(|found| found == extension)
+    Path::new(file)
+        .extension()
+        .is_some_and(|found| found == extension)
 }
 
 struct Page {
@@ -54,20 +68,36 @@ struct Page {
 
 /// Reads a page as mdBook writes it: attributes are in double quotes, and code has no tags.
 fn page(html: &str) -> Page {
-    let tags = || html.split('<').skip(1).filter_map(|rest| rest.split('>').next());
+    let tags = || {
+        html.split('<')
+            .skip(1)
+            .filter_map(|rest| rest.split('>').next())
+    };
     let value = |tag: &str, name: &str| {
         let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
         Some(rest.split('"').next()?.replace("&amp;", "&"))
     };
-    let links = tags().filter(|tag| tag.starts_with("a ")).filter_map(|tag| value(tag, "href"));
-    Page { anchors: tags().filter_map(|tag| value(tag, "id")).collect(), links: links.collect() }
+    let links = tags()
+        .filter(|tag| tag.starts_with("a "))
+        .filter_map(|tag| value(tag, "href"));
+    Page {
+        anchors: tags().filter_map(|tag| value(tag, "id")).collect(),
+        links: links.collect(),
+    }
 }
 
-fn of_link(file: &str, link: &str, pages: &BTreeMap<&str, Page>, files: &BTreeSet<String>) -> Option<String> {
+fn of_link(
+    file: &str,
+    link: &str,
+    pages: &BTreeMap<&str, Page>,
+    files: &BTreeSet<String>,
+) -> Option<String> {
     if is_external(link) {
         return None;
     }
-    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+    let (path, anchor) = link
+        .split_once('#')
+        .map_or((link, None), |(path, anchor)| (path, Some(anchor)));
     let target = match path {
         "" => file.to_owned(),
         path => match resolve(folder(file), path) {
@@ -80,7 +110,9 @@ fn of_link(file: &str, link: &str, pages: &BTreeMap<&str, Page>, files: &BTreeSe
         return Some(format!("the link {link} has no target"));
     }
     let anchor = anchor.filter(|anchor| !anchor.is_empty() && folder(&target) != PLAYGROUND)?;
-    let known = pages.get(target.as_str()).is_some_and(|page| page.anchors.contains(anchor));
+    let known = pages
+        .get(target.as_str())
+        .is_some_and(|page| page.anchors.contains(anchor));
     (!known).then(|| format!("the link {link}: {target} has no such anchor"))
 }
 

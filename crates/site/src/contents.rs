@@ -27,21 +27,36 @@ pub struct Page {
 pub fn parse(summary: &str) -> Result<Vec<Entry>> {
     let summary = parse_summary(summary)?;
     let mut entries: Vec<Entry> = Vec::new();
-    let items = [summary.prefix_chapters, summary.numbered_chapters, summary.suffix_chapters];
+    let items = [
+        summary.prefix_chapters,
+        summary.numbered_chapters,
+        summary.suffix_chapters,
+    ];
     for item in items.into_iter().flatten() {
         match item {
             SummaryItem::PartTitle(title) => entries.push(Entry::Part(title)),
             SummaryItem::Separator => {}
             SummaryItem::Link(link) => {
-                let location = link.location.as_deref().and_then(Path::to_str).unwrap_or_default();
-                ensure!(!location.is_empty(), "{}: the entry names no file", link.name);
+                let location = link
+                    .location
+                    .as_deref()
+                    .and_then(Path::to_str)
+                    .unwrap_or_default();
+                ensure!(
+                    !location.is_empty(),
+                    "{}: the entry names no file",
+                    link.name
+                );
                 ensure!(
                     link.nested_items.is_empty(),
                     "{}: move the pages below it to the top level",
                     link.name
                 );
                 let file = resolve(FOLDER, location).with_context(|| link.name.clone())?;
-                let page = Page { title: link.name, file };
+                let page = Page {
+                    title: link.name,
+                    file,
+                };
                 if pages(&entries).any(|known| known.file == page.file) {
                     bail!("{} is named twice", page.file);
                 }
@@ -50,7 +65,10 @@ pub fn parse(summary: &str) -> Result<Vec<Entry>> {
             item => bail!("this kind of entry is not supported: {item:?}"),
         }
     }
-    ensure!(pages(&entries).next().is_some(), "the table of contents names no page");
+    ensure!(
+        pages(&entries).next().is_some(),
+        "the table of contents names no page"
+    );
     Ok(entries)
 }
 
@@ -95,13 +113,17 @@ mod tests {
     use super::*;
 
     fn page(title: &str, file: &str) -> Entry {
-        Entry::Page(Page { title: title.to_owned(), file: file.to_owned() })
+        Entry::Page(Page {
+            title: title.to_owned(),
+            file: file.to_owned(),
+        })
     }
 
     #[test]
     fn pages_are_read_in_their_order_with_their_parts() {
-        let entries =
-            parse("# Summary\n\n[A](../README.md)\n\n# Use\n\n- [B](b.md)\n\n---\n\n[C](../deploy/c.md)\n");
+        let entries = parse(
+            "# Summary\n\n[A](../README.md)\n\n# Use\n\n- [B](b.md)\n\n---\n\n[C](../deploy/c.md)\n",
+        );
         let expected = [
             page("A", "README.md"),
             Entry::Part("Use".to_owned()),
@@ -114,9 +136,18 @@ mod tests {
     #[test]
     fn pages_that_the_site_cannot_show_are_refused() {
         for (summary, reason) in [
-            ("- [A](a.md)\n- [B](../docs/a.md)\n", "docs/a.md is named twice"),
-            ("- [A](a.md)\n    - [B](b.md)\n", "A: move the pages below it to the top level"),
-            ("- [A](../../a.md)\n", "../../a.md leads out of the repository"),
+            (
+                "- [A](a.md)\n- [B](../docs/a.md)\n",
+                "docs/a.md is named twice",
+            ),
+            (
+                "- [A](a.md)\n    - [B](b.md)\n",
+                "A: move the pages below it to the top level",
+            ),
+            (
+                "- [A](../../a.md)\n",
+                "../../a.md leads out of the repository",
+            ),
             ("- [A]()\n", "A: the entry names no file"),
             ("# Summary\n", "the table of contents names no page"),
         ] {

@@ -30,12 +30,20 @@ impl Example {
     /// scheduler would choose for the Pod, and the Pod is deleted: without a recorded state it starts on that
     /// node.
     pub fn scenario(&self) -> String {
-        let Cluster { objects, pod, has_nodes } = &self.cluster;
-        let mut actions = vec![json!({"do": "rollOut"}), json!({"do": "deletePod", "pod": pod})];
+        let Cluster {
+            objects,
+            pod,
+            has_nodes,
+        } = &self.cluster;
+        let mut actions = vec![
+            json!({"do": "rollOut"}),
+            json!({"do": "deletePod", "pod": pod}),
+        ];
         if !has_nodes {
             actions.insert(1, json!({"do": "uncordon", "node": CORDONED}));
         }
-        json!({"version": 1, "objects": objects, "settings": "", "actions": actions, "done": 1}).to_string()
+        json!({"version": 1, "objects": objects, "settings": "", "actions": actions, "done": 1})
+            .to_string()
     }
 }
 
@@ -64,7 +72,11 @@ fn fragment(scenario: &str) -> Result<String> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(scenario.as_bytes())?;
     let data = URL_SAFE_NO_PAD.encode(encoder.finish()?);
-    ensure!(data.len() <= MAX_DATA, "the example is too long for a link: it needs {} characters", data.len());
+    ensure!(
+        data.len() <= MAX_DATA,
+        "the example is too long for a link: it needs {} characters",
+        data.len()
+    );
     Ok(format!("scenario={data}"))
 }
 
@@ -83,13 +95,23 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
                 }
             }
             Event::End(TagEnd::CodeBlock) => {
-                let Some((language, code)) = block.take() else { continue };
+                let Some((language, code)) = block.take() else {
+                    continue;
+                };
                 let line = line_at(markdown, range.start);
-                let indent =
-                    range.start - markdown[..range.start].rfind('\n').map_or(0, |newline| newline + 1);
+                let indent = range.start
+                    - markdown[..range.start]
+                        .rfind('\n')
+                        .map_or(0, |newline| newline + 1);
                 for yaml in texts(&language, &code) {
-                    let cluster = complete(&yaml).with_context(|| format!("the block at line {line}"))?;
-                    examples.extend(cluster.map(|cluster| Example { line, cluster, end: range.end, indent }));
+                    let cluster =
+                        complete(&yaml).with_context(|| format!("the block at line {line}"))?;
+                    examples.extend(cluster.map(|cluster| Example {
+                        line,
+                        cluster,
+                        end: range.end,
+                        indent,
+                    }));
                 }
             }
             _ => {}
@@ -138,7 +160,9 @@ fn complete(yaml: &str) -> Result<Option<Cluster>> {
     let documents = yaml_serde::Deserializer::from_str(yaml).map(Value::deserialize);
     let mut objects = documents.collect::<Result<Vec<Value>, _>>()?;
     // An alias names another PPS. It governs nothing by itself.
-    objects.retain(|object| object["apiVersion"].is_string() && object["spec"]["targetRef"]["kind"] != PPS);
+    objects.retain(|object| {
+        object["apiVersion"].is_string() && object["spec"]["targetRef"]["kind"] != PPS
+    });
     let target = |object: &Value| match object["kind"].as_str() {
         Some(PPS) => Some(object["spec"]["targetRef"].clone()),
         Some(STATEFUL_SET) => {
@@ -147,10 +171,15 @@ fn complete(yaml: &str) -> Result<Option<Cluster>> {
         }
         _ => None,
     };
-    let Some(first) = objects.iter().find_map(target) else { return Ok(None) };
+    let Some(first) = objects.iter().find_map(target) else {
+        return Ok(None);
+    };
     let mut completed = yaml.to_owned();
     for object in objects.iter().filter(|object| object["kind"] == PPS) {
-        let (wanted, namespace) = (&object["spec"]["targetRef"], &object["metadata"]["namespace"]);
+        let (wanted, namespace) = (
+            &object["spec"]["targetRef"],
+            &object["metadata"]["namespace"],
+        );
         let is_target = |other: &Value| {
             other["kind"] == wanted["kind"]
                 && other["metadata"]["name"] == wanted["name"]
@@ -166,7 +195,11 @@ fn complete(yaml: &str) -> Result<Option<Cluster>> {
         completed.push_str(&nodes(&objects.iter().flat_map(topology_keys).collect()));
     }
     let pod = format!("{}-0", text(&first["name"]));
-    Ok(Some(Cluster { objects: completed, pod, has_nodes }))
+    Ok(Some(Cluster {
+        objects: completed,
+        pod,
+        has_nodes,
+    }))
 }
 
 fn text(value: &Value) -> &str {
@@ -174,24 +207,43 @@ fn text(value: &Value) -> &str {
 }
 
 fn group(api_version: &Value) -> &str {
-    text(api_version).split_once('/').map_or("", |(group, _)| group)
+    text(api_version)
+        .split_once('/')
+        .map_or("", |(group, _)| group)
 }
 
 /// The labels of Nodes that a PersistentPodState or a workload's annotations name.
 fn topology_keys(object: &Value) -> Vec<&str> {
     let (spec, annotations) = (&object["spec"], &object["metadata"]["annotations"]);
-    let preferred = spec["preferredPersistentTopology"].as_array().into_iter().flatten();
-    let topologies = preferred.map(|term| &term["preference"]).chain([&spec["requiredPersistentTopology"]]);
-    let keys = topologies.flat_map(|topology| topology["nodeTopologyKeys"].as_array().into_iter().flatten());
+    let preferred = spec["preferredPersistentTopology"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let topologies = preferred
+        .map(|term| &term["preference"])
+        .chain([&spec["requiredPersistentTopology"]]);
+    let keys = topologies.flat_map(|topology| {
+        topology["nodeTopologyKeys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+    });
     let annotated = ["required", "preferred"]
         .map(|kind| text(&annotations[format!("kruise.io/{kind}-persistent-topology")]).split(','));
-    let annotated = annotated.into_iter().flatten().map(str::trim).filter(|key| !key.is_empty());
+    let annotated = annotated
+        .into_iter()
+        .flatten()
+        .map(str::trim)
+        .filter(|key| !key.is_empty());
     keys.map(text).chain(annotated).collect()
 }
 
 fn workload(target: &Value, namespace: Option<&str>) -> String {
-    let [api_version, kind, name] = ["apiVersion", "kind", "name"].map(|field| text(&target[field]));
-    let namespace = namespace.map(|namespace| format!("\n  namespace: {namespace}")).unwrap_or_default();
+    let [api_version, kind, name] =
+        ["apiVersion", "kind", "name"].map(|field| text(&target[field]));
+    let namespace = namespace
+        .map(|namespace| format!("\n  namespace: {namespace}"))
+        .unwrap_or_default();
     format!(
         "---
 apiVersion: {api_version}
@@ -226,15 +278,23 @@ fn nodes(keys: &BTreeSet<&str>) -> String {
     let mut nodes = String::new();
     for number in 1..=6 {
         let zone = (number + 1) / 2;
-        let mut labels =
-            format!("    {HOSTNAME}: node-{number}\n    {REGION}: region-1\n    {ZONE}: zone-{zone}\n");
-        for key in keys.iter().filter(|key| ![HOSTNAME, ZONE, REGION].contains(key)) {
+        let mut labels = format!(
+            "    {HOSTNAME}: node-{number}\n    {REGION}: region-1\n    {ZONE}: zone-{zone}\n"
+        );
+        for key in keys
+            .iter()
+            .filter(|key| ![HOSTNAME, ZONE, REGION].contains(key))
+        {
             let name = key.rsplit('/').next().unwrap_or(key);
             // Writing to a string does not fail.
             let _ = writeln!(labels, "    {key}: {name}-{zone}");
         }
         let name = format!("node-{number}");
-        let spec = if name == CORDONED { "spec: {unschedulable: true}\n" } else { "" };
+        let spec = if name == CORDONED {
+            "spec: {unschedulable: true}\n"
+        } else {
+            ""
+        };
         let _ = write!(
             nodes,
             "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  labels:\n{labels}{spec}status:\n  allocatable: {{pods: \"10\"}}\n"
@@ -255,7 +315,9 @@ mod tests {
 
     fn objects(yaml: &str) -> Vec<Value> {
         let documents = yaml_serde::Deserializer::from_str(yaml);
-        documents.map(|document| Value::deserialize(document).unwrap()).collect()
+        documents
+            .map(|document| Value::deserialize(document).unwrap())
+            .collect()
     }
 
     fn completed(yaml: &str) -> String {
@@ -263,7 +325,10 @@ mod tests {
     }
 
     fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
-        objects.iter().filter(|object| object["kind"] == kind).collect()
+        objects
+            .iter()
+            .filter(|object| object["kind"] == kind)
+            .collect()
     }
 
     #[test]
@@ -273,12 +338,18 @@ mod tests {
         let objects = objects(&text);
         let workloads = of_kind(&objects, STATEFUL_SET);
         assert_eq!(workloads.len(), 1);
-        assert_eq!(workloads[0]["metadata"], json!({"name": "db", "namespace": "a"}));
+        assert_eq!(
+            workloads[0]["metadata"],
+            json!({"name": "db", "namespace": "a"})
+        );
         let nodes = of_kind(&objects, "Node");
         assert_eq!(nodes.len(), 6);
         assert_eq!(nodes[2]["metadata"]["labels"]["example.io/rack"], "rack-2");
         assert_eq!(nodes[2]["metadata"]["labels"][ZONE], "zone-2");
-        assert_eq!((&nodes[0]["spec"]["unschedulable"], &nodes[1]["spec"]), (&json!(true), &Value::Null));
+        assert_eq!(
+            (&nodes[0]["spec"]["unschedulable"], &nodes[1]["spec"]),
+            (&json!(true), &Value::Null)
+        );
     }
 
     #[test]
@@ -299,13 +370,22 @@ mod tests {
     fn the_annotations_of_a_workload_name_labels_too() {
         let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: db\n  annotations:\n    kruise.io/required-persistent-topology: rack, topology.kubernetes.io/zone\n";
         let objects = objects(&completed(annotated));
-        assert_eq!(of_kind(&objects, "Node")[0]["metadata"]["labels"]["rack"], "rack-1");
+        assert_eq!(
+            of_kind(&objects, "Node")[0]["metadata"]["labels"]["rack"],
+            "rack-1"
+        );
     }
 
     #[test]
     fn blocks_without_an_object_to_show_have_no_link() {
         let alias = "apiVersion: a/v1\nkind: PersistentPodState\nmetadata: {name: x}\nspec: {targetRef: {apiVersion: a/v1, kind: PersistentPodState, name: db}}\n";
-        for yaml in ["metadata: {annotations: {a: b}}\n", "kind: StatefulSet\n", "- a\n", "", alias] {
+        for yaml in [
+            "metadata: {annotations: {a: b}}\n",
+            "kind: StatefulSet\n",
+            "- a\n",
+            "",
+            alias,
+        ] {
             assert_eq!(complete(yaml).unwrap(), None, "{yaml}");
         }
         let page = format!("```text\n{DB}```\n\n    {DB}\n");
@@ -318,7 +398,10 @@ mod tests {
         let page = format!("- a\n\n  ```yaml\n  {indented}\n  ```\n\nb\n");
         let linked = add_links(&page, "../playground/").unwrap();
         let found = find(&page).unwrap();
-        assert_eq!((found.len(), found[0].line, found[0].cluster.pod.as_str()), (1, 3, "db-0"));
+        assert_eq!(
+            (found.len(), found[0].line, found[0].cluster.pod.as_str()),
+            (1, 3, "db-0")
+        );
         assert!(
             linked.contains("  ```\n\n  <a class=\"open-in-playground\" href=\"../playground/#"),
             "{linked}"
@@ -329,7 +412,10 @@ mod tests {
     fn what_a_command_applies_is_an_example() {
         let page = format!("```sh\nkubectl apply -f - <<'END'\n{DB}END\nkubectl get pps\n```\n");
         let found = find(&page).unwrap();
-        assert!(found[0].cluster.objects.starts_with(DB) && !found[0].cluster.objects.contains("kubectl"));
+        assert!(
+            found[0].cluster.objects.starts_with(DB)
+                && !found[0].cluster.objects.contains("kubectl")
+        );
     }
 
     #[test]
@@ -342,9 +428,13 @@ mod tests {
     fn a_fragment_is_the_compressed_scenario() {
         let scenario = r#"{"version":1,"objects":"…"}"#;
         let fragment = fragment(scenario).unwrap();
-        let packed = URL_SAFE_NO_PAD.decode(fragment.strip_prefix("scenario=").unwrap()).unwrap();
+        let packed = URL_SAFE_NO_PAD
+            .decode(fragment.strip_prefix("scenario=").unwrap())
+            .unwrap();
         let mut text = String::new();
-        DeflateDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
+        DeflateDecoder::new(packed.as_slice())
+            .read_to_string(&mut text)
+            .unwrap();
         assert_eq!(text, scenario);
     }
 
@@ -358,6 +448,9 @@ mod tests {
             letters.push(char::from(b'a' + u8::try_from((state >> 24) % 26).unwrap()));
         }
         let error = fragment(&letters).unwrap_err().to_string();
-        assert!(error.starts_with("the example is too long for a link"), "{error}");
+        assert!(
+            error.starts_with("the example is too long for a link"),
+            "{error}"
+        );
     }
 }

@@ -3,7 +3,10 @@
 //! this crate decides what they contain. Besides [`build()`] only [`theme`] and [`check`] read and write
 //! files.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 pub mod build;
 pub mod check;

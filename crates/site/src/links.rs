@@ -92,7 +92,9 @@ enum Target {
 fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Result<Target> {
     if let Some(page) = page_on_git_host(link, targets) {
         let up = "../".repeat(file.matches('/').count());
-        let (page, anchor) = page.find('#').map_or((page, ""), |start| page.split_at(start));
+        let (page, anchor) = page
+            .find('#')
+            .map_or((page, ""), |start| page.split_at(start));
         return Ok(Target::Changed(format!("{up}{}{anchor}", on_site(page))));
     }
     if is_external(link) {
@@ -101,13 +103,17 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
         }
         return Ok(Target::Unchanged);
     }
-    let (path, anchor) = link.find('#').map_or((link, ""), |start| link.split_at(start));
+    let (path, anchor) = link
+        .find('#')
+        .map_or((link, ""), |start| link.split_at(start));
     if path.is_empty() {
         return Ok(Target::Unchanged);
     }
     let path_in_repository = resolve(folder(file), path)?;
     if targets.pages.contains(path_in_repository.as_str()) {
-        let (before, name) = path.rsplit_once('/').map_or(("", path), |(before, name)| (before, name));
+        let (before, name) = path
+            .rsplit_once('/')
+            .map_or(("", path), |(before, name)| (before, name));
         let shown = on_site(name);
         return Ok(match (shown == name, before) {
             (true, _) => Target::Unchanged,
@@ -121,8 +127,14 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
         Kind::File if is_image || in_docs => Ok(Target::Copied(path_in_repository)),
         kind => {
             let view = if kind == Kind::Folder { "tree" } else { "blob" };
-            let Targets { repository, revision, .. } = targets;
-            Ok(Target::Changed(format!("{repository}/{view}/{revision}/{path_in_repository}{anchor}")))
+            let Targets {
+                repository,
+                revision,
+                ..
+            } = targets;
+            Ok(Target::Changed(format!(
+                "{repository}/{view}/{revision}/{path_in_repository}{anchor}"
+            )))
         }
     }
 }
@@ -130,7 +142,9 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
 /// The page, with its anchor, that a link to the Git host leads to. A document that is also shown elsewhere,
 /// as the chart's is, has such links.
 fn page_on_git_host<'a>(link: &'a str, targets: &Targets<'_>) -> Option<&'a str> {
-    let path = link.strip_prefix(targets.repository)?.strip_prefix("/blob/")?;
+    let path = link
+        .strip_prefix(targets.repository)?
+        .strip_prefix("/blob/")?;
     let (_, page) = path.split_once('/')?;
     let file = page.split('#').next().unwrap_or_default();
     targets.pages.contains(file).then_some(page)
@@ -167,16 +181,36 @@ mod tests {
             ("README.md", "[a](docs/use.md#x)", "[a](docs/use.md#x)"),
             ("README.md", "[a](docs/README.md#x)", "[a](docs/index.md#x)"),
             ("docs/use.md", "[a](README.md)", "[a](index.md)"),
-            ("docs/use.md", "[a](../README.md#b) [a](#c)", "[a](../index.md#b) [a](#c)"),
-            ("docs/use.md", "[a](../deploy/a.yaml)", "[a](https://git.example/r/blob/v1/deploy/a.yaml)"),
-            ("docs/use.md", "[a](../deploy/overlays)", "[a](https://git.example/r/tree/v1/deploy/overlays)"),
-            ("docs/use.md", "[a](https://b.example/README.md)", "[a](https://b.example/README.md)"),
+            (
+                "docs/use.md",
+                "[a](../README.md#b) [a](#c)",
+                "[a](../index.md#b) [a](#c)",
+            ),
+            (
+                "docs/use.md",
+                "[a](../deploy/a.yaml)",
+                "[a](https://git.example/r/blob/v1/deploy/a.yaml)",
+            ),
+            (
+                "docs/use.md",
+                "[a](../deploy/overlays)",
+                "[a](https://git.example/r/tree/v1/deploy/overlays)",
+            ),
+            (
+                "docs/use.md",
+                "[a](https://b.example/README.md)",
+                "[a](https://b.example/README.md)",
+            ),
             (
                 "docs/use.md",
                 "`[a](README.md)`\n\n    [a](README.md)",
                 "`[a](README.md)`\n\n    [a](README.md)",
             ),
-            ("docs/use.md", "[![p](images/a.png)](README.md)", "[![p](images/a.png)](index.md)"),
+            (
+                "docs/use.md",
+                "[![p](images/a.png)](README.md)",
+                "[![p](images/a.png)](index.md)",
+            ),
         ] {
             assert_eq!(rewritten(file, before).unwrap().markdown, after);
         }
@@ -184,16 +218,31 @@ mod tests {
 
     #[test]
     fn pictures_and_files_of_the_documents_are_copied() {
-        let page = rewritten("docs/use.md", "![p](images/a.png) [a](a.yaml) ![l](../logo.png)").unwrap();
-        assert_eq!(page.files, ["docs/a.yaml", "docs/images/a.png", "logo.png"].map(str::to_owned).into());
+        let page = rewritten(
+            "docs/use.md",
+            "![p](images/a.png) [a](a.yaml) ![l](../logo.png)",
+        )
+        .unwrap();
+        assert_eq!(
+            page.files,
+            ["docs/a.yaml", "docs/images/a.png", "logo.png"]
+                .map(str::to_owned)
+                .into()
+        );
     }
 
     #[test]
     fn links_that_lead_nowhere_are_refused_with_their_line() {
         for (markdown, reason) in [
-            ("\n\n[a](gone.md)", "docs/use.md:3: the link gone.md: there is no docs/gone.md"),
+            (
+                "\n\n[a](gone.md)",
+                "docs/use.md:3: the link gone.md: there is no docs/gone.md",
+            ),
             ("[a](../../x)", "../../x leads out of the repository"),
-            ("![p](https://b.example/p.png)", "copy the picture to docs/images"),
+            (
+                "![p](https://b.example/p.png)",
+                "copy the picture to docs/images",
+            ),
             ("[a][b]\n\n[b]: ../README.md", "write it as [text](target)"),
         ] {
             let error = format!("{:#}", rewritten("docs/use.md", markdown).unwrap_err());

@@ -8,7 +8,10 @@ use pps_site::{Options, build};
 fn main() -> ExitCode {
     match build(&Options::parse()) {
         Ok(report) => {
-            println!("{} pages, {} examples with a link to the playground", report.pages, report.examples);
+            println!(
+                "{} pages, {} examples with a link to the playground",
+                report.pages, report.examples
+            );
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -43,7 +43,9 @@ fn page(template: &str, has_playground: bool) -> Result<String> {
 fn replace(template: &str, old: &str, new: &str) -> Result<String> {
     match template.matches(old).count() {
         1 => Ok(template.replace(old, new)),
-        count => anyhow::bail!("mdBook's template of a page has {old} {count} times instead of once"),
+        count => {
+            anyhow::bail!("mdBook's template of a page has {old} {count} times instead of once")
+        }
     }
 }
 
@@ -54,7 +56,11 @@ mod tests {
     #[test]
     fn another_template_is_refused() {
         let template = "Search this book ...<div class=\"right-buttons\">";
-        assert!(page(template, true).unwrap().contains("{{ path_to_root }}playground/index.html"));
+        assert!(
+            page(template, true)
+                .unwrap()
+                .contains("{{ path_to_root }}playground/index.html")
+        );
         assert!(!page(template, false).unwrap().contains("playground"));
         let error = page("Search this book ...", true).unwrap_err().to_string();
         assert!(error.ends_with("0 times instead of once"), "{error}");

@@ -86,11 +86,26 @@ fn deleted_pod(at: &str, state: &Value, with_pps: bool) -> Value {
 fn the_pod_that_an_example_deletes_comes_home_only_with_its_recorded_state() {
     let mut differ = 0;
     for (at, state) in scenarios() {
-        let (with, without) = (deleted_pod(&at, &state, true), deleted_pod(&at, &state, false));
-        assert_eq!((&with["phase"], &with["cameHome"]), (&"Running".into(), &true.into()), "{at}: {with}");
+        let (with, without) = (
+            deleted_pod(&at, &state, true),
+            deleted_pod(&at, &state, false),
+        );
+        assert_eq!(
+            (&with["phase"], &with["cameHome"]),
+            (&"Running".into(), &true.into()),
+            "{at}: {with}"
+        );
         // An example that records only the zone has the same node.
-        if state["objects"].as_str().unwrap().contains("[kubernetes.io/hostname]") {
-            assert_eq!((&with["node"], &without["node"]), (&"node-2".into(), &"node-1".into()), "{at}");
+        if state["objects"]
+            .as_str()
+            .unwrap()
+            .contains("[kubernetes.io/hostname]")
+        {
+            assert_eq!(
+                (&with["node"], &without["node"]),
+                (&"node-2".into(), &"node-1".into()),
+                "{at}"
+            );
             differ += 1;
         }
     }

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pps_site::{Options, Report, build};
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// A folder that is removed when the test ends.
@@ -19,7 +22,8 @@ impl Scratch {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("pps-site-test-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("pps-site-test-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
@@ -42,7 +46,10 @@ impl Drop for Scratch {
 }
 
 fn options(source: &Path, scratch: &Scratch) -> Options {
-    scratch.write("playground/index.html", "<!doctype html><title>Playground</title>");
+    scratch.write(
+        "playground/index.html",
+        "<!doctype html><title>Playground</title>",
+    );
     Options {
         source: source.to_owned(),
         output: scratch.path("site"),
@@ -74,21 +81,31 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn the_site_has_all_documents_search_and_the_playground() {
     let scratch = Scratch::new();
     let Report { pages, examples } = build(&options(&repository(), &scratch)).unwrap();
-    assert!(pages >= 27 && examples >= 7, "{pages} pages, {examples} examples");
+    assert!(
+        pages >= 27 && examples >= 7,
+        "{pages} pages, {examples} examples"
+    );
     let site = files(&scratch.path("site"));
     let text = |name: &str| String::from_utf8_lossy(&site[Path::new(name)]).into_owned();
 
     let start = text("index.html");
-    assert!(start.contains("<h1 id=\"persistentpodstate-for-kubewarden\">"), "{start}");
+    assert!(
+        start.contains("<h1 id=\"persistentpodstate-for-kubewarden\">"),
+        "{start}"
+    );
     assert!(start.contains("href=\"docs/usage.html#annotate-a-workload\""));
     assert!(start.contains("href=\"playground/index.html\">Playground</a>"));
     assert!(start.contains("Content-Security-Policy"));
     assert!(
-        text("docs/usage.html").contains("class=\"open-in-playground\" href=\"../playground/index.html#")
+        text("docs/usage.html")
+            .contains("class=\"open-in-playground\" href=\"../playground/index.html#")
     );
     assert!(start.contains("href=\"https://git.example/r/blob/v1/LICENSE\""));
     assert!(site.contains_key(Path::new("docs/images/dashboard.png")));
-    let index = site.keys().find(|file| file.to_string_lossy().starts_with("searchindex")).unwrap();
+    let index = site
+        .keys()
+        .find(|file| file.to_string_lossy().starts_with("searchindex"))
+        .unwrap();
     assert!(text(index.to_str().unwrap()).contains("docs/usage.html#required-topologies"));
     assert!(!scratch.path("site.staging").exists());
 }
@@ -102,7 +119,10 @@ fn the_same_documents_give_the_same_bytes() {
     two.write("site/old.html", "<a href=\"gone.html\">");
     build(&options(&repository(), &two)).unwrap();
     let (one, two) = (files(&one.path("site")), files(&two.path("site")));
-    assert_eq!(one.keys().collect::<Vec<_>>(), two.keys().collect::<Vec<_>>());
+    assert_eq!(
+        one.keys().collect::<Vec<_>>(),
+        two.keys().collect::<Vec<_>>()
+    );
     for (name, bytes) in &one {
         assert!(*bytes == two[name], "{} differs", name.display());
     }
@@ -111,11 +131,22 @@ fn the_same_documents_give_the_same_bytes() {
 #[test]
 fn without_a_playground_there_is_no_link_to_it() {
     let scratch = Scratch::new();
-    let report = build(&Options { playground: None, ..options(&repository(), &scratch) }).unwrap();
+    let report = build(&Options {
+        playground: None,
+        ..options(&repository(), &scratch)
+    })
+    .unwrap();
     assert_eq!(report.examples, 0);
     for (name, bytes) in files(&scratch.path("site")) {
-        if name.extension().is_some_and(|extension| extension == "html") {
-            assert!(!String::from_utf8_lossy(&bytes).contains("playground/index.html"), "{}", name.display());
+        if name
+            .extension()
+            .is_some_and(|extension| extension == "html")
+        {
+            assert!(
+                !String::from_utf8_lossy(&bytes).contains("playground/index.html"),
+                "{}",
+                name.display()
+            );
         }
     }
 }
@@ -125,13 +156,48 @@ fn a_site_that_is_not_whole_is_refused() {
     let page = "# Start\n\n- [A](../README.md)\n- [B](b.md)\n";
     for (readme, b, more, reason) in [
         ("[x](docs/b.md#b)", "# B\n", None, ""),
-        ("[x](docs/b.md#gone)", "# B\n", None, "docs/b.html has no such anchor"),
-        ("[x](docs/c.md)", "# B\n", None, "README.md:1: the link docs/c.md: there is no docs/c.md"),
-        ("x", "# B\n", Some("docs/c.md"), "docs/SUMMARY.md does not name these pages: docs/c.md"),
-        ("x", "# B\n", Some("docs/more/c.md"), "docs/SUMMARY.md does not name these pages: docs/more/c.md"),
-        ("x", "# B\n", Some("docs/images/a.png"), "no page shows these pictures: docs/images/a.png"),
-        ("x", "# B\n", Some("site/mine.txt"), "has files that are no site; name an empty folder"),
-        ("x", "```yaml\nkind: [\n```\n", None, "docs/b.md: the block at line 1"),
+        (
+            "[x](docs/b.md#gone)",
+            "# B\n",
+            None,
+            "docs/b.html has no such anchor",
+        ),
+        (
+            "[x](docs/c.md)",
+            "# B\n",
+            None,
+            "README.md:1: the link docs/c.md: there is no docs/c.md",
+        ),
+        (
+            "x",
+            "# B\n",
+            Some("docs/c.md"),
+            "docs/SUMMARY.md does not name these pages: docs/c.md",
+        ),
+        (
+            "x",
+            "# B\n",
+            Some("docs/more/c.md"),
+            "docs/SUMMARY.md does not name these pages: docs/more/c.md",
+        ),
+        (
+            "x",
+            "# B\n",
+            Some("docs/images/a.png"),
+            "no page shows these pictures: docs/images/a.png",
+        ),
+        (
+            "x",
+            "# B\n",
+            Some("site/mine.txt"),
+            "has files that are no site; name an empty folder",
+        ),
+        (
+            "x",
+            "```yaml\nkind: [\n```\n",
+            None,
+            "docs/b.md: the block at line 1",
+        ),
     ] {
         let scratch = Scratch::new();
         scratch.write("docs/SUMMARY.md", page);
@@ -141,8 +207,10 @@ fn a_site_that_is_not_whole_is_refused() {
         if let Some(file) = more {
             scratch.write(file, "");
         }
-        let error =
-            build(&options(&scratch.0, &scratch)).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        let error = build(&options(&scratch.0, &scratch))
+            .err()
+            .map(|error| format!("{error:#}"))
+            .unwrap_or_default();
         assert!(
             error.contains(reason) && error.is_empty() == reason.is_empty(),
             "expected {reason:?}: {error:?}"

@@ -1,6 +1,9 @@
 //! Makes JavaScript for the playground's WebAssembly, and serves the page on this machine.
 
-#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
+#![allow(
+    missing_docs,
+    reason = "not a public API: where a name says everything, a comment would repeat it"
+)]
 
 mod server;
 

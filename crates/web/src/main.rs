@@ -32,10 +32,17 @@ fn main() -> Result<()> {
     match Command::parse() {
         Command::Bindgen { module, folder } => bindgen(&module, &folder),
         Command::Serve { folder, port } => {
-            let server = Server::start(&folder, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), |_| ())?;
+            let server = Server::start(
+                &folder,
+                SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+                |_| (),
+            )?;
             #[expect(clippy::print_stdout, reason = "a program for people")]
             {
-                println!("Open http://{}/ in a browser. Ctrl-C ends this.", server.address());
+                println!(
+                    "Open http://{}/ in a browser. Ctrl-C ends this.",
+                    server.address()
+                );
             }
             server.wait();
             Ok(())

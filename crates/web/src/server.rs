@@ -43,16 +43,21 @@ impl Server {
         address: SocketAddr,
         on_request: impl Fn(Request) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let folder =
-            folder.canonicalize().with_context(|| format!("{} cannot be served", folder.display()))?;
-        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let folder = folder
+            .canonicalize()
+            .with_context(|| format!("{} cannot be served", folder.display()))?;
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let app = app(&folder, on_request);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let thread = thread::spawn(move || {
-            let _ = runtime
-                .block_on(async { axum::serve(tokio::net::TcpListener::from_std(listener)?, app).await });
+            let _ = runtime.block_on(async {
+                axum::serve(tokio::net::TcpListener::from_std(listener)?, app).await
+            });
         });
         Ok(Self { address, thread })
     }
@@ -75,8 +80,11 @@ fn app(folder: &Path, on_request: impl Fn(Request) + Send + Sync + 'static) -> R
         let on_request = Arc::clone(&on_request);
         async move {
             let (method, path) = (request.method().to_string(), request.uri().to_string());
-            let policy =
-                if is_site && !path.starts_with("/playground/") { SITE_POLICY } else { PLAYGROUND_POLICY };
+            let policy = if is_site && !path.starts_with("/playground/") {
+                SITE_POLICY
+            } else {
+                PLAYGROUND_POLICY
+            };
             // A file that has just been built again may have the same time.
             request.headers_mut().remove(header::IF_MODIFIED_SINCE);
             let mut response = next.run(request).await;
@@ -86,13 +94,21 @@ fn app(folder: &Path, on_request: impl Fn(Request) + Send + Sync + 'static) -> R
                 (header::REFERRER_POLICY, "no-referrer"),
                 (header::CACHE_CONTROL, "no-cache"),
             ] {
-                response.headers_mut().insert(name, HeaderValue::from_static(value));
+                response
+                    .headers_mut()
+                    .insert(name, HeaderValue::from_static(value));
             }
-            on_request(Request { method, path, status: response.status().as_u16() });
+            on_request(Request {
+                method,
+                path,
+                status: response.status().as_u16(),
+            });
             response
         }
     };
-    Router::new().fallback_service(ServeDir::new(folder)).layer(from_fn(answer))
+    Router::new()
+        .fallback_service(ServeDir::new(folder))
+        .layer(from_fn(answer))
 }
 
 #[cfg(test)]
@@ -106,7 +122,8 @@ mod tests {
     fn serves_files_of_its_folder_with_the_policy_of_each_and_nothing_else() {
         // The repository has a playground in a folder, as the site has.
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let server = Server::start(&repository, SocketAddr::from(([127, 0, 0, 1], 0)), |_| ()).unwrap();
+        let server =
+            Server::start(&repository, SocketAddr::from(([127, 0, 0, 1], 0)), |_| ()).unwrap();
         for (request, status, policy) in [
             ("GET /Cargo.toml", "200", SITE_POLICY),
             ("GET /playground/index.html?x", "200", PLAYGROUND_POLICY),
@@ -121,8 +138,14 @@ mod tests {
             stream.write_all(head.as_bytes()).unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer:.300}");
-            assert!(answer.contains(&format!("content-security-policy: {policy}\r\n")), "{answer:.500}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{request}: {answer:.300}"
+            );
+            assert!(
+                answer.contains(&format!("content-security-policy: {policy}\r\n")),
+                "{answer:.500}"
+            );
         }
     }
 }

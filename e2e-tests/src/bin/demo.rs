@@ -70,7 +70,9 @@ async fn run(args: &Args) -> Result<bool> {
     let (builder, what) = match real_nodes::missing() {
         None => (builder.real_nodes(3), "three real nodes"),
         Some(remedy) => {
-            eprintln!("  The nodes are simulated, and their Pods have no data. For real nodes, {remedy}.");
+            eprintln!(
+                "  The nodes are simulated, and their Pods have no data. For real nodes, {remedy}."
+            );
             (builder.nodes(6, 3), "six simulated nodes")
         }
     };
@@ -79,15 +81,22 @@ async fn run(args: &Args) -> Result<bool> {
 
     // Compiled during the first half of the story, which mostly waits.
     let module = tokio::task::spawn_blocking(|| PolicyModule::load_file(&policy_path()));
-    println!("\nWithout PersistentPodState: other nodes become better, then all six Pods are deleted.\n");
+    println!(
+        "\nWithout PersistentPodState: other nodes become better, then all six Pods are deleted.\n"
+    );
     let without = play(&cluster, "without").await?;
     without.print();
 
-    step("start the policy (Wasm, behind the admission webhook) and the sidecar", async {
-        let module = module.await??.with_shipped_time_limit();
-        cluster.start_webhook(module, WebhookOptions::default()).await?;
-        cluster.start_sidecar(SidecarOptions::default()).await
-    })
+    step(
+        "start the policy (Wasm, behind the admission webhook) and the sidecar",
+        async {
+            let module = module.await??.with_shipped_time_limit();
+            cluster
+                .start_webhook(module, WebhookOptions::default())
+                .await?;
+            cluster.start_sidecar(SidecarOptions::default()).await
+        },
+    )
     .await?;
     println!("\nWith PersistentPodState: the same again.\n");
     let with = play(&cluster, "with").await?;
@@ -99,12 +108,19 @@ async fn run(args: &Args) -> Result<bool> {
     );
     let has_moved = Box::pin(tour.play("with", DATABASE)).await?;
 
-    println!("\nwith PPS {}; without {}", with.summary(), without.summary());
+    println!(
+        "\nwith PPS {}; without {}",
+        with.summary(),
+        without.summary()
+    );
     if args.keep {
         let kubeconfig = cluster.control_plane.kubeconfig_for(control_plane::ADMIN)?;
         println!("\nThe cluster runs until Ctrl-C. Try:\n");
         println!("    export KUBECONFIG={}", kubeconfig.display());
-        println!("    export PATH=\"{}:$PATH\"   # kubectl-pps and kubectl", tour.folders());
+        println!(
+            "    export PATH=\"{}:$PATH\"   # kubectl-pps and kubectl",
+            tour.folders()
+        );
         println!("    kubectl pps status -n with");
         println!("    kubectl pps explain {DATABASE}-0 -n with");
         println!("    kubectl get pps -A");
@@ -129,7 +145,8 @@ impl Journey {
     }
 
     fn all_are_back(&self) -> bool {
-        self.count(|(a, b, data)| a.node == b.node && a.ip == b.ip && *data != Some(false)) == self.pods.len()
+        self.count(|(a, b, data)| a.node == b.node && a.ip == b.ip && *data != Some(false))
+            == self.pods.len()
     }
 
     fn summary(&self) -> String {
@@ -140,17 +157,32 @@ impl Journey {
             self.count(|(.., data)| *data == Some(true)),
         ];
         let has_data = self.pods.iter().any(|(.., data)| data.is_some());
-        let data = if has_data { format!(", {data}/{all} with their data") } else { String::new() };
+        let data = if has_data {
+            format!(", {data}/{all} with their data")
+        } else {
+            String::new()
+        };
         format!("{nodes}/{all} on their node, {ips}/{all} with their IP{data}")
     }
 
     fn print(&self) {
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["Pod", "Node before", "Node after", "IP before", "IP after", "Data"]);
+        table.set_header([
+            "Pod",
+            "Node before",
+            "Node after",
+            "IP before",
+            "IP after",
+            "Data",
+        ]);
         for (before, after, data) in &self.pods {
             let compared = |before: &Option<String>, after: &Option<String>| {
-                let color = if before == after { Color::Green } else { Color::Red };
+                let color = if before == after {
+                    Color::Green
+                } else {
+                    Color::Red
+                };
                 Cell::new(after.as_deref().unwrap_or("-")).fg(color)
             };
             let plain = |text: &Option<String>| Cell::new(text.as_deref().unwrap_or("-"));
@@ -179,7 +211,8 @@ async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
     let nodes: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
     let (some, others) = nodes.split_at(nodes.len() / 2);
     avoid(cluster, &nodes, some).await?;
-    let database = stateful_set(cluster, namespace, DATABASE).persistent(HOSTNAME, "", IP_ANNOTATION);
+    let database =
+        stateful_set(cluster, namespace, DATABASE).persistent(HOSTNAME, "", IP_ANNOTATION);
     let queue = stateful_set(cluster, namespace, QUEUE);
     let before = step("start two StatefulSets with three Pods each", async {
         apply(cluster, &hand_written(namespace)).await?;
@@ -192,22 +225,40 @@ async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
         step("write to the database in each Pod", write(before.values())).await?;
     }
     if cluster.sidecar.is_some() {
-        step("wait until the sidecar has recorded all Pods", recorded(cluster, namespace, &before)).await?;
+        step(
+            "wait until the sidecar has recorded all Pods",
+            recorded(cluster, namespace, &before),
+        )
+        .await?;
     }
-    step("let the scheduler avoid these nodes, and no others", avoid(cluster, &nodes, others)).await?;
-    let after = step("delete all Pods and wait until their successors are Ready", async {
-        for name in [DATABASE, QUEUE] {
-            let names: Vec<&str> =
-                before.keys().filter(|pod| pod.starts_with(name)).map(String::as_str).collect();
-            cluster.delete_pods(namespace, name, &names).await?;
-        }
-        all_ready(cluster, namespace, Some(&before)).await
-    })
+    step(
+        "let the scheduler avoid these nodes, and no others",
+        avoid(cluster, &nodes, others),
+    )
+    .await?;
+    let after = step(
+        "delete all Pods and wait until their successors are Ready",
+        async {
+            for name in [DATABASE, QUEUE] {
+                let names: Vec<&str> = before
+                    .keys()
+                    .filter(|pod| pod.starts_with(name))
+                    .map(String::as_str)
+                    .collect();
+                cluster.delete_pods(namespace, name, &names).await?;
+            }
+            all_ready(cluster, namespace, Some(&before)).await
+        },
+    )
     .await?;
     let mut pods = Vec::new();
     for (name, before) in before {
         let after = after[&name].clone();
-        let data = if is_real { Some(ask(&after, "GET value").await?.contains(&before.uid)) } else { None };
+        let data = if is_real {
+            Some(ask(&after, "GET value").await?.contains(&before.uid))
+        } else {
+            None
+        };
         pods.push((before, after, data));
     }
     Ok(Journey { pods })
@@ -236,12 +287,16 @@ async fn ask(pod: &PodInfo, command: &str) -> Result<String> {
     let address = (pod.ip.as_deref().context("no address")?, REDIS);
     let answer = async {
         let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).await?;
+        stream
+            .write_all(format!("{command}\r\nQUIT\r\n").as_bytes())
+            .await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         anyhow::Ok(answer)
     };
-    tokio::time::timeout(PATIENCE, answer).await.with_context(|| format!("{} is silent", pod.name))?
+    tokio::time::timeout(PATIENCE, answer)
+        .await
+        .with_context(|| format!("{} is silent", pod.name))?
 }
 
 /// Each database stores the UID of its Pod.
@@ -286,20 +341,30 @@ async fn all_ready(
     let mut all = BTreeMap::new();
     for name in [DATABASE, QUEUE] {
         let pods = cluster
-            .wait_for_pods(namespace, name, &format!("the Pods of {name} to be Ready"), PATIENCE, |pods| {
-                pods.len() == REPLICAS as usize
-                    && pods.iter().all(|(name, pod)| {
-                        let old = before.and_then(|before| before.get(name));
-                        pod.ready && old.is_none_or(|old| old.uid != pod.uid)
-                    })
-            })
+            .wait_for_pods(
+                namespace,
+                name,
+                &format!("the Pods of {name} to be Ready"),
+                PATIENCE,
+                |pods| {
+                    pods.len() == REPLICAS as usize
+                        && pods.iter().all(|(name, pod)| {
+                            let old = before.and_then(|before| before.get(name));
+                            pod.ready && old.is_none_or(|old| old.uid != pod.uid)
+                        })
+                },
+            )
             .await?;
         all.extend(pods);
     }
     Ok(all)
 }
 
-async fn recorded(cluster: &Cluster, namespace: &str, pods: &BTreeMap<String, PodInfo>) -> Result<()> {
+async fn recorded(
+    cluster: &Cluster,
+    namespace: &str,
+    pods: &BTreeMap<String, PodInfo>,
+) -> Result<()> {
     wait_for("all Pods to be recorded", PATIENCE, async || {
         let mut states = cluster.pod_states(namespace, DATABASE).await?;
         states.append(&mut cluster.pod_states(namespace, QUEUE).await?);
@@ -311,7 +376,11 @@ async fn recorded(cluster: &Cluster, namespace: &str, pods: &BTreeMap<String, Po
             })
         });
         let known = known.count();
-        Ok(Progress::when(known == pods.len(), (), format!("{known} of {}", pods.len())))
+        Ok(Progress::when(
+            known == pods.len(),
+            (),
+            format!("{known} of {}", pods.len()),
+        ))
     })
     .await
 }
@@ -319,9 +388,15 @@ async fn recorded(cluster: &Cluster, namespace: &str, pods: &BTreeMap<String, Po
 /// Lets the scheduler avoid some nodes, and no others.
 async fn avoid(cluster: &Cluster, nodes: &[String], avoided: &[String]) -> Result<()> {
     for node in nodes {
-        let taints = avoided.contains(node).then(|| json!([{"key": "busy", "effect": "PreferNoSchedule"}]));
+        let taints = avoided
+            .contains(node)
+            .then(|| json!([{"key": "busy", "effect": "PreferNoSchedule"}]));
         let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
-        cluster.nodes.api().patch(node, &PatchParams::default(), &patch).await?;
+        cluster
+            .nodes
+            .api()
+            .patch(node, &PatchParams::default(), &patch)
+            .await?;
     }
     Ok(())
 }

@@ -52,8 +52,13 @@ fn main() -> ExitCode {
 
 /// Replaces this process by the program in the arguments, which dies with the process that started it.
 fn exec(mut args: impl Iterator<Item = String>) -> io::Result<()> {
-    let parent = args.next().and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
-    let program = args.next().ok_or_else(|| io::Error::other("exec PARENT PROGRAM [ARG]..."))?;
+    let parent = args
+        .next()
+        .and_then(|pid| pid.parse().ok())
+        .map(Pid::from_raw);
+    let program = args
+        .next()
+        .ok_or_else(|| io::Error::other("exec PARENT PROGRAM [ARG]..."))?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if Some(getppid()) != parent {
         return Err(io::Error::other("the supervisor is gone"));
@@ -71,12 +76,18 @@ fn serve() -> io::Result<()> {
                 world.close();
                 Response::Closed
             }
-            Ok(request) => world.handle(request).unwrap_or_else(|error| Response::Failed(error.to_string())),
+            Ok(request) => world
+                .handle(request)
+                .unwrap_or_else(|error| Response::Failed(error.to_string())),
             Err(error) => Response::Failed(format!("cannot understand {line}: {error}")),
         };
         let mut out = io::stdout().lock();
         let written = serde_json::to_writer(&mut out, &response).map_err(io::Error::from);
-        if written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_err() {
+        if written
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush())
+            .is_err()
+        {
             break;
         }
     }
@@ -105,7 +116,8 @@ impl World {
                     killpg(pid_of(child), signal)?;
                     if signal == Signal::SIGSTOP {
                         // Threads keep running until each has received the signal.
-                        let stopped = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+                        let stopped =
+                            WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
                         waitid(Id::Pid(pid_of(child)), stopped)?;
                     }
                 }
@@ -136,12 +148,20 @@ impl World {
     }
 
     fn start(&mut self, spec: &Spec) -> io::Result<Response> {
-        let folder = self.folder.clone().ok_or_else(|| io::Error::other("no folder is open"))?;
+        let folder = self
+            .folder
+            .clone()
+            .ok_or_else(|| io::Error::other("no folder is open"))?;
         if matches!(self.child(&spec.name), Ok((_, None))) {
-            return Err(io::Error::other(format!("{} is running already", spec.name)));
+            return Err(io::Error::other(format!(
+                "{} is running already",
+                spec.name
+            )));
         }
-        let log =
-            File::options().create(true).append(true).open(folder.join(format!("{}.log", spec.name)))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join(format!("{}.log", spec.name)))?;
         // This program, even if a build has replaced its file.
         let child = Command::new("/proc/self/exe")
             .arg("exec")
@@ -187,7 +207,9 @@ impl World {
         }
         reap_everything();
         self.children.clear();
-        let Some(folder) = self.folder.take() else { return };
+        let Some(folder) = self.folder.take() else {
+            return;
+        };
         if self.keep {
             clean_up(&folder);
             eprintln!("kept: {}", folder.display());
@@ -208,7 +230,8 @@ fn enter(root: &Path) -> io::Result<File> {
         match fs::create_dir_all(root) {
             // It was there, and the last supervisor to leave has removed it since.
             Err(error)
-                if error.kind() == io::ErrorKind::AlreadyExists && fs::symlink_metadata(root).is_err() =>
+                if error.kind() == io::ErrorKind::AlreadyExists
+                    && fs::symlink_metadata(root).is_err() =>
             {
                 continue;
             }
@@ -220,7 +243,8 @@ fn enter(root: &Path) -> io::Result<File> {
         };
         gate.lock()?;
         // The last supervisor to leave removes the lock file, and another one may have made a new file since.
-        if fs::metadata(&path).is_ok_and(|there| gate.metadata().is_ok_and(|ours| ours.ino() == there.ino()))
+        if fs::metadata(&path)
+            .is_ok_and(|there| gate.metadata().is_ok_and(|ours| ours.ino() == there.ino()))
         {
             return Ok(gate);
         }
@@ -239,8 +263,11 @@ fn leave(root: &Path) {
 fn clean_up(folder: &Path) {
     let program = folder.join("cleanup");
     if program.exists()
-        && let Err(error) =
-            Command::new("/bin/sh").arg(&program).stdin(Stdio::null()).stdout(Stdio::null()).status()
+        && let Err(error) = Command::new("/bin/sh")
+            .arg(&program)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
     {
         eprintln!("{}: {error}", program.display());
     }
@@ -269,8 +296,18 @@ fn reap_everything() {
 
 fn own_children() -> Vec<Pid> {
     let own = getpid().to_string();
-    let parent_of = |stat: &str| Some(stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.to_owned());
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let parent_of = |stat: &str| {
+        Some(
+            stat.rsplit_once(')')?
+                .1
+                .split_whitespace()
+                .nth(1)?
+                .to_owned(),
+        )
+    };
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     processes
         .flatten()
         .filter_map(|entry| {
@@ -283,8 +320,14 @@ fn own_children() -> Vec<Pid> {
 
 /// Removes the folders of killed supervisors, whose locks are free.
 fn sweep(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else { return };
-    for folder in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+    let Ok(entries) = fs::read_dir(root) else {
+        return;
+    };
+    for folder in entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+    {
         let stale = match File::open(folder.join("lock")) {
             Ok(lock) => lock.try_lock().is_ok(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -301,7 +344,9 @@ fn remove(folder: &Path) {
     clean_up(folder);
     for _ in 0..50 {
         match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => thread::sleep(Duration::from_millis(20)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                thread::sleep(Duration::from_millis(20))
+            }
             _ => return,
         }
     }

@@ -29,13 +29,19 @@ impl LogEntry {
     pub(super) fn requested_url(&self) -> Option<String> {
         let event: Value = serde_json::from_str(&self.message).ok()?;
         let event = &event["message"];
-        (event["method"] == "Network.requestWillBeSent")
-            .then(|| event["params"]["request"]["url"].as_str().map(str::to_owned))?
+        (event["method"] == "Network.requestWillBeSent").then(|| {
+            event["params"]["request"]["url"]
+                .as_str()
+                .map(str::to_owned)
+        })?
     }
 }
 
 fn of_session(base: &Url, session: Option<&str>, command: &str) -> Result<Url, ParseError> {
-    base.join(&format!("session/{}/{command}", session.unwrap_or_default()))
+    base.join(&format!(
+        "session/{}/{command}",
+        session.unwrap_or_default()
+    ))
 }
 
 /// Reads what is new in a log.
@@ -65,6 +71,9 @@ impl WebDriverCompatibleCommand for DevTools {
     }
 
     fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
-        (Method::POST, Some(json!({"cmd": self.method, "params": self.parameters}).to_string()))
+        (
+            Method::POST,
+            Some(json!({"cmd": self.method, "params": self.parameters}).to_string()),
+        )
     }
 }

@@ -13,8 +13,11 @@ pub(super) struct Background(Option<Runtime>);
 
 impl Background {
     pub(super) fn start() -> Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(2).thread_name("harness").enable_all().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("harness")
+            .enable_all()
+            .build()?;
         Ok(Self(Some(runtime)))
     }
 

@@ -41,7 +41,9 @@ impl ClusterBuilder {
     #[must_use]
     pub fn nodes(mut self, count: usize, zones: usize) -> Self {
         let zone = |index: usize| format!("zone-{}", index % zones.max(1));
-        self.nodes.extend((0..count).map(|index| NodeSpec::new(format!("node-{index}")).zone(zone(index))));
+        self.nodes.extend(
+            (0..count).map(|index| NodeSpec::new(format!("node-{index}")).zone(zone(index))),
+        );
         self
     }
 
@@ -83,7 +85,11 @@ impl ClusterBuilder {
     /// Binds the roles of a YAML file to the named user; see [`manifests::apply_rbac_from`].
     #[must_use]
     pub fn rbac(mut self, path: impl Into<PathBuf>, user: &str, only: &[&str]) -> Self {
-        self.rbac.push((path.into(), user.to_owned(), only.iter().map(|&name| name.to_owned()).collect()));
+        self.rbac.push((
+            path.into(),
+            user.to_owned(),
+            only.iter().map(|&name| name.to_owned()).collect(),
+        ));
         self
     }
 
@@ -91,17 +97,20 @@ impl ClusterBuilder {
     #[must_use]
     pub fn deployed_rights(self) -> Self {
         let roles = repository_file("deploy/base/rbac.yaml");
-        self.rbac(&roles, SIDECAR, &["pps-sidecar", "pps-sidecar-custom-kinds"]).rbac(
+        self.rbac(
             &roles,
-            POLICY_SERVER,
-            &["pps-policy"],
+            SIDECAR,
+            &["pps-sidecar", "pps-sidecar-custom-kinds"],
         )
+        .rbac(&roles, POLICY_SERVER, &["pps-policy"])
     }
 
     /// Runs the whole product with default options: permissions, policy and sidecar.
     #[must_use]
     pub fn product(self) -> Self {
-        self.deployed_rights().policy(WebhookOptions::default()).sidecar(SidecarOptions::default())
+        self.deployed_rights()
+            .policy(WebhookOptions::default())
+            .sidecar(SidecarOptions::default())
     }
 
     /// Runs the webhook around the built policy, see [`policy_path`].
@@ -128,7 +137,12 @@ impl ClusterBuilder {
     /// Starts everything; each part is ready when this returns.
     pub async fn start(mut self) -> Result<Cluster> {
         for user in [POLICY_SERVER, SIDECAR] {
-            if self.control_plane.users.iter().all(|known| known.name != user) {
+            if self
+                .control_plane
+                .users
+                .iter()
+                .all(|known| known.name != user)
+            {
                 self.control_plane.users.push(User::new(user));
             }
         }
@@ -138,13 +152,16 @@ impl ClusterBuilder {
             policy
                 .map(|options| {
                     let module = PolicyModule::load_file(&policy_path());
-                    let module = module.context("the policy (`make policy.wasm`, or set PPS_POLICY_WASM)")?;
+                    let module = module
+                        .context("the policy (`make policy.wasm`, or set PPS_POLICY_WASM)")?;
                     anyhow::Ok((module.with_shipped_time_limit(), options))
                 })
                 .transpose()
         });
         let supervisor = Arc::new(Supervisor::start()?);
-        let network = (self.real_nodes > 0).then(|| Network::create(&supervisor)).transpose()?;
+        let network = (self.real_nodes > 0)
+            .then(|| Network::create(&supervisor))
+            .transpose()?;
         if let Some(network) = &network {
             self.control_plane.address = network.address();
         }
@@ -200,8 +217,12 @@ impl ClusterBuilder {
 /// Without this, that would delay what the sidecar creates, and no test expects it.
 async fn wait_out_creation_delay(client: &Client) {
     let probe = DynamicObject::new("probe", &pps_resource());
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &pps_resource());
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let objects: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), "default", &pps_resource());
     // The answer does not matter.
     let _ = objects.create(&dry, &probe).await;
 }

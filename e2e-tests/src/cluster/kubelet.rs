@@ -83,7 +83,9 @@ impl Kubelet {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) {
-        self.shared.control.send_modify(|control| drop(change(control)));
+        self.shared
+            .control
+            .send_modify(|control| drop(change(control)));
     }
 }
 
@@ -103,11 +105,17 @@ struct Pods {
 impl Pods {
     /// Passes a Pod to its task, which is started when the Pod is first seen bound.
     fn applied(&mut self, shared: &Arc<Shared>, pod: Pod) {
-        let Some(uid) = pod.metadata.uid.clone() else { return };
+        let Some(uid) = pod.metadata.uid.clone() else {
+            return;
+        };
         let pod = Arc::new(pod);
         if let Some(sender) = self.known.get(&uid) {
             sender.send_replace(pod);
-        } else if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+        } else if pod
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.node_name.is_some())
+        {
             let (sender, receiver) = watch::channel(pod);
             self.known.insert(uid, sender);
             self.tasks.spawn(pod::live(shared.clone(), receiver));
@@ -137,7 +145,9 @@ async fn follow(shared: Arc<Shared>) {
     let api: Api<Pod> = Api::all(shared.client.clone());
     let mut pods = Pods::default();
     let mut listed = BTreeSet::new();
-    let mut events = watcher(api, watcher::Config::default()).backoff(Pauses).boxed();
+    let mut events = watcher(api, watcher::Config::default())
+        .backoff(Pauses)
+        .boxed();
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod))) => pods.applied(&shared, pod),

@@ -29,7 +29,11 @@ pub struct NodeSpec {
 impl NodeSpec {
     /// A Node without a zone that takes up to 2,000 Pods.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), labels: BTreeMap::new(), pods: 2000 }
+        Self {
+            name: name.into(),
+            labels: BTreeMap::new(),
+            pods: 2000,
+        }
     }
 
     /// Sets the zone.
@@ -55,7 +59,9 @@ pub struct Nodes {
 impl Nodes {
     /// Uses that client.
     pub fn new(client: Client) -> Self {
-        Self { api: Api::all(client) }
+        Self {
+            api: Api::all(client),
+        }
     }
 
     /// The API itself.
@@ -66,10 +72,15 @@ impl Nodes {
     /// Makes a Node and marks it Ready.
     pub async fn create(&self, spec: NodeSpec) -> Result<Node> {
         let mut labels = spec.labels;
-        labels.entry(HOSTNAME.to_owned()).or_insert_with(|| spec.name.clone());
+        labels
+            .entry(HOSTNAME.to_owned())
+            .or_insert_with(|| spec.name.clone());
         // As the kubelet does.
-        labels.entry("kubernetes.io/os".to_owned()).or_insert_with(|| "linux".to_owned());
-        let node = serde_json::from_value(json!({"metadata": {"name": spec.name, "labels": labels}}))?;
+        labels
+            .entry("kubernetes.io/os".to_owned())
+            .or_insert_with(|| "linux".to_owned());
+        let node =
+            serde_json::from_value(json!({"metadata": {"name": spec.name, "labels": labels}}))?;
         self.api.create(&PostParams::default(), &node).await?;
         let resources = json!({"cpu": "1000", "memory": "1000Gi", "pods": spec.pods.to_string()});
         self.patch_status(
@@ -82,17 +93,20 @@ impl Nodes {
 
     /// Keeps new Pods off this Node.
     pub async fn cordon(&self, name: &str) -> Result<Node> {
-        self.patch(name, json!({"spec": {"unschedulable": true}})).await
+        self.patch(name, json!({"spec": {"unschedulable": true}}))
+            .await
     }
 
     /// Allows new Pods again.
     pub async fn uncordon(&self, name: &str) -> Result<Node> {
-        self.patch(name, json!({"spec": {"unschedulable": null}})).await
+        self.patch(name, json!({"spec": {"unschedulable": null}}))
+            .await
     }
 
     /// Sets a label, or removes it.
     pub async fn label(&self, name: &str, key: &str, value: Option<&str>) -> Result<Node> {
-        self.patch(name, json!({"metadata": {"labels": {key: value}}})).await
+        self.patch(name, json!({"metadata": {"labels": {key: value}}}))
+            .await
     }
 
     /// Deletes the Node. Its Pods stay until they are deleted.
@@ -102,12 +116,18 @@ impl Nodes {
     }
 
     async fn patch(&self, name: &str, patch: Value) -> Result<Node> {
-        Ok(self.api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+        Ok(self
+            .api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?)
     }
 
     async fn patch_status(&self, name: &str, status: Value) -> Result<Node> {
         let patch = Patch::Merge(json!({"status": status}));
-        Ok(self.api.patch_status(name, &PatchParams::default(), &patch).await?)
+        Ok(self
+            .api
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await?)
     }
 }
 

@@ -44,7 +44,10 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy to the host and port of a URL.
     pub async fn start(server: &str) -> Result<Self> {
-        let server = server.strip_prefix("https://").context("not a URL of an API server")?.to_owned();
+        let server = server
+            .strip_prefix("https://")
+            .context("not a URL of an API server")?
+            .to_owned();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let gauge = Arc::<Gauge>::default();
@@ -53,10 +56,20 @@ impl Proxy {
         let follow = cut.subscribe();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, server.clone(), shared.clone(), follow.clone()));
+                tokio::spawn(forward(
+                    client,
+                    server.clone(),
+                    shared.clone(),
+                    follow.clone(),
+                ));
             }
         });
-        Ok(Self { address, gauge, cut, task })
+        Ok(Self {
+            address,
+            gauge,
+            cut,
+            task,
+        })
     }
 
     /// A user's kubeconfig that points to the proxy.
@@ -71,7 +84,10 @@ impl Proxy {
 
     /// Delays everything that the server sends.
     pub fn slow_down(&self, delay: Duration) {
-        self.gauge.delay_ms.store(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX), Relaxed);
+        self.gauge.delay_ms.store(
+            u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            Relaxed,
+        );
     }
 
     /// Closes all connections and accepts no new ones.
@@ -93,7 +109,10 @@ impl Proxy {
 
     /// Encrypted bytes sent to the server and received from it so far.
     pub fn bytes(&self) -> (u64, u64) {
-        (self.gauge.to_server.load(Relaxed), self.gauge.from_server.load(Relaxed))
+        (
+            self.gauge.to_server.load(Relaxed),
+            self.gauge.from_server.load(Relaxed),
+        )
     }
 }
 
@@ -103,15 +122,36 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>, mut cut: watch::Receiver<bool>) {
+async fn forward(
+    client: TcpStream,
+    server: String,
+    gauge: Arc<Gauge>,
+    mut cut: watch::Receiver<bool>,
+) {
     let both = async {
-        let Ok(server) = TcpStream::connect(server).await else { return };
+        let Ok(server) = TcpStream::connect(server).await else {
+            return;
+        };
         let silent = AtomicBool::new(false);
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let out = copy(from_client, to_server, &gauge, |gauge| &gauge.to_server, false, &silent);
-        let back = copy(from_server, to_client, &gauge, |gauge| &gauge.from_server, true, &silent);
+        let out = copy(
+            from_client,
+            to_server,
+            &gauge,
+            |gauge| &gauge.to_server,
+            false,
+            &silent,
+        );
+        let back = copy(
+            from_server,
+            to_client,
+            &gauge,
+            |gauge| &gauge.from_server,
+            true,
+            &silent,
+        );
         tokio::join!(out, back);
     };
     tokio::select! {
@@ -140,7 +180,11 @@ async fn copy(
                 continue;
             }
             counter(gauge).fetch_add(length as u64, Relaxed);
-            let delay = if delayed { gauge.delay_ms.load(Relaxed) } else { 0 };
+            let delay = if delayed {
+                gauge.delay_ms.load(Relaxed)
+            } else {
+                0
+            };
             let due = Instant::now() + Duration::from_millis(delay);
             if sender.send((due, buffer[..length].to_vec())).is_err() {
                 break;

@@ -53,12 +53,18 @@ pub fn missing() -> Option<String> {
     if !geteuid().is_root() {
         return Some("run it as root: nodes are namespaces of this machine".to_owned());
     }
-    let namespaces = Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "true"]).status();
+    let namespaces = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "true"])
+        .status();
     if !namespaces.is_ok_and(|status| status.success()) {
         return Some("run it where `unshare --net --mount --pid --fork` works".to_owned());
     }
-    let found = ["kubelet", "kube-proxy"].iter().try_for_each(|name| Binaries::find_one(name).map(drop));
-    found.is_err().then(|| "add kubelet and kube-proxy to KUBEBUILDER_ASSETS to run it".to_owned())
+    let found = ["kubelet", "kube-proxy"]
+        .iter()
+        .try_for_each(|name| Binaries::find_one(name).map(drop));
+    found
+        .is_err()
+        .then(|| "add kubelet and kube-proxy to KUBEBUILDER_ASSETS to run it".to_owned())
 }
 
 /// The bridge of a cluster. `node.sh` makes it and says what the variables mean.
@@ -88,7 +94,11 @@ impl Network {
                 ("NO_RESERVATION", NO_RESERVATION.to_owned()),
                 ("CALICO_CNI", calico::plugin()),
             ]);
-            let network = Self { index, script: script.clone(), env };
+            let network = Self {
+                index,
+                script: script.clone(),
+                env,
+            };
             match network.run(&["network"]) {
                 Ok(()) => return Ok(network),
                 Err(error) => refusal = Some(error),
@@ -109,9 +119,17 @@ impl Network {
 
     fn run(&self, args: &[&str]) -> Result<()> {
         let mut script = Command::new("sh");
-        let output =
-            script.arg(&self.script).args(args).envs(self.env.clone()).stdin(Stdio::null()).output()?;
-        ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        let output = script
+            .arg(&self.script)
+            .args(args)
+            .envs(self.env.clone())
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
         Ok(())
     }
 
@@ -122,11 +140,22 @@ impl Network {
             ("COUNT", count.to_string()),
             ("SUBNET", self.subnet(number)),
             ("MINOR", control_plane.version().minor.to_string()),
-            ("KUBECONFIG", control_plane.kubeconfig_for(ADMIN)?.display().to_string()),
+            (
+                "KUBECONFIG",
+                control_plane.kubeconfig_for(ADMIN)?.display().to_string(),
+            ),
         ]);
         let env = [self.env.clone(), own].concat();
         let script = self.script.display().to_string();
-        let args = ["--net", "--mount", "--propagation", "private", "sh", &script, "start"];
+        let args = [
+            "--net",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            &script,
+            "start",
+        ];
         Ok(Spec {
             name: format!("real-{number}"),
             program: "/usr/bin/unshare".into(),
@@ -146,10 +175,15 @@ pub struct RealNodes {
 
 impl RealNodes {
     /// Starts that many nodes and waits until they are Ready.
-    pub(super) async fn start(control_plane: &ControlPlane, network: Network, count: u8) -> Result<Self> {
+    pub(super) async fn start(
+        control_plane: &ControlPlane,
+        network: Network,
+        count: u8,
+    ) -> Result<Self> {
         ensure!(count < 8, "a cluster has addresses for 7 nodes");
         if !calico::plugin().is_empty() {
-            let subnets = (1..=count).map(|number| (format!("real-{number}"), network.subnet(number)));
+            let subnets =
+                (1..=count).map(|number| (format!("real-{number}"), network.subnet(number)));
             calico::configure(&control_plane.client(), subnets.collect()).await?;
         }
         let specs = (1..=count).map(|number| {
@@ -187,9 +221,15 @@ impl RealNodes {
         fs::create_dir_all(&folder)?;
         let (host, authority) = (registry.host(), registry.ca());
         let hosts = authority.map_or(format!("[host.\"http://{host}\"]\n"), |authority| {
-            format!("[host.\"https://{host}\"]\nca = \"{}\"\n", authority.display())
+            format!(
+                "[host.\"https://{host}\"]\nca = \"{}\"\n",
+                authority.display()
+            )
         });
-        Ok(fs::write(folder.join("hosts.toml"), format!("server = \"https://{name}\"\n{hosts}"))?)
+        Ok(fs::write(
+            folder.join("hosts.toml"),
+            format!("server = \"https://{name}\"\n{hosts}"),
+        )?)
     }
 
     /// The node loses power: everything on it ends at once.
@@ -199,7 +239,10 @@ impl RealNodes {
 
     /// Starts a node that has no power. Its disk has kept everything.
     pub fn power_on(&self, node: &str) -> Result<()> {
-        let spec = self.specs.get(node).with_context(|| format!("no node {node}"))?;
+        let spec = self
+            .specs
+            .get(node)
+            .with_context(|| format!("no node {node}"))?;
         self.supervisor.spawn(spec.clone()).map(drop)
     }
 
@@ -224,8 +267,14 @@ impl RealNodes {
         let what = format!("{node} to be {}", if ready { "Ready" } else { "missed" });
         let waited = wait_for(&what, TIMEOUT, async || {
             let read = self.api.get(node).await?;
-            let conditions = read.status.unwrap_or_default().conditions.unwrap_or_default();
-            let now = conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True");
+            let conditions = read
+                .status
+                .unwrap_or_default()
+                .conditions
+                .unwrap_or_default();
+            let now = conditions
+                .iter()
+                .any(|one| one.type_ == "Ready" && one.status == "True");
             Ok(Progress::when(now == ready, (), format!("{conditions:?}")))
         });
         waited.await.with_context(|| self.log(node, "kubelet"))
@@ -233,7 +282,10 @@ impl RealNodes {
 
     /// The end of what a program of a node wrote: `kubelet`, `containerd` or `kube-proxy`.
     pub fn log(&self, node: &str, program: &str) -> String {
-        let path = self.supervisor.folder().join(format!("{node}/{program}.log"));
+        let path = self
+            .supervisor
+            .folder()
+            .join(format!("{node}/{program}.log"));
         let text = fs::read_to_string(path).unwrap_or_default();
         text[text.floor_char_boundary(text.len().saturating_sub(3000))..].to_owned()
     }
@@ -241,7 +293,8 @@ impl RealNodes {
     /// The processes of a Pod, by its UID, without the one that holds its namespaces.
     pub fn processes(&self, pod_uid: &str) -> Result<Vec<u32>> {
         let of_pod = |pid: &u32| {
-            let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let read =
+                |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
             read("cgroup").contains(pod_uid) && !read("cmdline").starts_with("/bin/sleep")
         };
         Ok(all_processes()?.into_iter().filter(of_pod).collect())
@@ -250,7 +303,9 @@ impl RealNodes {
 
 fn all_processes() -> Result<Vec<u32>> {
     let entries = fs::read_dir("/proc")?.flatten();
-    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    Ok(entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect())
 }
 
 fn variables<const COUNT: usize>(all: [(&str, String); COUNT]) -> Vec<(String, String)> {

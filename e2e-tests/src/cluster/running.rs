@@ -68,10 +68,18 @@ impl Cluster {
     }
 
     /// Starts a webhook around a policy and registers it, in place of the previous one.
-    pub async fn start_webhook(&mut self, module: PolicyModule, options: WebhookOptions) -> Result<()> {
-        let client = self.background.client_for(&self.control_plane, POLICY_SERVER)?;
+    pub async fn start_webhook(
+        &mut self,
+        module: PolicyModule,
+        options: WebhookOptions,
+    ) -> Result<()> {
+        let client = self
+            .background
+            .client_for(&self.control_plane, POLICY_SERVER)?;
         let webhook = Webhook::start(self.background.handle(), client, module, options)?;
-        webhook.register(&self.client, self.control_plane.version()).await?;
+        webhook
+            .register(&self.client, self.control_plane.version())
+            .await?;
         self.webhook = Some(webhook);
         Ok(())
     }
@@ -89,13 +97,16 @@ impl Cluster {
             ControlPlane::client_of(kubeconfig)?
         };
         let webhook = Webhook::start_installed(self.background.handle(), client, module, policies)?;
-        webhook.register(&self.client, self.control_plane.version()).await?;
+        webhook
+            .register(&self.client, self.control_plane.version())
+            .await?;
         Ok(webhook)
     }
 
     /// An administrator's client for tasks that outlive a test's own runtime.
     pub fn background_client(&self) -> Result<Client> {
-        self.background.client_for(&self.control_plane, control_plane::ADMIN)
+        self.background
+            .client_for(&self.control_plane, control_plane::ADMIN)
     }
 
     /// Starts a sidecar and waits until it is ready. It becomes [`Cluster::sidecar`].
@@ -113,7 +124,9 @@ impl Cluster {
 
     /// The real nodes.
     pub fn real_nodes(&self) -> Result<&RealNodes> {
-        self.real_nodes.as_ref().context("the cluster has no real nodes")
+        self.real_nodes
+            .as_ref()
+            .context("the cluster has no real nodes")
     }
 
     /// The webhook.
@@ -154,7 +167,10 @@ impl Cluster {
     /// The recorded states of a PersistentPodState by Pod name. Empty if the object does not exist.
     pub async fn pod_states(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, Value>> {
         let found = self.pps_api(namespace).get_opt(name).await?;
-        found.map_or_else(|| Ok(BTreeMap::new()), |pps| recorded_states(&pps.data["status"]))
+        found.map_or_else(
+            || Ok(BTreeMap::new()),
+            |pps| recorded_states(&pps.data["status"]),
+        )
     }
 
     /// Stops everything and returns what went wrong.

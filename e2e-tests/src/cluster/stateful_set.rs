@@ -132,9 +132,13 @@ pub struct PodInfo {
 impl From<&Pod> for PodInfo {
     fn from(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
-        let conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let conditions = status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
         let terminating = pod.metadata.deletion_timestamp.is_some();
-        let ready = conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True");
+        let ready = conditions
+            .into_iter()
+            .any(|one| one.type_ == "Ready" && one.status == "True");
         Self {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
@@ -162,19 +166,33 @@ impl Cluster {
     pub async fn create_stateful_set(&self, spec: &StatefulSetSpec) -> Result<StatefulSet> {
         self.namespace(&spec.namespace).await?;
         let object = serde_json::from_value(spec.object()).context("not a StatefulSet")?;
-        Ok(self.stateful_sets(&spec.namespace).create(&PostParams::default(), &object).await?)
+        Ok(self
+            .stateful_sets(&spec.namespace)
+            .create(&PostParams::default(), &object)
+            .await?)
     }
 
     /// Makes a StatefulSet and waits until all its Pods are Ready.
-    pub async fn run_stateful_set(&self, spec: &StatefulSetSpec) -> Result<BTreeMap<String, PodInfo>> {
+    pub async fn run_stateful_set(
+        &self,
+        spec: &StatefulSetSpec,
+    ) -> Result<BTreeMap<String, PodInfo>> {
         self.create_stateful_set(spec).await?;
-        self.wait_ready(&spec.namespace, &spec.name, spec.replicas as usize, Duration::from_mins(1)).await
+        self.wait_ready(
+            &spec.namespace,
+            &spec.name,
+            spec.replicas as usize,
+            Duration::from_mins(1),
+        )
+        .await
     }
 
     /// Changes the number of Pods.
     pub async fn scale(&self, namespace: &str, name: &str, replicas: u32) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        self.stateful_sets(namespace).patch(name, &PatchParams::default(), &patch).await?;
+        self.stateful_sets(namespace)
+            .patch(name, &PatchParams::default(), &patch)
+            .await?;
         Ok(())
     }
 
@@ -186,19 +204,38 @@ impl Cluster {
         patch: &Value,
     ) -> Result<StatefulSet> {
         let patch = Patch::Merge(patch);
-        Ok(self.stateful_sets(namespace).patch(name, &PatchParams::default(), &patch).await?)
+        Ok(self
+            .stateful_sets(namespace)
+            .patch(name, &PatchParams::default(), &patch)
+            .await?)
     }
 
     /// Deletes a StatefulSet and waits until it is gone. With `orphan` its Pods stay.
-    pub async fn delete_stateful_set(&self, namespace: &str, name: &str, orphan: bool) -> Result<()> {
-        let policy = if orphan { PropagationPolicy::Orphan } else { PropagationPolicy::Background };
-        let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+    pub async fn delete_stateful_set(
+        &self,
+        namespace: &str,
+        name: &str,
+        orphan: bool,
+    ) -> Result<()> {
+        let policy = if orphan {
+            PropagationPolicy::Orphan
+        } else {
+            PropagationPolicy::Background
+        };
+        let params = DeleteParams {
+            propagation_policy: Some(policy),
+            ..DeleteParams::default()
+        };
         let api = self.stateful_sets(namespace);
         api.delete(name, &params).await?;
-        wait_for(&format!("StatefulSet {name} to be gone"), Duration::from_mins(2), async || {
-            let found = api.get_opt(name).await?;
-            Ok(Progress::when(found.is_none(), (), "still there"))
-        })
+        wait_for(
+            &format!("StatefulSet {name} to be gone"),
+            Duration::from_mins(2),
+            async || {
+                let found = api.get_opt(name).await?;
+                Ok(Progress::when(found.is_none(), (), "still there"))
+            },
+        )
         .await
     }
 
@@ -206,7 +243,11 @@ impl Cluster {
     pub async fn pods(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, PodInfo>> {
         let params = ListParams::default().labels(&format!("app={name}"));
         let pods = self.pods_api(namespace).list(&params).await?;
-        Ok(pods.items.iter().map(|pod| (pod.name_any(), PodInfo::from(pod))).collect())
+        Ok(pods
+            .items
+            .iter()
+            .map(|pod| (pod.name_any(), PodInfo::from(pod)))
+            .collect())
     }
 
     /// Waits until the StatefulSet has exactly `replicas` Pods, all of them Ready.
@@ -254,12 +295,19 @@ impl Cluster {
         timeout: Duration,
     ) -> Result<BTreeMap<String, PodInfo>> {
         let before = self.delete_pods(namespace, name, names).await?;
-        self.wait_for_pods(namespace, name, &format!("{names:?} to be back and Ready"), timeout, |pods| {
-            names.iter().all(|&pod| {
-                pods.get(pod)
-                    .is_some_and(|now| now.ready && before.get(pod).is_none_or(|old| old.uid != now.uid))
-            })
-        })
+        self.wait_for_pods(
+            namespace,
+            name,
+            &format!("{names:?} to be back and Ready"),
+            timeout,
+            |pods| {
+                names.iter().all(|&pod| {
+                    pods.get(pod).is_some_and(|now| {
+                        now.ready && before.get(pod).is_none_or(|old| old.uid != now.uid)
+                    })
+                })
+            },
+        )
         .await
     }
 
@@ -288,7 +336,10 @@ fn describe(pods: &BTreeMap<String, PodInfo>) -> String {
             "not ready"
         };
         let unknown = "-".to_owned();
-        let (node, ip) = (pod.node.as_ref().unwrap_or(&unknown), pod.ip.as_ref().unwrap_or(&unknown));
+        let (node, ip) = (
+            pod.node.as_ref().unwrap_or(&unknown),
+            pod.ip.as_ref().unwrap_or(&unknown),
+        );
         format!("{} {state} on {node} with {ip}", pod.name)
     };
     // Show the Pods that are not Ready first: the list is cut.

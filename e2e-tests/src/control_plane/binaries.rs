@@ -20,7 +20,13 @@ impl Binaries {
     /// The folder that `PPS_CONTROL_PLANE_DIR` names, or the one that `make control-plane` fills.
     pub fn find() -> Result<Self> {
         let binaries = Self { folder: folder()? };
-        for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"] {
+        for name in [
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kubectl",
+        ] {
             binaries.path(name)?;
         }
         Ok(binaries)
@@ -103,9 +109,17 @@ impl Version {
             .find_map(|word| word.strip_prefix('v'))
             .context("no version")?
             .split('.')
-            .map(|part| part.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>());
+            .map(|part| {
+                part.chars()
+                    .take_while(char::is_ascii_digit)
+                    .collect::<String>()
+                    .parse::<u32>()
+            });
         let mut next = || numbers.next().context("no version")?.context("no version");
-        Ok(Self { major: next()?, minor: next()? })
+        Ok(Self {
+            major: next()?,
+            minor: next()?,
+        })
     }
 }
 
@@ -115,8 +129,14 @@ mod tests {
 
     #[test]
     fn parses_the_version_that_the_binary_prints() {
-        assert_eq!(Version::parse("Kubernetes v1.20.2\n").unwrap(), Version::minor(20));
-        assert_eq!(Version::parse("Kubernetes v1.34.0-rc.1+dirty").unwrap(), Version::minor(34));
+        assert_eq!(
+            Version::parse("Kubernetes v1.20.2\n").unwrap(),
+            Version::minor(20)
+        );
+        assert_eq!(
+            Version::parse("Kubernetes v1.34.0-rc.1+dirty").unwrap(),
+            Version::minor(34)
+        );
         assert!(Version::parse("no such thing").is_err());
         assert!(Version::minor(9) < Version::minor(20));
     }

@@ -31,7 +31,10 @@ pub struct User {
 impl User {
     /// A user without groups.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), groups: Vec::new() }
+        Self {
+            name: name.into(),
+            groups: Vec::new(),
+        }
     }
 }
 
@@ -55,21 +58,36 @@ impl ServerCertificate {
     pub(crate) fn generate_for(name: &str, address: Ipv4Addr) -> Result<Self> {
         let authority_key = KeyPair::generate()?;
         let mut authority = CertificateParams::default();
-        authority.distinguished_name.push(DnType::CommonName, format!("{name} test authority"));
+        authority
+            .distinguished_name
+            .push(DnType::CommonName, format!("{name} test authority"));
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        authority.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         let authority_pem = authority.self_signed(&authority_key)?.pem();
         let issuer = Issuer::new(authority, authority_key);
 
         let key = KeyPair::generate()?;
         // kwctl and others verify the last name when they know only the address of an API server.
         let service = format!("{name}.kubewarden.svc");
-        let names =
-            ["127.0.0.1", "localhost", &service, SERVICE, &address.to_string(), "kubernetes.default.svc"];
+        let names = [
+            "127.0.0.1",
+            "localhost",
+            &service,
+            SERVICE,
+            &address.to_string(),
+            "kubernetes.default.svc",
+        ];
         let mut server = CertificateParams::new(names.map(str::to_owned))?;
         server.distinguished_name.push(DnType::CommonName, name);
         let certificate = server.signed_by(&key, &issuer)?;
-        Ok(Self { authority: authority_pem, certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(Self {
+            authority: authority_pem,
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }
 
@@ -87,7 +105,10 @@ impl Credentials {
         let service_accounts = KeyPair::generate()?;
         let mut tokens = BTreeMap::new();
         let mut csv = String::new();
-        let admin = User { name: ADMIN.to_owned(), groups: vec!["system:masters".to_owned()] };
+        let admin = User {
+            name: ADMIN.to_owned(),
+            groups: vec!["system:masters".to_owned()],
+        };
         for user in users.iter().chain([&admin]) {
             let token = random_token()?;
             let groups = user.groups.join(",");
@@ -103,9 +124,14 @@ impl Credentials {
             ("tokens.csv", &csv),
         ] {
             let path = folder.join(name);
-            fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+            fs::write(&path, content)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        Ok(Self { folder: folder.to_owned(), authority: server.authority, tokens })
+        Ok(Self {
+            folder: folder.to_owned(),
+            authority: server.authority,
+            tokens,
+        })
     }
 
     pub(crate) fn authority(&self) -> &str {
@@ -135,7 +161,9 @@ impl Credentials {
 
     /// Writes the kubeconfig of a user.
     pub(crate) fn write_kubeconfig(&self, url: &str, user: &str, token: &str) -> Result<PathBuf> {
-        let path = self.folder.join(format!("{}.kubeconfig", user.replace([':', '/'], "-")));
+        let path = self
+            .folder
+            .join(format!("{}.kubeconfig", user.replace([':', '/'], "-")));
         // Another test may be reading it.
         let new = self.folder.join(unique("kubeconfig"));
         fs::write(&new, self.kubeconfig(url, token).to_string())

@@ -64,7 +64,12 @@ impl Flags<'_> {
         ];
         all.into_iter()
             .map(|(name, args)| {
-                Ok(Spec { name: name.to_owned(), program: binaries.path(name)?, args, env: Vec::new() })
+                Ok(Spec {
+                    name: name.to_owned(),
+                    program: binaries.path(name)?,
+                    args,
+                    env: Vec::new(),
+                })
             })
             .collect()
     }
@@ -100,7 +105,9 @@ impl Flags<'_> {
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         ];
         if self.options.address.is_loopback() {
-            flags.push("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned());
+            flags.push(
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
+            );
         } else {
             flags.push("--kubelet-preferred-address-types=InternalIP".to_owned());
             // Webhooks are reached at the addresses of Pods: no kube-proxy runs beside the API server.
@@ -126,14 +133,21 @@ impl Flags<'_> {
 
     fn controller_manager(&self) -> Vec<String> {
         let mut flags = self.client_flags();
-        flags.push(format!("--service-account-private-key-file={}", self.path("sa.key")));
+        flags.push(format!(
+            "--service-account-private-key-file={}",
+            self.path("sa.key")
+        ));
         if self.options.address.is_loopback() {
-            flags.push(format!("--controllers=*,{UNUSED_CONTROLLERS}{KUBELET_CONTROLLERS}"));
+            flags.push(format!(
+                "--controllers=*,{UNUSED_CONTROLLERS}{KUBELET_CONTROLLERS}"
+            ));
         } else {
             flags.push(format!("--controllers=*,{UNUSED_CONTROLLERS}"));
             flags.push(format!("--root-ca-file={}", self.path("ca.crt")));
             // A test does not wait 40 seconds for each node that it stops.
-            flags.extend(["--node-monitor-period=1s", "--node-monitor-grace-period=8s"].map(str::to_owned));
+            flags.extend(
+                ["--node-monitor-period=1s", "--node-monitor-grace-period=8s"].map(str::to_owned),
+            );
         }
         flags.extend_from_slice(&self.options.controller_manager_flags);
         flags

@@ -49,19 +49,30 @@ impl Controller {
     pub async fn install_in(cluster: &Cluster, namespace: &str, account: &str) -> Result<Self> {
         manifests::ensure_namespace(&cluster.client(), namespace).await?;
         install_definitions(&cluster.client(), cluster.control_plane.version()).await?;
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         let handle = runtime.handle().clone();
-        let controller = Self { runtime: Some(runtime) };
+        let controller = Self {
+            runtime: Some(runtime),
+        };
         let certificate = ServerCertificate::generate("kubewarden-controller")?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
-        let url = format!("https://127.0.0.1:{}/validate", listener.local_addr()?.port());
+        let url = format!(
+            "https://127.0.0.1:{}/validate",
+            listener.local_addr()?.port()
+        );
         let server = {
             let _context = handle.enter();
             let tls = RustlsConfig::from_config(Arc::new(tls(&certificate)?));
             axum_server::from_tcp_rustls(listener, tls)?
         };
-        let router = Router::new().route("/validate", post(async |Json(review)| Json(answer(&review))));
+        let router = Router::new().route(
+            "/validate",
+            post(async |Json(review)| Json(answer(&review))),
+        );
         handle.spawn(async move {
             if let Err(error) = server.serve(router.into_make_service()).await {
                 tracing::error!("controller: {error}");
@@ -93,7 +104,8 @@ fn configuration(url: &str, authority: &str, namespace: &str) -> Value {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let authority = BASE64_STANDARD.encode(authority);
     let service = json!({"name": "kubewarden-controller-webhook-service", "namespace": namespace});
-    let common = json!({"sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail"});
+    let common =
+        json!({"sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail"});
     let webhook = |specific: Value| {
         let mut webhook = common.clone();
         if let (Some(webhook), Value::Object(specific)) = (webhook.as_object_mut(), specific) {
@@ -125,13 +137,20 @@ fn configuration(url: &str, authority: &str, namespace: &str) -> Value {
 fn answer(review: &Value) -> Value {
     let request = &review["request"];
     let field = |object: &str, field: &str, default: &str| {
-        request[object]["spec"][field].as_str().unwrap_or(default).to_owned()
+        request[object]["spec"][field]
+            .as_str()
+            .unwrap_or(default)
+            .to_owned()
     };
     let (old, new) = ("oldObject", "object");
-    let refusal = if field(old, "policyServer", "default") != field(new, "policyServer", "default") {
+    let refusal = if field(old, "policyServer", "default") != field(new, "policyServer", "default")
+    {
         Some(("spec.policyServer", "Forbidden: the field is immutable"))
-    } else if field(old, "mode", "protect") == "protect" && field(new, "mode", "protect") == "monitor" {
-        let reason = "Forbidden: field cannot transition from protect to monitor. Recreate instead.";
+    } else if field(old, "mode", "protect") == "protect"
+        && field(new, "mode", "protect") == "monitor"
+    {
+        let reason =
+            "Forbidden: field cannot transition from protect to monitor. Recreate instead.";
         Some(("spec.mode", reason))
     } else {
         None
@@ -163,13 +182,24 @@ async fn wait_until_called(cluster: &Cluster) -> Result<()> {
         plural: "clusteradmissionpolicies".to_owned(),
     };
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
-    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
     let moved = Patch::Merge(json!({"spec": {"policyServer": "other"}}));
-    wait_for("the API server to call Kubewarden's webhook", Duration::from_mins(2), async || {
-        let answer = policies.patch("probe", &dry, &moved).await;
-        let answer = answer.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
-        Ok(Progress::when(answer.contains("the field is immutable"), (), answer))
-    })
+    wait_for(
+        "the API server to call Kubewarden's webhook",
+        Duration::from_mins(2),
+        async || {
+            let answer = policies.patch("probe", &dry, &moved).await;
+            let answer = answer.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
+            Ok(Progress::when(
+                answer.contains("the field is immutable"),
+                (),
+                answer,
+            ))
+        },
+    )
     .await?;
     policies.delete("probe", &DeleteParams::default()).await?;
     Ok(())
@@ -182,13 +212,26 @@ mod tests {
     #[test]
     fn refuses_what_kubewardens_controller_refuses() {
         let review = |old: Value, new: Value| {
-            answer(&json!({"request": {"uid": "1", "oldObject": {"spec": old}, "object": {"spec": new}}}))["response"]
-                ["allowed"]
+            answer(
+                &json!({"request": {"uid": "1", "oldObject": {"spec": old}, "object": {"spec": new}}}),
+            )["response"]["allowed"]
                 == true
         };
-        assert!(review(json!({}), json!({"policyServer": "default", "mode": "protect"})));
-        assert!(review(json!({"mode": "monitor"}), json!({"mode": "protect"})));
-        assert!(!review(json!({"mode": "protect"}), json!({"mode": "monitor"})));
-        assert!(!review(json!({"policyServer": "a"}), json!({"policyServer": "b"})));
+        assert!(review(
+            json!({}),
+            json!({"policyServer": "default", "mode": "protect"})
+        ));
+        assert!(review(
+            json!({"mode": "monitor"}),
+            json!({"mode": "protect"})
+        ));
+        assert!(!review(
+            json!({"mode": "protect"}),
+            json!({"mode": "monitor"})
+        ));
+        assert!(!review(
+            json!({"policyServer": "a"}),
+            json!({"policyServer": "b"})
+        ));
     }
 }

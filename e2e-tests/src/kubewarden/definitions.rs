@@ -42,22 +42,32 @@ fn definitions(version: Version) -> Result<Vec<Value>> {
     };
     let folder = PathBuf::from(folder);
     let mut definitions = Vec::new();
-    for file in fs::read_dir(&folder).with_context(|| format!("{DEFINITIONS_ENV}={}", folder.display()))? {
+    for file in
+        fs::read_dir(&folder).with_context(|| format!("{DEFINITIONS_ENV}={}", folder.display()))?
+    {
         let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
             definitions.extend(manifests::read(&path)?.into_iter().filter(|object| {
                 object["kind"] == "CustomResourceDefinition" && object["spec"]["group"] == GROUP
             }));
         }
     }
     if version < Version::minor(21) {
-        let versions =
-            definitions.iter_mut().filter_map(|definition| definition["spec"]["versions"].as_array_mut());
+        let versions = definitions
+            .iter_mut()
+            .filter_map(|definition| definition["spec"]["versions"].as_array_mut());
         versions
             .flatten()
             .for_each(|version| make_strings_nullable(&mut version["schema"]["openAPIV3Schema"]));
     }
-    ensure!(!definitions.is_empty(), "{DEFINITIONS_ENV}={} has no definition of {GROUP}", folder.display());
+    ensure!(
+        !definitions.is_empty(),
+        "{DEFINITIONS_ENV}={} has no definition of {GROUP}",
+        folder.display()
+    );
     Ok(definitions)
 }
 
@@ -67,21 +77,33 @@ fn make_strings_nullable(schema: &mut Value) {
         schema["nullable"] = true.into();
     }
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flat_map(Map::values_mut).for_each(make_strings_nullable);
+    properties
+        .into_iter()
+        .flat_map(Map::values_mut)
+        .for_each(make_strings_nullable);
     for key in ["items", "additionalProperties"] {
         if let Some(below) = schema.get_mut(key).filter(|below| below.is_object()) {
             make_strings_nullable(below);
         }
     }
     // The keys of a list map must not be nullable.
-    let keys = schema["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+    let keys = schema["x-kubernetes-list-map-keys"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     for key in keys.iter().filter_map(Value::as_str) {
         schema["items"]["properties"][key]["nullable"] = false.into();
     }
 }
 
 /// The definition of a kind that accepts any field.
-pub fn permissive_definition(group: &str, version: &str, kind: &str, plural: &str, scope: &str) -> Value {
+pub fn permissive_definition(
+    group: &str,
+    version: &str,
+    kind: &str,
+    plural: &str,
+    scope: &str,
+) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

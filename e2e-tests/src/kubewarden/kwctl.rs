@@ -8,5 +8,7 @@ pub fn find_kwctl() -> Option<PathBuf> {
         return Some(named.into());
     }
     let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join("kwctl")).find(|path| path.is_file())
+    env::split_paths(&folders)
+        .map(|folder| folder.join("kwctl"))
+        .find(|path| path.is_file())
 }

@@ -27,12 +27,17 @@ impl Policy {
 
     /// Its id in Kubewarden: `clusterwide-<name>`.
     pub fn id(&self) -> String {
-        format!("clusterwide-{}", self.object["metadata"]["name"].as_str().unwrap_or_default())
+        format!(
+            "clusterwide-{}",
+            self.object["metadata"]["name"].as_str().unwrap_or_default()
+        )
     }
 
     /// The URL of the module: `registry://…`.
     pub fn module(&self) -> Result<&str> {
-        self.spec("module").as_str().context("the ClusterAdmissionPolicy names no module")
+        self.spec("module")
+            .as_str()
+            .context("the ClusterAdmissionPolicy names no module")
     }
 
     /// Its settings.
@@ -56,7 +61,9 @@ impl Policy {
     /// Whether its rules name this resource, or all.
     pub fn is_asked_about(&self, resource: &str) -> bool {
         let rules = self.spec("rules").as_array().into_iter().flatten();
-        let mut resources = rules.filter_map(|rule| rule["resources"].as_array()).flatten();
+        let mut resources = rules
+            .filter_map(|rule| rule["resources"].as_array())
+            .flatten();
         resources.any(|name| name == resource || name == "*")
     }
 
@@ -77,21 +84,31 @@ impl Policy {
         let configuration = self.webhook_configuration(server, authority, version);
         let configuration: DynamicObject = serde_json::from_value(configuration)?;
         let params = PatchParams::apply("pps-e2e").force();
-        self.configurations(admin).patch(&self.id(), &params, &Patch::Apply(&configuration)).await?;
+        self.configurations(admin)
+            .patch(&self.id(), &params, &Patch::Apply(&configuration))
+            .await?;
         Ok(())
     }
 
     /// Removes its webhook.
     pub async fn unregister(&self, admin: &Client) -> Result<()> {
-        self.configurations(admin).delete(&self.id(), &DeleteParams::default()).await?;
+        self.configurations(admin)
+            .delete(&self.id(), &DeleteParams::default())
+            .await?;
         Ok(())
     }
 
     fn configurations(&self, admin: &Client) -> Api<DynamicObject> {
         let (kind, plural) = if self.is_mutating() {
-            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+            (
+                "MutatingWebhookConfiguration",
+                "mutatingwebhookconfigurations",
+            )
         } else {
-            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+            (
+                "ValidatingWebhookConfiguration",
+                "validatingwebhookconfigurations",
+            )
         };
         let resource = ApiResource {
             group: "admissionregistration.k8s.io".to_owned(),
@@ -108,11 +125,17 @@ impl Policy {
     /// authority.
     pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
         let id = self.id();
-        let mut excluded = vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
-            "values": [NAMESPACE]})];
+        let mut excluded = vec![
+            json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+            "values": [NAMESPACE]}),
+        ];
         // The controller uses only the expressions of the selector.
         excluded.extend(
-            self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned(),
+            self.spec("namespaceSelector")["matchExpressions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .cloned(),
         );
         let mut webhook = json!({
             "name": self.webhook_name(),
@@ -122,7 +145,13 @@ impl Policy {
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
         });
-        for field in ["failurePolicy", "matchPolicy", "objectSelector", "sideEffects", "timeoutSeconds"] {
+        for field in [
+            "failurePolicy",
+            "matchPolicy",
+            "objectSelector",
+            "sideEffects",
+            "timeoutSeconds",
+        ] {
             if !self.spec(field).is_null() {
                 webhook[field] = self.spec(field).clone();
             }
@@ -153,7 +182,12 @@ impl Policy {
             "allowedToMutate": self.is_mutating(),
             "hostCapabilities": ["*"],
         });
-        for field in ["settings", "contextAwareResources", "message", "timeoutEvalSeconds"] {
+        for field in [
+            "settings",
+            "contextAwareResources",
+            "message",
+            "timeoutEvalSeconds",
+        ] {
             if !self.spec(field).is_null() {
                 entry[field] = self.spec(field).clone();
             }
@@ -218,7 +252,10 @@ mod tests {
             let policy = Policy::new(json!({"metadata": {"name": "p"}, "spec": spec}));
             let configuration = policy.webhook_configuration("https://s", "CA", Version::minor(20));
             assert_eq!(configuration["kind"], "ValidatingWebhookConfiguration");
-            assert_eq!(configuration["webhooks"][0]["name"], "clusterwide-p.kubewarden.admission");
+            assert_eq!(
+                configuration["webhooks"][0]["name"],
+                "clusterwide-p.kubewarden.admission"
+            );
             assert_eq!(policy.policies()["clusterwide-p"]["allowedToMutate"], false);
         }
     }

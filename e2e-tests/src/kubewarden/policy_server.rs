@@ -21,7 +21,9 @@ const NAME: &str = "policy-server";
 
 /// The executable that `POLICY_SERVER` names.
 pub fn executable() -> Option<PathBuf> {
-    env::var_os("POLICY_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from)
+    env::var_os("POLICY_SERVER")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 /// A running PolicyServer.
@@ -61,15 +63,29 @@ impl PolicyServer {
             ("--readiness-probe-port", readiness.to_string()),
             ("--cert-file", file("tls.crt", &certificate.certificate)?),
             ("--key-file", file("tls.key", &certificate.key)?),
-            ("--policies", file("policies.yml", &Value::from(entries).to_string())?),
+            (
+                "--policies",
+                file("policies.yml", &Value::from(entries).to_string())?,
+            ),
             ("--sources-path", file("sources.yml", &sources.to_string())?),
             ("--policies-download-dir", downloads.display().to_string()),
-            ("--sigstore-cache-dir", folder.join("sigstore").display().to_string()),
+            (
+                "--sigstore-cache-dir",
+                folder.join("sigstore").display().to_string(),
+            ),
         ];
-        let args = args.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        let args = args
+            .into_iter()
+            .flat_map(|(flag, value)| [flag.to_owned(), value])
+            .collect();
         let env = vec![("KUBECONFIG".to_owned(), kubeconfig.display().to_string())];
         let supervisor = control_plane.supervisor().clone();
-        supervisor.spawn(Spec { name: NAME.to_owned(), program, args, env })?;
+        supervisor.spawn(Spec {
+            name: NAME.to_owned(),
+            program,
+            args,
+            env,
+        })?;
         Ok(Self {
             supervisor,
             url: format!("https://127.0.0.1:{port}"),
@@ -91,14 +107,19 @@ impl PolicyServer {
         .await
         .with_context(|| self.supervisor.log_tail(NAME, 20))?;
         if let Some(status) = ready {
-            bail!("the PolicyServer ended ({status:?}):\n{}", self.supervisor.log_tail(NAME, 20));
+            bail!(
+                "the PolicyServer ended ({status:?}):\n{}",
+                self.supervisor.log_tail(NAME, 20)
+            );
         }
         Ok(())
     }
 
     /// Registers one of its policies with the API server.
     pub async fn register(&self, policy: &Policy, admin: &Client, version: Version) -> Result<()> {
-        policy.register(admin, &self.url, &self.authority, version).await
+        policy
+            .register(admin, &self.url, &self.authority, version)
+            .await
     }
 
     /// Its address, without a path.
@@ -113,7 +134,10 @@ impl PolicyServer {
 
     /// The id of its process.
     pub fn pid(&self) -> Result<u32> {
-        self.supervisor.status(NAME)?.pid.context("the PolicyServer is not running")
+        self.supervisor
+            .status(NAME)?
+            .pid
+            .context("the PolicyServer is not running")
     }
 
     /// The file with what it logs.

@@ -31,7 +31,8 @@ pub struct Reconciler {
 
 /// The API of a cluster-wide kind of Kubewarden's.
 pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk("policies.kubewarden.io", "v1", kind));
+    let mut resource =
+        ApiResource::from_gvk(&GroupVersionKind::gvk("policies.kubewarden.io", "v1", kind));
     if kind == "ClusterAdmissionPolicy" {
         "clusteradmissionpolicies".clone_into(&mut resource.plural);
     }
@@ -44,7 +45,13 @@ impl Reconciler {
         let labels = json!({"app.kubernetes.io/name": "kubewarden-controller",
             "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "kubewarden",
             "app.kubernetes.io/version": "v1.36.0"});
-        let deployment = deployment("kubewarden-controller", 1, &labels, "kubewarden/controller", "default");
+        let deployment = deployment(
+            "kubewarden-controller",
+            1,
+            &labels,
+            "kubewarden/controller",
+            "default",
+        );
         manifests::apply(&client, &[deployment]).await?;
         let controller = Self { client, version };
         controller.wait_available("kubewarden-controller").await?;
@@ -54,14 +61,25 @@ impl Reconciler {
     /// Makes the Deployments of all `PolicyServers`, and waits until their Pods are ready unless they cannot
     /// be.
     pub async fn run_servers(&self) -> Result<()> {
-        for server in api(&self.client, "PolicyServer").list(&ListParams::default()).await? {
+        for server in api(&self.client, "PolicyServer")
+            .list(&ListParams::default())
+            .await?
+        {
             let name = format!("policy-server-{}", server.name_any());
             let labels = json!({"kubewarden/policy-server": server.name_any(), "app.kubernetes.io/part-of": "kubewarden"});
             let spec = &server.data["spec"];
             let account = spec["serviceAccountName"].as_str().unwrap_or("default");
-            let image = spec["image"].as_str().context("the PolicyServer names no image")?;
-            let replicas = spec["replicas"].as_u64().context("the PolicyServer has no number of replicas")?;
-            manifests::apply(&self.client, &[deployment(&name, replicas, &labels, image, account)]).await?;
+            let image = spec["image"]
+                .as_str()
+                .context("the PolicyServer names no image")?;
+            let replicas = spec["replicas"]
+                .as_u64()
+                .context("the PolicyServer has no number of replicas")?;
+            manifests::apply(
+                &self.client,
+                &[deployment(&name, replicas, &labels, image, account)],
+            )
+            .await?;
             self.wait_available(&name).await?;
         }
         Ok(())
@@ -69,7 +87,10 @@ impl Reconciler {
 
     /// Updates the status of all policies, and makes or removes their webhooks, as one reconciliation does.
     pub async fn reconcile_policies(&self) -> Result<()> {
-        for policy in api(&self.client, "ClusterAdmissionPolicy").list(&ListParams::default()).await? {
+        for policy in api(&self.client, "ClusterAdmissionPolicy")
+            .list(&ListParams::default())
+            .await?
+        {
             self.reconcile(&policy).await?;
         }
         Ok(())
@@ -77,15 +98,30 @@ impl Reconciler {
 
     async fn reconcile(&self, object: &DynamicObject) -> Result<()> {
         let policy = Policy::new(serde_json::to_value(object)?);
-        let server = policy.spec("policyServer").as_str().unwrap_or("default").to_owned();
+        let server = policy
+            .spec("policyServer")
+            .as_str()
+            .unwrap_or("default")
+            .to_owned();
         // reconcilePolicy begins with PolicyActive=False, whatever the status was.
-        let inactive =
-            condition("PolicyActive", "False", "PolicyActive", "The policy webhook has not been created");
-        if api(&self.client, "PolicyServer").get_opt(&server).await?.is_none() {
+        let inactive = condition(
+            "PolicyActive",
+            "False",
+            "PolicyActive",
+            "The policy webhook has not been created",
+        );
+        if api(&self.client, "PolicyServer")
+            .get_opt(&server)
+            .await?
+            .is_none()
+        {
             // reconcilePolicyServerUnavailable: the webhook is removed, so that it refuses nothing.
             let _ = policy.unregister(&self.client).await;
             return self
-                .set_status(object, &json!({"policyStatus": "scheduled", "conditions": [inactive]}))
+                .set_status(
+                    object,
+                    &json!({"policyStatus": "scheduled", "conditions": [inactive]}),
+                )
                 .await;
         }
         if !self.is_uniquely_reachable(&server).await? {
@@ -101,7 +137,10 @@ impl Reconciler {
                 _ => "pending",
             };
             return self
-                .set_status(object, &json!({"policyStatus": status, "conditions": [inactive, reachable]}))
+                .set_status(
+                    object,
+                    &json!({"policyStatus": status, "conditions": [inactive, reachable]}),
+                )
                 .await;
         }
         let id = policy.id();
@@ -129,8 +168,13 @@ impl Reconciler {
         let labels = ListParams::default().labels(&format!("kubewarden/policy-server={server}"));
         let pods = pods.list(&labels).await?.items;
         let is_ready = |pod: &Pod| {
-            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+            let conditions = pod
+                .status
+                .iter()
+                .flat_map(|status| status.conditions.iter().flatten());
+            conditions
+                .into_iter()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True")
         };
         Ok(!pods.is_empty() && pods.iter().all(is_ready))
     }
@@ -138,7 +182,9 @@ impl Reconciler {
     async fn set_status(&self, object: &DynamicObject, status: &Value) -> Result<()> {
         let patch = Patch::Merge(json!({"status": status}));
         let policies = api(&self.client, "ClusterAdmissionPolicy");
-        policies.patch_status(&object.name_any(), &PatchParams::default(), &patch).await?;
+        policies
+            .patch_status(&object.name_any(), &PatchParams::default(), &patch)
+            .await?;
         Ok(())
     }
 

@@ -35,7 +35,9 @@ impl ReviewClient {
     }
 
     async fn send_to(&self, path: &str, review: Vec<u8>) -> Result<Value> {
-        let request = Request::post(path).header("content-type", "application/json").body(review)?;
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .body(review)?;
         let mut review: Value = self.0.request(request).await?;
         Ok(review["response"].take())
     }
@@ -43,6 +45,7 @@ impl ReviewClient {
 
 /// The `AdmissionReview` of a request, as text.
 pub fn review(request: &Value) -> Vec<u8> {
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    let review =
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
     review.to_string().into_bytes()
 }

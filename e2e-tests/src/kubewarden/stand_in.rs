@@ -16,8 +16,8 @@ pub use kubernetes::KubernetesHost;
 pub use metadata::{ContextAwareResource, Metadata, Rule};
 pub use module::{Evaluation, Instance, PolicyModule, SettingsVerdict};
 pub use review::{
-    AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus, ReviewRequest,
-    ReviewResponse,
+    AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus,
+    ReviewRequest, ReviewResponse,
 };
 pub(super) use webhook::tls;
 pub use webhook::{MAX_REQUEST, Served, Webhook, WebhookOptions};

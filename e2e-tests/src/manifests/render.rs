@@ -22,7 +22,10 @@ pub const REQUIRED: &str = "e2e-tests/values/required.yaml";
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
     static RENDERED: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
     let mut rendered = RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(objects) = rendered.get(folder).filter(|_| Path::new(folder).is_relative()) {
+    if let Some(objects) = rendered
+        .get(folder)
+        .filter(|_| Path::new(folder).is_relative())
+    {
         return Ok(objects.clone());
     }
     let text = run("kustomize", &["build", &path(repository_file(folder))?])?;
@@ -53,9 +56,16 @@ pub fn kustomizations() -> Result<Vec<String>> {
     let root = repository_file("");
     let mut found = Vec::new();
     for file in files_below(&repository_file("deploy"))? {
-        let folder = file.parent().filter(|_| file.ends_with("kustomization.yaml"));
-        let Some(folder) = folder.and_then(|folder| folder.strip_prefix(&root).ok()) else { continue };
-        if read(&file)?.iter().any(|object| object["kind"] == "Kustomization") {
+        let folder = file
+            .parent()
+            .filter(|_| file.ends_with("kustomization.yaml"));
+        let Some(folder) = folder.and_then(|folder| folder.strip_prefix(&root).ok()) else {
+            continue;
+        };
+        if read(&file)?
+            .iter()
+            .any(|object| object["kind"] == "Kustomization")
+        {
             found.push(path(folder)?);
         }
     }
@@ -66,7 +76,9 @@ pub fn kustomizations() -> Result<Vec<String>> {
 /// Finds all files below a folder.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let path = entry?.path();
         if path.is_dir() {
             found.extend(files_below(&path)?);
@@ -81,7 +93,12 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
 pub fn name_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+    format!(
+        "{} {}/{}",
+        text(&object["kind"]),
+        text(&metadata["namespace"]),
+        text(&metadata["name"])
+    )
 }
 
 /// Older API servers refuse the rules of a definition as unknown fields.
@@ -102,7 +119,10 @@ pub fn remove_rules(value: &mut Value) {
 /// A file with the definition, as `kubectl` of that version takes it. JSON is valid YAML.
 pub fn definition_file(version: Version) -> Result<Scratch> {
     let objects = read(&repository_file("deploy/base/crd.yaml"))?;
-    Scratch::file("crd.yaml", as_served(objects, version).remove(0).to_string())
+    Scratch::file(
+        "crd.yaml",
+        as_served(objects, version).remove(0).to_string(),
+    )
 }
 
 /// A copy of a chart in a new folder that Helm installs on an API server of that version.
@@ -112,7 +132,9 @@ pub fn copy_chart(chart: &Path, version: Version, copy: &Path) -> Result<()> {
         fs::create_dir_all(target.parent().context("no folder")?)?;
         let mut text = fs::read_to_string(&file)?;
         if version < Version::minor(21) && file.ends_with("Chart.yaml") {
-            let lines = text.lines().filter(|line| !line.starts_with("kubeVersion:"));
+            let lines = text
+                .lines()
+                .filter(|line| !line.starts_with("kubeVersion:"));
             text = lines.collect::<Vec<_>>().join("\n");
         }
         if version < RULES && file.ends_with("files/crd.yaml") {
@@ -128,7 +150,9 @@ pub fn copy_chart(chart: &Path, version: Version, copy: &Path) -> Result<()> {
 /// rules that it does not know.
 pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
     let flow_control = [(23, "v1beta1"), (26, "v1beta2"), (29, "v1beta3")];
-    let flow_control = flow_control.into_iter().find(|(minor, _)| version < Version::minor(*minor));
+    let flow_control = flow_control
+        .into_iter()
+        .find(|(minor, _)| version < Version::minor(*minor));
     for object in &mut objects {
         if version < RULES {
             remove_rules(object);
@@ -157,8 +181,10 @@ fn run(program: &str, arguments: &[&str]) -> Result<String> {
         .args(arguments)
         .output()
         .with_context(|| format!("cannot run {program}"))?;
-    let (answer, complaint) =
-        (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
+    let (answer, complaint) = (
+        String::from_utf8(output.stdout)?,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
     if !output.status.success() {
         bail!("{program} {}: {answer}{complaint}", arguments.join(" "));
     }
@@ -171,15 +197,22 @@ pub fn folder() -> Result<PathBuf> {
         return Ok(folder.into());
     }
     let script = repository_file("hack/manifest-tools.sh");
-    let output =
-        Command::new(&script).output().with_context(|| format!("cannot run {}", script.display()))?;
+    let output = Command::new(&script)
+        .output()
+        .with_context(|| format!("cannot run {}", script.display()))?;
     if !output.status.success() {
-        bail!("make manifest-tools fails: {}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "make manifest-tools fails: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     Ok(String::from_utf8(output.stdout)?.trim().into())
 }
 
 fn path(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
-    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
+    Ok(path
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))?
+        .to_owned())
 }

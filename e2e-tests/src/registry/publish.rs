@@ -23,7 +23,8 @@ pub fn static_sidecar_path() -> Result<PathBuf> {
     if let Some(path) = env::var_os("PPS_STATIC_SIDECAR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
-    beside_current_exe("static/pps-sidecar").context("there is no static sidecar: run make e2e-tests")
+    beside_current_exe("static/pps-sidecar")
+        .context("there is no static sidecar: run make e2e-tests")
 }
 
 /// Pushes to one registry.
@@ -42,17 +43,27 @@ impl Publisher {
             Some(authority) => vec!["--ca-file".to_owned(), authority.display().to_string()],
             None => vec!["--plain-http".to_owned()],
         };
-        Self { docker_config: registry.docker_config(), access }
+        Self {
+            docker_config: registry.docker_config(),
+            access,
+        }
     }
 
     /// Pushes the policy and returns its immutable reference.
     pub async fn policy(&self, reference: &str) -> Result<String> {
-        self.push(&["policy", "--module", path(&policy_path())?, reference]).await
+        self.push(&["policy", "--module", path(&policy_path())?, reference])
+            .await
     }
 
     /// Pushes the sidecar's image and returns its immutable reference.
     pub async fn image(&self, reference: &str) -> Result<String> {
-        self.push(&["image", "--binary", path(&static_sidecar_path()?)?, reference]).await
+        self.push(&[
+            "image",
+            "--binary",
+            path(&static_sidecar_path()?)?,
+            reference,
+        ])
+        .await
     }
 
     /// Pushes these executables as an image for several processors and returns its immutable reference.
@@ -67,7 +78,8 @@ impl Publisher {
 
     /// Pushes a packed chart and returns its immutable reference.
     pub async fn chart(&self, package: &Path, reference: &str) -> Result<String> {
-        self.push(&["chart", "--package", path(package)?, reference]).await
+        self.push(&["chart", "--package", path(package)?, reference])
+            .await
     }
 
     /// Pushes with these arguments and returns the line that is printed.
@@ -78,7 +90,9 @@ impl Publisher {
             bail!("{complaint}");
         }
         let line = said.strip_suffix('\n').filter(|line| !line.contains('\n'));
-        Ok(line.with_context(|| format!("not one line: {said:?}"))?.to_owned())
+        Ok(line
+            .with_context(|| format!("not one line: {said:?}"))?
+            .to_owned())
     }
 
     /// Runs `pps-publish` with these arguments, for this registry.
@@ -111,7 +125,8 @@ pub async fn run(args: &[&str], env: &[(&str, &Path)]) -> Result<Output> {
 }
 
 fn path(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("not UTF-8: {}", path.display()))
+    path.to_str()
+        .with_context(|| format!("not UTF-8: {}", path.display()))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -168,11 +168,20 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Reader {
     /// A reader of the registry at that address. With an authority to trust it uses HTTPS.
-    pub fn new(host: &str, authority: Option<&Path>, credentials: Option<&(String, String)>) -> Result<Self> {
-        let authorization = credentials
-            .map(|(user, password)| format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
+    pub fn new(
+        host: &str,
+        authority: Option<&Path>,
+        credentials: Option<&(String, String)>,
+    ) -> Result<Self> {
+        let authorization = credentials.map(|(user, password)| {
+            format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+        });
         let tls = authority.map(connector).transpose()?;
-        Ok(Self { host: host.to_owned(), tls, authorization })
+        Ok(Self {
+            host: host.to_owned(),
+            tls,
+            authorization,
+        })
     }
 
     /// The HTTP status of the API's root.
@@ -184,8 +193,14 @@ impl Reader {
     pub async fn manifest(&self, reference: &str) -> Result<Manifest> {
         let (repository, version) = self.split(reference)?;
         let accept = format!("{}, {}", media_type::MANIFEST, media_type::INDEX);
-        let (status, kind, body) = self.get(&format!("{repository}/manifests/{version}"), &accept).await?;
-        ensure!(status == StatusCode::OK, "{reference}: {status}: {}", String::from_utf8_lossy(&body));
+        let (status, kind, body) = self
+            .get(&format!("{repository}/manifests/{version}"), &accept)
+            .await?;
+        ensure!(
+            status == StatusCode::OK,
+            "{reference}: {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
         let digest = digest(&body);
         ensure!(
             !version.contains(':') || version == digest,
@@ -206,10 +221,28 @@ impl Reader {
     /// The content that a descriptor in the reference's repository describes.
     pub async fn blob(&self, reference: &str, of: &Descriptor) -> Result<Vec<u8>> {
         let (repository, _) = self.split(reference)?;
-        let (status, _, body) = self.get(&format!("{repository}/blobs/{}", of.digest), "*/*").await?;
-        ensure!(status == StatusCode::OK, "{}: {status}: {}", of.digest, String::from_utf8_lossy(&body));
-        ensure!(digest(&body) == of.digest, "{} has the digest {}", of.digest, digest(&body));
-        ensure!(body.len() as u64 == of.size, "{} has {} bytes, not {}", of.digest, body.len(), of.size);
+        let (status, _, body) = self
+            .get(&format!("{repository}/blobs/{}", of.digest), "*/*")
+            .await?;
+        ensure!(
+            status == StatusCode::OK,
+            "{}: {status}: {}",
+            of.digest,
+            String::from_utf8_lossy(&body)
+        );
+        ensure!(
+            digest(&body) == of.digest,
+            "{} has the digest {}",
+            of.digest,
+            digest(&body)
+        );
+        ensure!(
+            body.len() as u64 == of.size,
+            "{} has {} bytes, not {}",
+            of.digest,
+            body.len(),
+            of.size
+        );
         Ok(body.to_vec())
     }
 
@@ -219,7 +252,10 @@ impl Reader {
         let [layer] = manifest.layers.as_slice() else {
             bail!("{reference} does not have exactly one layer: {manifest:?}")
         };
-        ensure!(layer.media_type == media_type::POLICY_LAYER, "{reference} is not a policy: {layer:?}");
+        ensure!(
+            layer.media_type == media_type::POLICY_LAYER,
+            "{reference} is not a policy: {layer:?}"
+        );
         self.blob(reference, layer).await
     }
 
@@ -227,20 +263,40 @@ impl Reader {
     /// read, and is for the platform that the index names.
     pub async fn images(&self, reference: &str) -> Result<BTreeMap<String, String>> {
         let index = self.manifest(reference).await?;
-        ensure!(index.media_type == media_type::INDEX, "{reference} is not an index: {}", index.media_type);
+        ensure!(
+            index.media_type == media_type::INDEX,
+            "{reference} is not an index: {}",
+            index.media_type
+        );
         let (repository, _) = self.split(reference)?;
         let mut images = BTreeMap::new();
         for entry in &index.manifests {
             let image = format!("{}/{repository}@{}", self.host, entry.digest);
             let manifest = self.manifest(&image).await?;
-            ensure!(manifest.media_type == entry.media_type, "{image} is no {}", entry.media_type);
-            let platform = entry.platform.as_ref().with_context(|| format!("{image} has no platform"))?;
+            ensure!(
+                manifest.media_type == entry.media_type,
+                "{image} is no {}",
+                entry.media_type
+            );
+            let platform = entry
+                .platform
+                .as_ref()
+                .with_context(|| format!("{image} has no platform"))?;
             let config = self.image_config(&image, &manifest).await?;
             let same = (&config.os, &config.architecture) == (&platform.os, &platform.architecture);
-            ensure!(same, "{image} is for {}/{}, not {platform:?}", config.os, config.architecture);
+            ensure!(
+                same,
+                "{image} is for {}/{}, not {platform:?}",
+                config.os,
+                config.architecture
+            );
             ensure!(platform.os == "linux", "{image} is for {}", platform.os);
             let known = images.insert(platform.architecture.clone(), image);
-            ensure!(known.is_none(), "{reference} names {} twice", platform.architecture);
+            ensure!(
+                known.is_none(),
+                "{reference} names {} twice",
+                platform.architecture
+            );
         }
         Ok(images)
     }
@@ -252,7 +308,11 @@ impl Reader {
         if manifest.media_type != media_type::INDEX {
             return Ok(reference.to_owned());
         }
-        let own = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+        let own = if cfg!(target_arch = "aarch64") {
+            "arm64"
+        } else {
+            "amd64"
+        };
         let image = self.images(reference).await?.remove(own);
         image.with_context(|| format!("{reference} has no image for {own}"))
     }
@@ -260,7 +320,10 @@ impl Reader {
     async fn image_config(&self, reference: &str, manifest: &Manifest) -> Result<ImageConfig> {
         let config = manifest.config.as_ref();
         let config = config.with_context(|| format!("{reference} has no configuration"))?;
-        ensure!(config.media_type == media_type::IMAGE_CONFIG, "{reference} is not an image: {config:?}");
+        ensure!(
+            config.media_type == media_type::IMAGE_CONFIG,
+            "{reference} is not an image: {config:?}"
+        );
         parse(reference, &self.blob(reference, config).await?)
     }
 
@@ -271,17 +334,31 @@ impl Reader {
         let manifest = self.manifest(reference).await?;
         let config = self.image_config(reference, &manifest).await?;
         let diff_ids = &config.rootfs.diff_ids;
-        ensure!(diff_ids.len() == manifest.layers.len(), "{reference}: {diff_ids:?} {:?}", manifest.layers);
+        ensure!(
+            diff_ids.len() == manifest.layers.len(),
+            "{reference}: {diff_ids:?} {:?}",
+            manifest.layers
+        );
         let unpacked = &into.with_extension("unpacked");
         for folder in [into, unpacked] {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
         }
         for (layer, diff_id) in manifest.layers.iter().zip(diff_ids) {
-            ensure!(layer.media_type == media_type::IMAGE_LAYER, "{reference}: {layer:?}");
+            ensure!(
+                layer.media_type == media_type::IMAGE_LAYER,
+                "{reference}: {layer:?}"
+            );
             let mut archive = Vec::new();
-            GzDecoder::new(self.blob(reference, layer).await?.as_slice()).read_to_end(&mut archive)?;
-            ensure!(digest(&archive) == *diff_id, "the layer {} is not {diff_id}", layer.digest);
-            unpack(&archive, unpacked).with_context(|| format!("cannot unpack {}", layer.digest))?;
+            GzDecoder::new(self.blob(reference, layer).await?.as_slice())
+                .read_to_end(&mut archive)?;
+            ensure!(
+                digest(&archive) == *diff_id,
+                "the layer {} is not {diff_id}",
+                layer.digest
+            );
+            unpack(&archive, unpacked)
+                .with_context(|| format!("cannot unpack {}", layer.digest))?;
         }
         copy(unpacked, into).await?;
         fs::remove_dir_all(unpacked)?;
@@ -299,7 +376,10 @@ impl Reader {
             StatusCode::OK => Ok(parse::<Manifest>(&path, &body)?.manifests),
             StatusCode::NOT_FOUND => {
                 let tag = subject.replace(':', "-");
-                Ok(self.manifest(&format!("{}/{repository}:{tag}", self.host)).await?.manifests)
+                Ok(self
+                    .manifest(&format!("{}/{repository}:{tag}", self.host))
+                    .await?
+                    .manifests)
             }
             other => bail!("{path}: {other}"),
         }
@@ -313,7 +393,11 @@ impl Reader {
         }
         let (repository, _) = self.split(reference)?;
         let (status, _, body) = self.get(&format!("{repository}/tags/list"), "*/*").await?;
-        ensure!(status == StatusCode::OK, "{repository}: {status}: {}", String::from_utf8_lossy(&body));
+        ensure!(
+            status == StatusCode::OK,
+            "{repository}: {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
         let mut tags = parse::<Tags>(repository, &body)?.tags;
         tags.sort();
         Ok(tags)
@@ -321,15 +405,27 @@ impl Reader {
 
     /// The repository and the tag or digest.
     fn split<'a>(&self, reference: &'a str) -> Result<(&'a str, &'a str)> {
-        let wrong = || anyhow!("{reference:?} must be {}/repository:tag or …@digest", self.host);
+        let wrong = || {
+            anyhow!(
+                "{reference:?} must be {}/repository:tag or …@digest",
+                self.host
+            )
+        };
         let rest = reference.strip_prefix("registry://").unwrap_or(reference);
-        let rest = rest.strip_prefix(&self.host).and_then(|rest| rest.strip_prefix('/')).ok_or_else(wrong)?;
-        rest.split_once('@').or_else(|| rest.split_once(':')).ok_or_else(wrong)
+        let rest = rest
+            .strip_prefix(&self.host)
+            .and_then(|rest| rest.strip_prefix('/'))
+            .ok_or_else(wrong)?;
+        rest.split_once('@')
+            .or_else(|| rest.split_once(':'))
+            .ok_or_else(wrong)
     }
 
     /// Gets a path below `/v2/`: status, media type and body.
     async fn get(&self, path: &str, accept: &str) -> Result<(StatusCode, String, Bytes)> {
-        let mut request = Request::get(format!("/v2/{path}")).header(HOST, &self.host).header(ACCEPT, accept);
+        let mut request = Request::get(format!("/v2/{path}"))
+            .header(HOST, &self.host)
+            .header(ACCEPT, accept);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
@@ -338,7 +434,10 @@ impl Reader {
         let connection = tokio::spawn(connection);
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().to_owned();
         let body = response.into_body().collect().await?.to_bytes();
         connection.abort();
@@ -347,9 +446,17 @@ impl Reader {
 
     async fn connect(&self) -> Result<Box<dyn Stream>> {
         let stream = TcpStream::connect(&self.host).await?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
-        Ok(Box::new(tls.connect(ServerName::try_from(name.to_owned())?, stream).await?))
+        let Some(tls) = &self.tls else {
+            return Ok(Box::new(stream));
+        };
+        let name = self
+            .host
+            .rsplit_once(':')
+            .map_or(self.host.as_str(), |(name, _)| name);
+        Ok(Box::new(
+            tls.connect(ServerName::try_from(name.to_owned())?, stream)
+                .await?,
+        ))
     }
 }
 
@@ -360,8 +467,11 @@ fn connector(authority: &Path) -> Result<TlsConnector> {
         roots.add(certificate?)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(TlsConnector::from(Arc::new(
+        config.with_root_certificates(roots).with_no_client_auth(),
+    )))
 }
 
 fn unpack(archive: &[u8], into: &Path) -> Result<()> {
@@ -372,8 +482,16 @@ fn unpack(archive: &[u8], into: &Path) -> Result<()> {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        ensure!(!name.starts_with(".wh."), "{} removes a file of another layer", path.display());
-        ensure!(entry.unpack_in(into)?, "{} leaves the root file system", path.display());
+        ensure!(
+            !name.starts_with(".wh."),
+            "{} removes a file of another layer",
+            path.display()
+        );
+        ensure!(
+            entry.unpack_in(into)?,
+            "{} leaves the root file system",
+            path.display()
+        );
     }
     Ok(())
 }
@@ -381,17 +499,30 @@ fn unpack(archive: &[u8], into: &Path) -> Result<()> {
 /// Copies what is in a folder by another process. A program that this process has written cannot always be
 /// run ("Text file busy"): what other threads start at the same time holds the open file for a moment.
 async fn copy(from: &Path, to: &Path) -> Result<()> {
-    let output = Command::new("cp").arg("--archive").arg("--").arg(from.join(".")).arg(to).output().await?;
-    ensure!(output.status.success(), "cp: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("cp")
+        .arg("--archive")
+        .arg("--")
+        .arg(from.join("."))
+        .arg(to)
+        .output()
+        .await?;
+    ensure!(
+        output.status.success(),
+        "cp: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 
 fn parse<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T> {
-    serde_json::from_slice(body).with_context(|| format!("{what}: {}", String::from_utf8_lossy(body)))
+    serde_json::from_slice(body)
+        .with_context(|| format!("{what}: {}", String::from_utf8_lossy(body)))
 }
 
 /// `sha256:…` of these bytes.
 pub fn digest(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
-    hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    hash.iter().fold("sha256:".to_owned(), |text, byte| {
+        text + &format!("{byte:02x}")
+    })
 }

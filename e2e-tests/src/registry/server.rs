@@ -38,7 +38,12 @@ pub struct RegistryOptions {
 impl Default for RegistryOptions {
     fn default() -> Self {
         let name = "registry".to_owned();
-        Self { tls: false, credentials: None, name, address: Ipv4Addr::LOCALHOST }
+        Self {
+            tls: false,
+            credentials: None,
+            name,
+            address: Ipv4Addr::LOCALHOST,
+        }
     }
 }
 
@@ -57,9 +62,16 @@ impl Registry {
         let name = options.name;
         let folder = supervisor.folder().join(&name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let authority =
-            options.tls.then(|| write_certificate(&folder, &name, options.address)).transpose()?;
-        let mut registry = Self { host: String::new(), folder, authority, credentials: options.credentials };
+        let authority = options
+            .tls
+            .then(|| write_certificate(&folder, &name, options.address))
+            .transpose()?;
+        let mut registry = Self {
+            host: String::new(),
+            folder,
+            authority,
+            credentials: options.credentials,
+        };
         let mut attempt = 1;
         loop {
             registry.host = format!("{}:{}", options.address, free_port()?);
@@ -67,11 +79,18 @@ impl Registry {
             let config = registry.folder.join("config.yml");
             write(&config, registry.config()?.to_string())?;
             let args = vec!["serve".to_owned(), config.display().to_string()];
-            supervisor.spawn(Spec { name: name.clone(), program: program.clone(), args, env: Vec::new() })?;
+            supervisor.spawn(Spec {
+                name: name.clone(),
+                program: program.clone(),
+                args,
+                env: Vec::new(),
+            })?;
             match registry.wait_ready(supervisor, &name).await {
                 Ok(()) => return Ok(registry),
                 // Another process took the port.
-                Err(error) if attempt < 3 && supervisor.log(&name).contains("address already in use") => {
+                Err(error)
+                    if attempt < 3 && supervisor.log(&name).contains("address already in use") =>
+                {
                     tracing::warn!("starting the registry again with another port: {error:#}");
                     attempt += 1;
                 }
@@ -109,7 +128,10 @@ impl Registry {
                 if path.is_dir() {
                     folders.push(path);
                 } else {
-                    content.push((path.strip_prefix(self.storage())?.to_owned(), fs::read(&path)?));
+                    content.push((
+                        path.strip_prefix(self.storage())?.to_owned(),
+                        fs::read(&path)?,
+                    ));
                 }
             }
         }
@@ -144,17 +166,24 @@ impl Registry {
     pub fn sources(&self) -> Result<PathBuf> {
         let sources = match &self.authority {
             None => json!({"insecure_sources": [self.host]}),
-            Some(path) => json!({"source_authorities": {&self.host: [{"type": "Path", "path": path}]}}),
+            Some(path) => {
+                json!({"source_authorities": {&self.host: [{"type": "Path", "path": path}]}})
+            }
         };
         let path = self.folder.join("sources.yml");
         write(&path, sources.to_string())?;
         Ok(path)
     }
 
-    fn write_docker_config(&self, name: &str, credentials: Option<&(String, String)>) -> Result<PathBuf> {
+    fn write_docker_config(
+        &self,
+        name: &str,
+        credentials: Option<&(String, String)>,
+    ) -> Result<PathBuf> {
         let mut config = json!({"auths": {}});
         if let Some((user, password)) = credentials {
-            config["auths"][&self.host] = json!({"auth": STANDARD.encode(format!("{user}:{password}"))});
+            config["auths"][&self.host] =
+                json!({"auth": STANDARD.encode(format!("{user}:{password}"))});
         }
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder)?;

@@ -49,9 +49,21 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
     let mut cluster = install::cluster().await;
     let mut installation = install::install(&mut cluster, false).await;
     // Else both sidecars may run on the node that is lost.
-    installation.apply(&cluster, "deploy/overlays/high-availability").await.unwrap();
-    Stage { cluster: &cluster, installation: &installation }.first_start().await;
-    let (start, minutes, mut random) = (Instant::now(), minutes.parse().unwrap(), Random::of("long run"));
+    installation
+        .apply(&cluster, "deploy/overlays/high-availability")
+        .await
+        .unwrap();
+    Stage {
+        cluster: &cluster,
+        installation: &installation,
+    }
+    .first_start()
+    .await;
+    let (start, minutes, mut random) = (
+        Instant::now(),
+        minutes.parse().unwrap(),
+        Random::of("long run"),
+    );
     let minute = || start.elapsed().as_secs_f64() / 60.0;
     let (mut samples, mut round) = (Vec::new(), 0);
     note(
@@ -59,7 +71,10 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
     );
     while minute() < minutes {
         restart_the_policy_server(&mut cluster, &mut installation).await;
-        let stage = &Stage { cluster: &cluster, installation: &installation };
+        let stage = &Stage {
+            cluster: &cluster,
+            installation: &installation,
+        };
         let mut faults = super::faults(stage);
         faults.extend(scenarios![stage;
             replacement::a_rolling_update,
@@ -86,7 +101,8 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
     }
     let figures = |part: &[(f64, [f64; 5])]| {
         let ((begin, first), (end, last)) = (part[0], part[part.len() - 1]);
-        let mean = |of: usize| part.iter().map(|(_, sample)| sample[of]).sum::<f64>() / part.len() as f64;
+        let mean =
+            |of: usize| part.iter().map(|(_, sample)| sample[of]).sum::<f64>() / part.len() as f64;
         let rate = |of: usize| (last[of] - first[of]) / (end - begin);
         [mean(0), mean(1), rate(2), rate(3), rate(4)]
     };
@@ -104,38 +120,81 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
 
 /// No Pod is created without its recorded state.
 async fn restart_the_policy_server(cluster: &mut Cluster, installation: &mut Installation) {
-    let before = Stage { cluster, installation }.places().await;
+    let before = Stage {
+        cluster,
+        installation,
+    }
+    .places()
+    .await;
     cluster.webhook = None;
-    cluster.delete_pods("shop", "db", &["db-0", "db-1", "db-2"]).await.unwrap();
+    cluster
+        .delete_pods("shop", "db", &["db-0", "db-1", "db-2"])
+        .await
+        .unwrap();
     sleep(REST).await;
-    installation.serve_policy(cluster, install::ACCOUNT, false).await.unwrap();
-    Stage { cluster, installation }.are_back(&before).await;
+    installation
+        .serve_policy(cluster, install::ACCOUNT, false)
+        .await
+        .unwrap();
+    Stage {
+        cluster,
+        installation,
+    }
+    .are_back(&before)
+    .await;
 }
 
 /// The next Pod starts beside the one that still ends, so it may get another address.
 async fn a_deletion_by_force(stage: &Stage<'_>) {
     let before = homes(&stage.pods().await);
     stage.replace_one("--force").await;
-    assert_eq!(homes(&stage.cluster.wait_ready("shop", "db", 3, RECOVERY).await.unwrap()), before);
+    assert_eq!(
+        homes(
+            &stage
+                .cluster
+                .wait_ready("shop", "db", 3, RECOVERY)
+                .await
+                .unwrap()
+        ),
+        before
+    );
 }
 
 async fn a_crash_of_the_leader(stage: &Stage<'_>) {
     let [(leader, _), _] = stage.sidecars().await;
-    let uid = stage.cluster.pods_api(NAMESPACE).get(&leader).await.unwrap().uid().unwrap();
-    let [process] = stage.nodes().processes(&uid).unwrap()[..] else { panic!("{leader} has one process") };
+    let uid = stage
+        .cluster
+        .pods_api(NAMESPACE)
+        .get(&leader)
+        .await
+        .unwrap()
+        .uid()
+        .unwrap();
+    let [process] = stage.nodes().processes(&uid).unwrap()[..] else {
+        panic!("{leader} has one process")
+    };
     signal::kill(Pid::from_raw(process.try_into().unwrap()), signal::SIGKILL).unwrap();
     stage.one_returns().await;
 }
 
 async fn a_restart_of_the_api_server(stage: &Stage<'_>) {
-    stage.cluster.control_plane.restart(program::API_SERVER).await.unwrap();
+    stage
+        .cluster
+        .control_plane
+        .restart(program::API_SERVER)
+        .await
+        .unwrap();
     stage.one_returns().await;
 }
 
 impl Stage<'_> {
     async fn replace_one(&self, flag: &str) {
         let old = self.pods().await.into_values().next().unwrap();
-        self.cluster.control_plane.kubectl(&["delete", "pod", "-n", "shop", &old.name, flag]).await.unwrap();
+        self.cluster
+            .control_plane
+            .kubectl(&["delete", "pod", "-n", "shop", &old.name, flag])
+            .await
+            .unwrap();
         self.replaced(&old).await;
     }
 
@@ -154,14 +213,36 @@ impl Stage<'_> {
             let (_, metrics) = http::get(&address, "/metrics").await.unwrap();
             memory = memory.max(http::metric(&metrics, "process_resident_memory_bytes").unwrap());
         }
-        let served = self.cluster.control_plane.kubectl(&["get", "--raw", "/metrics"]).await.unwrap();
-        let is_watch =
-            |one: &Sample| one.name.starts_with("apiserver_longrunning_") && one.labels["verb"] == "WATCH";
-        let watches = metrics::parse(&served).into_iter().filter(is_watch).map(|one| one.value).sum();
-        let (requests, writes) =
-            (requests_of(self.cluster, &install::user()), writes(self.cluster, &install::user()));
-        let of =
-            |resource| writes.iter().filter(|one| one["objectRef"]["resource"] == resource).count() as f64;
-        [memory / 1024.0 / 1024.0, watches, of("persistentpodstates"), of("events"), requests.len() as f64]
+        let served = self
+            .cluster
+            .control_plane
+            .kubectl(&["get", "--raw", "/metrics"])
+            .await
+            .unwrap();
+        let is_watch = |one: &Sample| {
+            one.name.starts_with("apiserver_longrunning_") && one.labels["verb"] == "WATCH"
+        };
+        let watches = metrics::parse(&served)
+            .into_iter()
+            .filter(is_watch)
+            .map(|one| one.value)
+            .sum();
+        let (requests, writes) = (
+            requests_of(self.cluster, &install::user()),
+            writes(self.cluster, &install::user()),
+        );
+        let of = |resource| {
+            writes
+                .iter()
+                .filter(|one| one["objectRef"]["resource"] == resource)
+                .count() as f64
+        };
+        [
+            memory / 1024.0 / 1024.0,
+            watches,
+            of("persistentpodstates"),
+            of("events"),
+            requests.len() as f64,
+        ]
     }
 }

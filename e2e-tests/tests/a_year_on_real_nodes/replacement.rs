@@ -42,7 +42,11 @@ pub(super) async fn a_rolling_update(stage: &Stage<'_>) {
 pub(super) async fn a_drain_with_a_disruption_budget(stage: &Stage<'_>) {
     let before = stage.places().await;
     let old_policy = stage.cluster.control_plane.version() < Version::minor(21);
-    let api_version = if old_policy { "policy/v1beta1" } else { "policy/v1" };
+    let api_version = if old_policy {
+        "policy/v1beta1"
+    } else {
+        "policy/v1"
+    };
     let budget = json!({"apiVersion": api_version, "kind": "PodDisruptionBudget",
         "metadata": {"namespace": "shop", "name": "db"},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}}}});
@@ -52,17 +56,33 @@ pub(super) async fn a_drain_with_a_disruption_budget(stage: &Stage<'_>) {
 
     let started = Instant::now();
     let kubectl = async |args: &[&str]| stage.cluster.control_plane.kubectl(args).await;
-    kubectl(&["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=50s"])
-        .await
-        .unwrap();
+    kubectl(&[
+        "drain",
+        &node,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--timeout=50s",
+    ])
+    .await
+    .unwrap();
     note(&format!("{node} was drained in {:.1?}", started.elapsed()));
     let waiting = stage.replaced(&drained).await;
     assert_eq!((waiting.node, waiting.ready), (None, false));
     // Meanwhile, the budget allows no second Pod to be evicted.
-    let other =
-        stage.pods().await.into_values().filter_map(|pod| pod.node).find(|other| *other != node).unwrap();
-    let refusal = kubectl(&["drain", &other, "--pod-selector=app=db", "--timeout=3s"]).await.unwrap_err();
-    assert!(format!("{refusal:#}").contains("disruption budget"), "{refusal:#}");
+    let other = stage
+        .pods()
+        .await
+        .into_values()
+        .filter_map(|pod| pod.node)
+        .find(|other| *other != node)
+        .unwrap();
+    let refusal = kubectl(&["drain", &other, "--pod-selector=app=db", "--timeout=3s"])
+        .await
+        .unwrap_err();
+    assert!(
+        format!("{refusal:#}").contains("disruption budget"),
+        "{refusal:#}"
+    );
     kubectl(&["uncordon", &other]).await.unwrap();
     kubectl(&["uncordon", &node]).await.unwrap();
     stage.are_back(&before).await;
@@ -83,7 +103,11 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
             "local": {"path": "/var/lib/volume"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}}})
     });
-    stage.cluster.apply_objects(&std::iter::once(class).chain(volumes).collect::<Vec<_>>()).await.unwrap();
+    stage
+        .cluster
+        .apply_objects(&std::iter::once(class).chain(volumes).collect::<Vec<_>>())
+        .await
+        .unwrap();
     let serve = "[ -e /data/index.html ] || cat /proc/sys/kernel/random/uuid >/data/index.html; \
         exec httpd -f -p 8080 -h /data";
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
@@ -108,8 +132,16 @@ pub(super) async fn a_local_volume(stage: &Stage<'_>) {
 /// start there at once.
 pub(super) async fn an_eviction_under_memory_pressure(stage: &Stage<'_>) {
     let before = stage.places().await;
-    let (pool, sidecars) = (stage.pool(), stage.sidecars().await.map(|(_, node)| Some(node)));
-    let greedy = stage.pods().await.into_values().find(|pod| !sidecars.contains(&pod.node)).unwrap();
+    let (pool, sidecars) = (
+        stage.pool(),
+        stage.sidecars().await.map(|(_, node)| Some(node)),
+    );
+    let greedy = stage
+        .pods()
+        .await
+        .into_values()
+        .find(|pod| !sidecars.contains(&pod.node))
+        .unwrap();
     // All Pods of a node have 512 MiB. This reads 460 MiB into memory, and keeps them.
     let fill = "dd if=/dev/zero bs=460M count=1 | sleep 60";
     let fill = ["exec", "-n", "shop", &greedy.name, "--", "sh", "-c", fill];
@@ -118,7 +150,11 @@ pub(super) async fn an_eviction_under_memory_pressure(stage: &Stage<'_>) {
         stage.cluster.control_plane.kubectl(&fill),
         pool.event_with(&greedy.name, "Evicted", "memory")
     );
-    note(&format!("{} was evicted after {:.1?}: {event}", greedy.name, started.elapsed()));
+    note(&format!(
+        "{} was evicted after {:.1?}: {event}",
+        greedy.name,
+        started.elapsed()
+    ));
     stage.replaced(&greedy).await;
     stage.are_back(&before).await;
 }

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use super::operator::{Names, OperatedKind, Operator};
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, ZONE, homes, places, recording, wait_for_permission,
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, ZONE, homes, places, recording,
+    wait_for_permission,
 };
 
 /// The API group of the custom kinds, except OpenKruise's.
@@ -31,16 +32,25 @@ pub(crate) fn openkruise() -> OperatedKind {
 }
 
 pub(crate) fn database() -> OperatedKind {
-    OperatedKind { replicas: "/spec/shape/size", ..OperatedKind::new(GROUP, "v1", "Database", "databases") }
+    OperatedKind {
+        replicas: "/spec/shape/size",
+        ..OperatedKind::new(GROUP, "v1", "Database", "databases")
+    }
 }
 
 fn cache() -> OperatedKind {
-    OperatedKind { names: Names::Words, ..OperatedKind::new(GROUP, "v1alpha1", "Cache", "caches") }
+    OperatedKind {
+        names: Names::Words,
+        ..OperatedKind::new(GROUP, "v1alpha1", "Cache", "caches")
+    }
 }
 
 /// Drops states soon of Pods whose names do not say whether the workload wants them.
 pub(crate) fn sidecar() -> SidecarOptions {
-    SidecarOptions { args: vec!["--node-grace-period=1s".to_owned()], ..SidecarOptions::default() }
+    SidecarOptions {
+        args: vec!["--node-grace-period=1s".to_owned()],
+        ..SidecarOptions::default()
+    }
 }
 
 /// Starts the controller of all these kinds.
@@ -54,10 +64,17 @@ pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases"), (GROUP, "cac
 /// Defines a kind as `fixtures/custom-kinds.yaml` does.
 pub(crate) async fn define(cluster: &Cluster, kind: &OperatedKind) {
     let definition = definition_of(kind);
-    let definitions = manifests::read(&repository_file("e2e-tests/fixtures/custom-kinds.yaml")).unwrap();
-    let chosen: Vec<Value> =
-        definitions.into_iter().filter(|one| one["metadata"]["name"] == *definition).collect();
-    assert_eq!(cluster.apply_objects(&chosen).await.unwrap().len(), 1, "{definition}");
+    let definitions =
+        manifests::read(&repository_file("e2e-tests/fixtures/custom-kinds.yaml")).unwrap();
+    let chosen: Vec<Value> = definitions
+        .into_iter()
+        .filter(|one| one["metadata"]["name"] == *definition)
+        .collect();
+    assert_eq!(
+        cluster.apply_objects(&chosen).await.unwrap().len(),
+        1,
+        "{definition}"
+    );
 }
 
 fn definition_of(kind: &OperatedKind) -> String {
@@ -75,8 +92,10 @@ pub(crate) async fn grant(cluster: &Cluster, plural: &str) {
 }
 
 fn whitelist(kinds: &[&OperatedKind]) -> String {
-    let kinds: Vec<Value> =
-        kinds.iter().map(|kind| json!({"Group": kind.resource.group, "kind": kind.resource.kind})).collect();
+    let kinds: Vec<Value> = kinds
+        .iter()
+        .map(|kind| json!({"Group": kind.resource.group, "kind": kind.resource.kind}))
+        .collect();
     json!({"Workloads": kinds}).to_string()
 }
 
@@ -90,15 +109,27 @@ async fn write_whitelist(cluster: &Cluster, list: &str) {
 }
 
 async fn config_event(cluster: &Cluster, reason: &str) -> String {
-    Pool { cluster, namespace: CONFIG_NAMESPACE }.event(CONFIG_MAP, reason).await
+    Pool {
+        cluster,
+        namespace: CONFIG_NAMESPACE,
+    }
+    .event(CONFIG_MAP, reason)
+    .await
 }
 
 /// Waits until the sidecar watches a kind, or does not.
 async fn wait_until_watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
-    let metric = format!("persistentpodstate_watch_up{{resource=\"{}\"}}", definition_of(kind));
+    let metric = format!(
+        "persistentpodstate_watch_up{{resource=\"{}\"}}",
+        definition_of(kind)
+    );
     wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
         let value = cluster.sidecar()?.metric(&metric).await?;
-        Ok(Progress::when((value == Some(1.0)) == expected, (), format!("{value:?}")))
+        Ok(Progress::when(
+            (value == Some(1.0)) == expected,
+            (),
+            format!("{value:?}"),
+        ))
     })
     .await
     .unwrap();
@@ -125,22 +156,36 @@ async fn apply(
         "metadata": {"namespace": pool.namespace, "name": name, "annotations": annotations},
         "spec": {"template": {"spec": {"nodeSelector": pool.selector()}}}});
     json_patch::merge(&mut workload["spec"], spec);
-    pool.cluster.apply_objects(&[workload]).await.unwrap().remove(0)
+    pool.cluster
+        .apply_objects(&[workload])
+        .await
+        .unwrap()
+        .remove(0)
 }
 
 /// Waits until exactly these Pods are Ready.
 async fn ready(pool: &Pool<'_>, workload: &str, names: &[&str]) -> BTreeMap<String, PodInfo> {
     pool.cluster
-        .wait_for_pods(pool.namespace, workload, &format!("{names:?} to be Ready"), TIMEOUT, |pods| {
-            pods.keys().map(String::as_str).eq(names.iter().copied()) && pods.values().all(|pod| pod.ready)
-        })
+        .wait_for_pods(
+            pool.namespace,
+            workload,
+            &format!("{names:?} to be Ready"),
+            TIMEOUT,
+            |pods| {
+                pods.keys().map(String::as_str).eq(names.iter().copied())
+                    && pods.values().all(|pod| pod.ready)
+            },
+        )
         .await
         .unwrap()
 }
 
 async fn wait_for_reason(pool: &Pool<'_>, object: &str, reason: &str) -> DynamicObject {
     let what = format!("{object} to have the reason {reason}");
-    pool.wait_for_object(object, &what, TIMEOUT, |pps| recording(pps)["reason"] == reason).await
+    pool.wait_for_object(object, &what, TIMEOUT, |pps| {
+        recording(pps)["reason"] == reason
+    })
+    .await
 }
 
 /// Deletes all Pods while other Nodes are more attractive, and asserts that they return to their places.
@@ -159,9 +204,19 @@ async fn assert_that_pods_return(pool: &Pool<'_>, workload: &str, object: &str, 
 /// The product is installed with Database as a custom kind, and both kinds are defined.
 pub(crate) async fn returns_pods_of_an_installed_custom_kind(cluster: &Cluster) {
     let pool = Pool::new(cluster, "installed", 5, 2).await;
-    apply(&pool, &database(), "db", true, &json!({"shape": {"size": 3}})).await;
+    apply(
+        &pool,
+        &database(),
+        "db",
+        true,
+        &json!({"shape": {"size": 3}}),
+    )
+    .await;
     apply(&pool, &openkruise(), "web", true, &json!({"replicas": 2})).await;
-    for (workload, names) in [("db", &["db-0", "db-1", "db-2"][..]), ("web", &["web-0", "web-1"])] {
+    for (workload, names) in [
+        ("db", &["db-0", "db-1", "db-2"][..]),
+        ("web", &["web-0", "web-1"]),
+    ] {
         ready(&pool, workload, names).await;
         pool.wait_for_entries(workload, names).await;
         assert_that_pods_return(&pool, workload, workload, names).await;
@@ -172,25 +227,49 @@ pub(crate) async fn supports_openkruise_stateful_sets_without_a_whitelist(cluste
     let pool = Pool::new(cluster, "openkruise", 5, 2).await;
     define(cluster, &openkruise()).await;
     wait_until_watched(cluster, &openkruise(), true).await;
-    let spec = |replicas: u32, reserved: Value| json!({"replicas": replicas, "reserveOrdinals": reserved});
-    let workload = apply(&pool, &openkruise(), "web", true, &spec(4, json!([1, "3-4"]))).await;
+    let spec =
+        |replicas: u32, reserved: Value| json!({"replicas": replicas, "reserveOrdinals": reserved});
+    let workload = apply(
+        &pool,
+        &openkruise(),
+        "web",
+        true,
+        &spec(4, json!([1, "3-4"])),
+    )
+    .await;
     ready(&pool, "web", &["web-0", "web-2", "web-5", "web-6"]).await;
     let pps = pool
         .wait_for_object("web", "four Pods to be recorded", TIMEOUT, |pps| {
             pps.data["status"]["recorded"] == 4
         })
         .await;
-    let target = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "web"});
+    let target =
+        json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "web"});
     assert_eq!(pps.data["spec"]["targetRef"], target);
     assert_eq!(pps.data["status"]["desired"], 4);
     assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
     assert_that_pods_return(&pool, "web", "web", &["web-0", "web-2", "web-5", "web-6"]).await;
 
     // Other ordinals are reserved, then the workload is scaled down.
-    apply(&pool, &openkruise(), "web", true, &spec(4, json!(["0-1", "bad", 3]))).await;
+    apply(
+        &pool,
+        &openkruise(),
+        "web",
+        true,
+        &spec(4, json!(["0-1", "bad", 3])),
+    )
+    .await;
     ready(&pool, "web", &["web-2", "web-4", "web-5", "web-6"]).await;
-    pool.wait_for_entries("web", &["web-2", "web-4", "web-5", "web-6"]).await;
-    apply(&pool, &openkruise(), "web", true, &spec(2, json!(["0-1", "bad", 3]))).await;
+    pool.wait_for_entries("web", &["web-2", "web-4", "web-5", "web-6"])
+        .await;
+    apply(
+        &pool,
+        &openkruise(),
+        "web",
+        true,
+        &spec(2, json!(["0-1", "bad", 3])),
+    )
+    .await;
     ready(&pool, "web", &["web-2", "web-4"]).await;
     pool.wait_for_entries("web", &["web-2", "web-4"]).await;
 
@@ -202,14 +281,29 @@ pub(crate) async fn supports_openkruise_stateful_sets_without_a_whitelist(cluste
     pool.wait_for_entries("late", &["late-7"]).await;
 
     // A StatefulSet of the same name gets an object of its own, under another name.
-    cluster.create_stateful_set(&pool.stateful_set("web", 0).persistent(ZONE, "", "")).await.unwrap();
+    cluster
+        .create_stateful_set(&pool.stateful_set("web", 0).persistent(ZONE, "", ""))
+        .await
+        .unwrap();
     let second = wait_for("a second object", SOON, async || {
-        let all = cluster.pps_api("openkruise").list(&ListParams::default()).await?.items;
-        let seen = format!("{:?}", all.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
-        let second = all.into_iter().find(|pps| pps.name_any().starts_with("web-"));
+        let all = cluster
+            .pps_api("openkruise")
+            .list(&ListParams::default())
+            .await?
+            .items;
+        let seen = format!(
+            "{:?}",
+            all.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+        );
+        let second = all
+            .into_iter()
+            .find(|pps| pps.name_any().starts_with("web-"));
         Ok(second.map_or(Progress::Waiting(seen), Progress::Done))
     });
-    assert_eq!(second.await.unwrap().data["spec"]["targetRef"]["apiVersion"], "apps/v1");
+    assert_eq!(
+        second.await.unwrap().data["spec"]["targetRef"]["apiVersion"],
+        "apps/v1"
+    );
     assert_eq!(
         pool.pps("web").await.unwrap().data["spec"]["targetRef"],
         target,
@@ -223,8 +317,10 @@ pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     grant(cluster, "caches").await;
     write_whitelist(cluster, &whitelist(&[&database(), &cache()])).await;
     // An object may exist before its workload kind.
-    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "mine"});
-    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
+    let target =
+        json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "mine"});
+    let spec =
+        json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
     pool.object("early", &spec).await;
     wait_for_reason(&pool, "early", "WorkloadKindNotWatched").await;
 
@@ -232,7 +328,8 @@ pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     let hot = Pool::new(cluster, "caches", 4, 2).await;
     define(cluster, &cache()).await;
     wait_until_watched(cluster, &cache(), true).await;
-    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1alpha1", "kind": "Cache", "name": "hot"});
+    let target =
+        json!({"apiVersion": "e2e.pps.kubewarden.io/v1alpha1", "kind": "Cache", "name": "hot"});
     let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
         "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
         "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
@@ -258,23 +355,39 @@ pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     ready(&pool, "db", &names).await;
     pool.wait_for_entries("db", &names).await;
     let pps = pool.pps("db").await.unwrap();
-    assert_eq!(pps.data["status"]["desired"], 3, "the number comes from the scale subresource");
+    assert_eq!(
+        pps.data["status"]["desired"], 3,
+        "the number comes from the scale subresource"
+    );
     assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
     assert_that_pods_return(&pool, "db", "db", &names).await;
 
     // A list that cannot be read is reported, and changes nothing for both kinds.
-    write_whitelist(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
+    write_whitelist(
+        cluster,
+        r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#,
+    )
+    .await;
     let message = config_event(cluster, "MalformedWhitelist").await;
-    for words in ["workloads[0]: missing field `kind`", "the last valid list stays in force"] {
+    for words in [
+        "workloads[0]: missing field `kind`",
+        "the last valid list stays in force",
+    ] {
         assert!(message.contains(words), "{words} in {message}");
     }
     apply(&pool, &database(), "db", true, &size(2)).await;
     pool.wait_for_entries("db", &names[..2]).await;
 
-    hot.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
-    cluster.pods_api("caches").delete("hot-red", &DeleteParams::default()).await.unwrap();
+    hot.wait_for_entries("mine", &["hot-green", "hot-red"])
+        .await;
+    cluster
+        .pods_api("caches")
+        .delete("hot-red", &DeleteParams::default())
+        .await
+        .unwrap();
     ready(&hot, "hot", &["hot-green", "hot-red"]).await;
-    hot.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
+    hot.wait_for_entries("mine", &["hot-green", "hot-red"])
+        .await;
 }
 
 pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &Cluster) {
@@ -285,16 +398,24 @@ pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &
     let size = json!({"shape": {"size": 1}});
     apply(&pool, &database(), "db", true, &size).await;
     pool.wait_for_entries("db", &["db-0"]).await;
-    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "other"});
-    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
+    let target =
+        json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "other"});
+    let spec =
+        json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
     pool.object("mine", &spec).await;
     wait_for_reason(&pool, "mine", "WorkloadNotFound").await;
 
-    let definitions = cluster.control_plane.kubectl(&["delete", "crd", &definition_of(&database())]).await;
+    let definitions = cluster
+        .control_plane
+        .kubectl(&["delete", "crd", &definition_of(&database())])
+        .await;
     definitions.unwrap();
     wait_until_watched(cluster, &database(), false).await;
     wait_for_reason(&pool, "mine", "WorkloadKindNotWatched").await;
-    assert_eq!(cluster.sidecar().unwrap().get("/readyz").await.unwrap().0, 200);
+    assert_eq!(
+        cluster.sidecar().unwrap().get("/readyz").await.unwrap().0,
+        200
+    );
 
     define(cluster, &database()).await;
     wait_until_watched(cluster, &database(), true).await;

@@ -9,7 +9,10 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{
+        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+        WatchParams,
+    },
 };
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
@@ -19,7 +22,8 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, list, note, recording, spec_for,
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, list, note, recording,
+    spec_for,
 };
 
 async fn restart(cluster: &Cluster) {
@@ -39,7 +43,10 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
         let more = json!({"persistentPodStateRetentionPolicy": retention,
             "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]}});
         pool.object(workload, &spec_for(workload, &more)).await;
-        cluster.create_stateful_set(&pool.stateful_set(workload, 3)).await.unwrap();
+        cluster
+            .create_stateful_set(&pool.stateful_set(workload, 3))
+            .await
+            .unwrap();
     }
     let mut states = Vec::new();
     for workload in ["dropped", "retained"] {
@@ -49,17 +56,42 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
 
     sidecar.kill().await.unwrap();
     for workload in ["dropped", "retained"] {
-        cluster.delete_stateful_set("recreated", workload, false).await.unwrap();
-        cluster.wait_for_pods("recreated", workload, "no Pods", TIMEOUT, BTreeMap::is_empty).await.unwrap();
-        cluster.run_stateful_set(&pool.stateful_set(workload, 1)).await.unwrap();
+        cluster
+            .delete_stateful_set("recreated", workload, false)
+            .await
+            .unwrap();
+        cluster
+            .wait_for_pods(
+                "recreated",
+                workload,
+                "no Pods",
+                TIMEOUT,
+                BTreeMap::is_empty,
+            )
+            .await
+            .unwrap();
+        cluster
+            .run_stateful_set(&pool.stateful_set(workload, 1))
+            .await
+            .unwrap();
     }
-    assert_eq!(pool.states("dropped").await, states[0], "no sidecar was running to clear them");
+    assert_eq!(
+        pool.states("dropped").await,
+        states[0],
+        "no sidecar was running to clear them"
+    );
     restart(cluster).await;
 
     // The old entries belong to another workload. Only the entry of a new Pod stays.
     pool.wait_for_entries("dropped", &["dropped-0"]).await;
     pool.recorded("dropped", "dropped").await;
-    let now = cluster.stateful_sets("recreated").get("retained").await.unwrap().metadata.uid;
+    let now = cluster
+        .stateful_sets("recreated")
+        .get("retained")
+        .await
+        .unwrap()
+        .metadata
+        .uid;
     pool.wait_for_object("retained", "the new workload to be known", TIMEOUT, |pps| {
         pps.data["status"]["targetUID"] == json!(now)
     })
@@ -73,7 +105,10 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
     let home = states[1]["retained-2"]["nodeName"].clone();
     pool.load(home.as_str().unwrap()).await;
     pool.scale("retained", 3).await;
-    assert_eq!(json!(homes(&pool.ready("retained", 3).await)["retained-2"]), home);
+    assert_eq!(
+        json!(homes(&pool.ready("retained", 3).await)["retained-2"]),
+        home
+    );
 }
 
 /// The condition of another client.
@@ -84,8 +119,7 @@ const THEIRS: &str = "Theirs";
 async fn count_until_the_sidecar_conflicts(pool: &Pool<'_>) {
     let cluster = pool.cluster;
     let sidecar = cluster.sidecar().unwrap();
-    let metric =
-        "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"conflict\"}";
+    let metric = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"conflict\"}";
     let conflicts = async || sidecar.metric(metric).await.unwrap().unwrap_or_default();
     let before = conflicts().await;
     let api = cluster.pps_api(pool.namespace);
@@ -105,10 +139,17 @@ async fn count_until_the_sidecar_conflicts(pool: &Pool<'_>) {
                         list(&pps.data["status"]["conditions"]).cloned().collect();
                     let theirs = conditions.iter_mut().find(|one| one["type"] == THEIRS);
                     let theirs = theirs.expect("the sidecar keeps the condition of others");
-                    assert_eq!(theirs["message"], written.to_string(), "an old condition has returned");
+                    assert_eq!(
+                        theirs["message"],
+                        written.to_string(),
+                        "an old condition has returned"
+                    );
                     theirs["message"] = (written + 1).to_string().into();
                     pps.data["status"]["conditions"] = json!(conditions);
-                    match api.replace_status("web", &PostParams::default(), &pps).await {
+                    match api
+                        .replace_status("web", &PostParams::default(), &pps)
+                        .await
+                    {
                         Ok(_) => written += 1,
                         Err(kube::Error::Api(status)) if status.code == 409 => {}
                         Err(other) => panic!("{other}"),
@@ -117,8 +158,12 @@ async fn count_until_the_sidecar_conflicts(pool: &Pool<'_>) {
             }
         }
     };
-    tokio::time::timeout(TIMEOUT, count).await.expect("a write of the sidecar conflicts");
-    note(&format!("another client has written {written} times until a write of the sidecar conflicted"));
+    tokio::time::timeout(TIMEOUT, count)
+        .await
+        .expect("a write of the sidecar conflicts");
+    note(&format!(
+        "another client has written {written} times until a write of the sidecar conflicted"
+    ));
 }
 
 pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
@@ -126,16 +171,24 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     let more = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
         "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME, ZONE]}});
     pool.object("web", &spec_for("web", &more)).await;
-    cluster.create_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
+    cluster
+        .create_stateful_set(&pool.stateful_set("web", 6))
+        .await
+        .unwrap();
     // Write while the sidecar writes.
     let api = cluster.pps_api("others");
-    let params = PatchParams { field_manager: Some("someone-else".to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some("someone-else".to_owned()),
+        ..PatchParams::default()
+    };
     for number in 0..10 {
-        let label =
-            Patch::Merge(json!({"metadata": {"annotations": {"example.io/number": number.to_string()}}}));
+        let label = Patch::Merge(
+            json!({"metadata": {"annotations": {"example.io/number": number.to_string()}}}),
+        );
         api.patch("web", &params, &label).await.unwrap();
-        let entry =
-            Patch::Merge(json!({"status": {"podStates": {"web-9": {"nodeName": format!("node-{number}")}}}}));
+        let entry = Patch::Merge(
+            json!({"status": {"podStates": {"web-9": {"nodeName": format!("node-{number}")}}}}),
+        );
         api.patch_status("web", &params, &entry).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -143,10 +196,13 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
         // A list must be written as a whole, so read it first.
         let mut pps = api.get("web").await?;
         let mut conditions: Vec<_> = list(&pps.data["status"]["conditions"]).cloned().collect();
-        conditions.push(json!({"type": THEIRS, "status": "True", "reason": "Counting", "message": "0",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+        conditions.push(
+            json!({"type": THEIRS, "status": "True", "reason": "Counting", "message": "0",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}),
+        );
         pps.data["status"]["conditions"] = json!(conditions);
-        api.replace_status("web", &PostParams::default(), &pps).await?;
+        api.replace_status("web", &PostParams::default(), &pps)
+            .await?;
         Ok(Progress::Done(()))
     })
     .await
@@ -154,7 +210,13 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
 
     pool.ready("web", 6).await;
     // A Pod that is Ready only for a moment need not be recorded.
-    pool.wait_for_entries("web", &["web-0", "web-1", "web-2", "web-3", "web-4", "web-5", "web-9"]).await;
+    pool.wait_for_entries(
+        "web",
+        &[
+            "web-0", "web-1", "web-2", "web-3", "web-4", "web-5", "web-9",
+        ],
+    )
+    .await;
     pool.scale("web", 4).await;
     let done = |pps: &DynamicObject| {
         let status = &pps.data["status"];
@@ -164,7 +226,10 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     pool.wait_for_object("web", all, TIMEOUT, done).await;
     count_until_the_sidecar_conflicts(&pool).await;
     let pps = pool.wait_for_object("web", all, TIMEOUT, done).await;
-    assert_eq!(pps.data["status"]["podStates"]["web-9"], json!({"nodeName": "node-9"}));
+    assert_eq!(
+        pps.data["status"]["podStates"]["web-9"],
+        json!({"nodeName": "node-9"})
+    );
     assert!(
         list(&pps.data["status"]["conditions"]).any(|one| one["type"] == THEIRS),
         "{}",
@@ -187,13 +252,18 @@ async fn first_ready(
     count: usize,
 ) -> (BTreeSet<String>, u32) {
     let pods: Api<Pod> = Api::all(cluster.client());
-    let mut watch = pods.watch(&WatchParams::default(), version).await.unwrap().boxed();
+    let mut watch = pods
+        .watch(&WatchParams::default(), version)
+        .await
+        .unwrap()
+        .boxed();
     let (mut ready, mut events) = (BTreeSet::new(), 0);
     while ready.len() < count {
         match watch.try_next().await.unwrap().expect("the watch goes on") {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
                 events += 1;
-                if pod.metadata.namespace.as_deref() == Some(namespace) && PodInfo::from(&pod).ready {
+                if pod.metadata.namespace.as_deref() == Some(namespace) && PodInfo::from(&pod).ready
+                {
                     ready.insert(pod.name_any());
                 }
             }
@@ -213,27 +283,54 @@ pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluste
         "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": KEY}]});
     pool.object("web", &spec_for("web", &spec)).await;
     let received = async || {
-        let events = sidecar.metric("persistentpodstate_watch_events_total{resource=\"pods\"}").await?;
+        let events = sidecar
+            .metric("persistentpodstate_watch_events_total{resource=\"pods\"}")
+            .await?;
         anyhow::Ok(events.unwrap_or_default())
     };
 
     // Terminate it while Pods start, once it has received what is known here of eight that are Ready.
-    let now = cluster.pods_api("end").list(&ListParams::default()).await.unwrap().metadata.resource_version;
+    let now = cluster
+        .pods_api("end")
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .metadata
+        .resource_version;
     let before = received().await.unwrap();
-    cluster.create_stateful_set(&pool.stateful_set("web", 20)).await.unwrap();
+    cluster
+        .create_stateful_set(&pool.stateful_set("web", 20))
+        .await
+        .unwrap();
     let (ready, events) =
-        tokio::time::timeout(TIMEOUT, first_ready(cluster, "end", &now.unwrap(), 8)).await.unwrap();
-    wait_for("the sidecar to receive the same events", TIMEOUT, async || {
-        let now = received().await? - before;
-        Ok(Progress::when(now >= f64::from(events), (), format!("{now} of {events} events")))
-    })
+        tokio::time::timeout(TIMEOUT, first_ready(cluster, "end", &now.unwrap(), 8))
+            .await
+            .unwrap();
+    wait_for(
+        "the sidecar to receive the same events",
+        TIMEOUT,
+        async || {
+            let now = received().await? - before;
+            Ok(Progress::when(
+                now >= f64::from(events),
+                (),
+                format!("{now} of {events} events"),
+            ))
+        },
+    )
     .await
     .unwrap();
     let end = sidecar.terminate(SOON).await.unwrap();
     assert_eq!((end.running, end.code), (false, Some(0)), "{end:?}");
     let states = pool.states("web").await;
-    let lost: Vec<_> = ready.iter().filter(|pod| !states.contains_key(*pod)).collect();
-    assert!(lost.is_empty(), "Ready before the sidecar ended but not recorded: {lost:?}");
+    let lost: Vec<_> = ready
+        .iter()
+        .filter(|pod| !states.contains_key(*pod))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "Ready before the sidecar ended but not recorded: {lost:?}"
+    );
     let pods = pool.ready("web", 20).await;
     assert_eq!(pool.states("web").await, states, "no sidecar is running");
 
@@ -245,17 +342,31 @@ pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluste
         let changes = json!({KEY: round});
         let all = pods.keys().map(|pod| pool.annotate_pod(pod, &changes));
         futures::future::join_all(all).await;
-        wait_for("the sidecar to receive an event for each Pod", TIMEOUT, async || {
-            let events = received().await? - before;
-            Ok(Progress::when(events >= 20.0, (), format!("{events} events")))
-        })
+        wait_for(
+            "the sidecar to receive an event for each Pod",
+            TIMEOUT,
+            async || {
+                let events = received().await? - before;
+                Ok(Progress::when(
+                    events >= 20.0,
+                    (),
+                    format!("{events} events"),
+                ))
+            },
+        )
         .await
         .unwrap();
         let end = sidecar.terminate(SOON).await.unwrap();
         assert_eq!((end.running, end.code), (false, Some(0)), "{end:?}");
         let states = pool.states("web").await;
-        let lost: Vec<_> = states.iter().filter(|(_, state)| state["annotations"][KEY] != round).collect();
-        assert!(lost.is_empty() && states.len() == 20, "not written in round {round}: {lost:?}");
+        let lost: Vec<_> = states
+            .iter()
+            .filter(|(_, state)| state["annotations"][KEY] != round)
+            .collect();
+        assert!(
+            lost.is_empty() && states.len() == 20,
+            "not written in round {round}: {lost:?}"
+        );
     }
 
     restart(cluster).await;

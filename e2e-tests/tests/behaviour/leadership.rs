@@ -29,8 +29,11 @@ const KEY: &str = "example.io/round";
 
 /// Starts a second sidecar, which is ready as a standby.
 async fn standby(cluster: &Cluster) -> Sidecar {
-    let options =
-        SidecarOptions { name: SECOND.to_owned(), user: SECOND.to_owned(), ..SidecarOptions::default() };
+    let options = SidecarOptions {
+        name: SECOND.to_owned(),
+        user: SECOND.to_owned(),
+        ..SidecarOptions::default()
+    };
     let second = cluster.run_sidecar(options).unwrap();
     second.wait_ready(TIMEOUT).await.unwrap();
     second
@@ -39,7 +42,12 @@ async fn standby(cluster: &Cluster) -> Sidecar {
 /// The identity of the Lease's holder, if any.
 async fn holder(cluster: &Cluster) -> Option<String> {
     let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
-    api.get("pps-sidecar").await.unwrap().spec.unwrap().holder_identity
+    api.get("pps-sidecar")
+        .await
+        .unwrap()
+        .spec
+        .unwrap()
+        .holder_identity
 }
 
 /// Waits until `leader` leads and asserts that this took less than `within`.
@@ -68,20 +76,33 @@ pub(crate) async fn standby_takes_over_when_the_leader_is_killed(cluster: &Clust
     let first = cluster.sidecar().unwrap();
     first.wait_leading(TIMEOUT).await.unwrap();
     let second = standby(cluster).await;
-    let web = pool.stateful_set("web", 4).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let web = pool
+        .stateful_set("web", 4)
+        .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
     assert!(first.leads().await.unwrap() && !second.leads().await.unwrap());
     assert!(holder(cluster).await.unwrap().starts_with("pps-sidecar_"));
-    assert_eq!(writes(cluster, SECOND), Vec::<Value>::new(), "a standby must write nothing");
-    assert_eq!(second.get("/readyz").await.unwrap().0, 200, "a standby must be ready");
+    assert_eq!(
+        writes(cluster, SECOND),
+        Vec::<Value>::new(),
+        "a standby must write nothing"
+    );
+    assert_eq!(
+        second.get("/readyz").await.unwrap().0,
+        200,
+        "a standby must be ready"
+    );
 
     first.kill().await.unwrap();
     let killed = Instant::now();
     // Meanwhile Pods become Ready, one changes, and a workload is annotated.
     pool.scale("web", 6).await;
-    pool.annotate_pod("web-0", &json!({IP_ANNOTATION: "10.99.0.1"})).await;
-    let late = pool.stateful_set("late", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    pool.annotate_pod("web-0", &json!({IP_ANNOTATION: "10.99.0.1"}))
+        .await;
+    let late = pool
+        .stateful_set("late", 2)
+        .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.create_stateful_set(&late).await.unwrap();
     pool.ready("web", 6).await;
     assert!(
@@ -90,7 +111,10 @@ pub(crate) async fn standby_takes_over_when_the_leader_is_killed(cluster: &Clust
     );
     assert_takeover("after a kill", &second, killed, TAKEOVER).await;
     pool.recorded_within("web", "web", SOON).await;
-    assert_eq!(pool.states("web").await["web-0"]["annotations"][IP_ANNOTATION], "10.99.0.1");
+    assert_eq!(
+        pool.states("web").await["web-0"]["annotations"][IP_ANNOTATION],
+        "10.99.0.1"
+    );
     pool.recorded("late", "late").await;
     assert!(holder(cluster).await.unwrap().starts_with(SECOND));
 
@@ -107,7 +131,9 @@ pub(crate) async fn terminating_leader_hands_over_at_once(cluster: &Cluster) {
     let first = cluster.sidecar().unwrap();
     first.wait_leading(TIMEOUT).await.unwrap();
     let second = standby(cluster).await;
-    let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let web = pool
+        .stateful_set("web", 3)
+        .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
 
@@ -131,7 +157,9 @@ pub(crate) async fn terminating_leader_hands_over_at_once(cluster: &Cluster) {
 
     // If the Lease is deleted, the leader makes it again and stays leader.
     let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
-    api.delete("pps-sidecar", &DeleteParams::default()).await.unwrap();
+    api.delete("pps-sidecar", &DeleteParams::default())
+        .await
+        .unwrap();
     wait_for("the Lease to be made again", SOON, async || {
         let lease = api.get_opt("pps-sidecar").await?;
         Ok(Progress::when(lease.is_some(), (), "no Lease"))
@@ -152,7 +180,10 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     pool.object("web", &spec_for("web", &spec)).await;
     pool.object("moving", &required("moving", &[ZONE])).await;
     for workload in ["web", "moving"] {
-        cluster.create_stateful_set(&pool.stateful_set(workload, 4)).await.unwrap();
+        cluster
+            .create_stateful_set(&pool.stateful_set(workload, 4))
+            .await
+            .unwrap();
     }
     for workload in ["web", "moving"] {
         pool.ready(workload, 4).await;
@@ -187,11 +218,17 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     let frozen = Instant::now();
     // Its knowledge becomes stale.
     annotate("after").await;
-    cluster.delete_stateful_set("frozen", "moving", false).await.unwrap();
+    cluster
+        .delete_stateful_set("frozen", "moving", false)
+        .await
+        .unwrap();
     assert_takeover("after SIGSTOP", &second, frozen, TAKEOVER).await;
     pool.recorded("web", "web").await;
     pool.wait_for_entries("moving", &[]).await;
-    cluster.run_stateful_set(&pool.stateful_set("moving", 2)).await.unwrap();
+    cluster
+        .run_stateful_set(&pool.stateful_set("moving", 2))
+        .await
+        .unwrap();
     pool.recorded("moving", "moving").await;
     let before = writes(cluster, SIDECAR).len();
     let state = async || (pool.states("web").await, pool.states("moving").await);
@@ -200,7 +237,11 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     first.resume().unwrap();
     wait_for("it to notice that it lost the Lease", SOON, async || {
         let log = first.log();
-        Ok(Progress::when(log.matches("no longer leading").count() == 1, (), "it does not log that"))
+        Ok(Progress::when(
+            log.matches("no longer leading").count() == 1,
+            (),
+            "it does not log that",
+        ))
     })
     .await
     .unwrap();
@@ -241,12 +282,17 @@ pub(crate) async fn reports_missing_lease_permissions_and_writes_nothing(cluster
     .unwrap();
     let (code, body) = first.get("/readyz").await.unwrap();
     let words = format!("not allowed to use the Lease {NAMESPACE}/pps-sidecar");
-    assert!(code == 503 && body.contains(&words) && body.contains("grant"), "{code} {body}");
+    assert!(
+        code == 503 && body.contains(&words) && body.contains("grant"),
+        "{code} {body}"
+    );
     assert_eq!(first.get("/healthz").await.unwrap().0, 200);
     assert!(first.log().contains(&words), "{}", first.log());
 
     let before = writes(cluster, SIDECAR).len();
-    let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
+    let web = pool
+        .stateful_set("web", 2)
+        .persistent("", HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     tokio::time::sleep(WHILE).await;
     assert_eq!(writes(cluster, SIDECAR).len(), before);
@@ -257,7 +303,10 @@ pub(crate) async fn reports_missing_lease_permissions_and_writes_nothing(cluster
     let alone = SidecarOptions {
         name: "alone".to_owned(),
         // Its behaviour must not depend on the log level.
-        args: vec!["--leader-election=false".to_owned(), "--log=error".to_owned()],
+        args: vec![
+            "--leader-election=false".to_owned(),
+            "--log=error".to_owned(),
+        ],
         ..SidecarOptions::default()
     };
     let alone = cluster.run_sidecar(alone).unwrap();
@@ -269,7 +318,11 @@ pub(crate) async fn reports_missing_lease_permissions_and_writes_nothing(cluster
     first.start_again().unwrap();
     wait_for("it to report the missing permission", SOON, async || {
         let (code, body) = first.get("/readyz").await?;
-        Ok(Progress::when(code == 503 && body.contains(&words), (), body))
+        Ok(Progress::when(
+            code == 503 && body.contains(&words),
+            (),
+            body,
+        ))
     })
     .await
     .unwrap();

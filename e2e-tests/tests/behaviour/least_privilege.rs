@@ -26,8 +26,15 @@ const WHILE: std::time::Duration = std::time::Duration::from_secs(1);
 
 pub(crate) fn sidecar() -> SidecarOptions {
     // With leader election, a killed sidecar would hold the Lease for a while.
-    let args = ["--leader-election=false", "--node-grace-period=1s", "--evict-pending-pods"];
-    SidecarOptions { args: args.map(str::to_owned).into(), ..SidecarOptions::default() }
+    let args = [
+        "--leader-election=false",
+        "--node-grace-period=1s",
+        "--evict-pending-pods",
+    ];
+    SidecarOptions {
+        args: args.map(str::to_owned).into(),
+        ..SidecarOptions::default()
+    }
 }
 
 /// What the sidecar does, and cannot do without certain permissions.
@@ -70,7 +77,9 @@ pub(crate) fn users() -> impl Iterator<Item = String> {
 
 /// Those without which the sidecar does not become ready, and the others.
 fn reads_and_others() -> (Vec<Grant>, Vec<Grant>) {
-    permissions::grants().into_iter().partition(|grant| feature_of(grant) == Feature::BecomeReady)
+    permissions::grants()
+        .into_iter()
+        .partition(|grant| feature_of(grant) == Feature::BecomeReady)
 }
 
 fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
@@ -83,10 +92,14 @@ fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
         ("apps.kruise.io", "persistentpodstates", "delete") => Feature::DeleteGenerated,
         ("apps.kruise.io", "persistentpodstates/status", "patch") => Feature::Record,
         ("events.k8s.io", "events", "create") => Feature::PublishEvents,
-        ("coordination.k8s.io", "leases", "get") if names[0] == openkruise::LEASE => Feature::DetectManager,
+        ("coordination.k8s.io", "leases", "get") if names[0] == openkruise::LEASE => {
+            Feature::DetectManager
+        }
         ("coordination.k8s.io", "leases", _) => Feature::Lead,
         (_, _, "list" | "watch") => Feature::BecomeReady,
-        other => panic!("no feature needs {other:?}: add the feature here, or remove the permission"),
+        other => {
+            panic!("no feature needs {other:?}: add the feature here, or remove the permission")
+        }
     }
 }
 
@@ -102,7 +115,9 @@ fn round_of(grant: &Grant) -> usize {
         | (Feature::Lead, "create") => 1,
         (Feature::DeleteGenerated | Feature::Record, _) | (Feature::Lead, "update") => 2,
         (Feature::PublishEvents | Feature::DetectManager, _) => 3,
-        other => panic!("{other:?} is in no round: add it to one with whose features it shares nothing"),
+        other => {
+            panic!("{other:?} is in no round: add it to one with whose features it shares nothing")
+        }
     }
 }
 
@@ -111,20 +126,24 @@ pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cl
     let (reads, _) = reads_and_others();
     assert_eq!(reads.len(), READS, "{reads:?}");
     let grant = async |number: usize, missing: Option<&Grant>| {
-        let rules = reads.iter().filter(|grant| Some(*grant) != missing).map(rule);
+        let rules = reads
+            .iter()
+            .filter(|grant| Some(*grant) != missing)
+            .map(rule);
         let object = |kind: &str, rest: Value| {
             let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
                 "metadata": {"name": reader(number)}});
             json_patch::merge(&mut object, &rest);
             object
         };
-        let subject =
-            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": reader(number)});
-        let role =
-            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": reader(number)});
+        let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": reader(number)});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": reader(number)});
         let objects = [
             object("ClusterRole", json!({"rules": rules.collect::<Vec<_>>()})),
-            object("ClusterRoleBinding", json!({"roleRef": role, "subjects": [subject]})),
+            object(
+                "ClusterRoleBinding",
+                json!({"roleRef": role, "subjects": [subject]}),
+            ),
         ];
         cluster.apply_objects(&objects).await.unwrap();
     };
@@ -132,21 +151,41 @@ pub(crate) async fn is_not_ready_without_any_one_permission_to_read(cluster: &Cl
     for (number, missing) in reads.iter().enumerate() {
         grant(number, Some(missing)).await;
         wait_for_permission(cluster, &reader(number), &reads[(number + 1) % READS], true).await;
-        let options = SidecarOptions { user: reader(number), name: reader(number), ..sidecar() };
+        let options = SidecarOptions {
+            user: reader(number),
+            name: reader(number),
+            ..sidecar()
+        };
         sidecars.push(cluster.run_sidecar(options).unwrap());
     }
-    let is_ready = async |sidecar: &Sidecar| sidecar.get("/readyz").await.is_ok_and(|(code, _)| code == 200);
+    let is_ready = async |sidecar: &Sidecar| {
+        sidecar
+            .get("/readyz")
+            .await
+            .is_ok_and(|(code, _)| code == 200)
+    };
     for (number, missing) in reads.iter().enumerate() {
         let user = reader(number);
-        wait_for(&format!("{user} to be refused without {missing:?}"), TIMEOUT, async || {
-            Ok(Progress::when(refused(cluster, &user, missing) > 0, (), "no request was refused"))
-        })
+        wait_for(
+            &format!("{user} to be refused without {missing:?}"),
+            TIMEOUT,
+            async || {
+                Ok(Progress::when(
+                    refused(cluster, &user, missing) > 0,
+                    (),
+                    "no request was refused",
+                ))
+            },
+        )
         .await
         .unwrap();
     }
     tokio::time::sleep(WHILE).await;
     for (sidecar, missing) in sidecars.iter().zip(&reads) {
-        assert!(!is_ready(sidecar).await, "the sidecar is ready without {missing:?}");
+        assert!(
+            !is_ready(sidecar).await,
+            "the sidecar is ready without {missing:?}"
+        );
     }
     for number in 0..READS {
         grant(number, None).await;
@@ -181,15 +220,25 @@ pub(crate) async fn fails_visibly_without_any_other_permission(cluster: &Cluster
     assert!(others.len() > 10, "{others:?}");
     let mut revoked = 0;
     for number in 0..=3 {
-        let round: Vec<Grant> = others.iter().filter(|grant| round_of(grant) == number).cloned().collect();
+        let round: Vec<Grant> = others
+            .iter()
+            .filter(|grant| round_of(grant) == number)
+            .cloned()
+            .collect();
         revoked += round.len();
-        let has_manager = round.iter().any(|grant| feature_of(grant) == Feature::DetectManager);
+        let has_manager = round
+            .iter()
+            .any(|grant| feature_of(grant) == Feature::DetectManager);
         tokio::select! {
             () = stage.without(&round) => {}
             () = openkruise::renew(cluster), if has_manager => {}
         }
     }
-    assert_eq!(revoked, others.len(), "some rights are in a round that is not run, and were never revoked");
+    assert_eq!(
+        revoked,
+        others.len(),
+        "some rights are in a round that is not run, and were never revoked"
+    );
 }
 
 /// A permission that is revoked.
@@ -218,21 +267,37 @@ impl<'a> Stage<'a> {
         let shrinking = Pool::new(cluster, "each-right-shrinking", 3, 1).await;
         let more = json!({"persistentPodAnnotations": [{"key": KEY}]});
         pool.object("home", &spec_for("home", &more)).await;
-        cluster.run_stateful_set(&pool.stateful_set("home", 1)).await.unwrap();
+        cluster
+            .run_stateful_set(&pool.stateful_set("home", 1))
+            .await
+            .unwrap();
         let mut forgetting = required("gone", &[HOSTNAME]);
         forgetting["nodeDeletionPolicy"] = "Forget".into();
         shrinking.object("gone", &forgetting).await;
-        cluster.run_stateful_set(&shrinking.stateful_set("gone", 1)).await.unwrap();
-        cluster.create_stateful_set(&pool.stateful_set("made", 0)).await.unwrap();
+        cluster
+            .run_stateful_set(&shrinking.stateful_set("gone", 1))
+            .await
+            .unwrap();
+        cluster
+            .create_stateful_set(&pool.stateful_set("made", 0))
+            .await
+            .unwrap();
         custom_kinds::define(cluster, &custom_kinds::openkruise()).await;
         let mut other = spec_for("other", &more);
         other["targetRef"]["apiVersion"] = "apps.kruise.io/v1beta1".into();
         pool.object("other", &other).await;
         shrinking.recorded("gone", "gone").await;
-        let options = SidecarOptions { name: "elector".to_owned(), ..SidecarOptions::default() };
+        let options = SidecarOptions {
+            name: "elector".to_owned(),
+            ..SidecarOptions::default()
+        };
         let elector = cluster.run_sidecar(options).unwrap();
         elector.kill().await.unwrap();
-        Self { pool, shrinking, elector }
+        Self {
+            pool,
+            shrinking,
+            elector,
+        }
     }
 
     /// Revokes permissions, checks that the feature of each fails, and grants the permissions again.
@@ -258,7 +323,13 @@ impl<'a> Stage<'a> {
             let (feature, (group, resource, verb)) = (feature_of(grant), &grant.0);
             let text = format!("{group}-{}-{verb}", resource.replace('/', "-"));
             let old_node = self.trigger(feature, &text).await;
-            trials.push(Trial { grant, feature, text, old_node, refused_before });
+            trials.push(Trial {
+                grant,
+                feature,
+                text,
+                old_node,
+                refused_before,
+            });
         }
 
         for trial in &trials {
@@ -268,7 +339,12 @@ impl<'a> Stage<'a> {
         let end = tokio::time::Instant::now() + WHILE;
         while tokio::time::Instant::now() < end {
             for trial in &trials {
-                assert!(!self.works(trial).await, "{:?} works without {:?}", trial.feature, trial.grant);
+                assert!(
+                    !self.works(trial).await,
+                    "{:?} works without {:?}",
+                    trial.feature,
+                    trial.grant
+                );
             }
             tokio::time::sleep(WHILE / 10).await;
         }
@@ -281,7 +357,8 @@ impl<'a> Stage<'a> {
             wait_for_permission(cluster, SIDECAR, trial.grant, true).await;
             if trial.feature == Feature::PublishEvents {
                 // Refused Events are not retried, so cause another one.
-                self.annotate(&malformed(&format!("again-{}", trial.text))).await;
+                self.annotate(&malformed(&format!("again-{}", trial.text)))
+                    .await;
             }
         }
         for trial in &trials {
@@ -293,15 +370,25 @@ impl<'a> Stage<'a> {
         for trial in &trials {
             self.clean_up(trial.feature).await;
             let (_, resource, verb) = &trial.grant.0;
-            note(&format!("{verb} {resource}: {:?} fails without it", trial.feature));
+            note(&format!(
+                "{verb} {resource}: {:?} fails without it",
+                trial.feature
+            ));
         }
     }
 
     async fn wait_until_refused(&self, trial: &Trial<'_>) {
-        let what = format!("a request of {:?} to be refused without {:?}", trial.feature, trial.grant);
+        let what = format!(
+            "a request of {:?} to be refused without {:?}",
+            trial.feature, trial.grant
+        );
         wait_for(&what, TIMEOUT, async || {
             let refused = refused(self.pool.cluster, SIDECAR, trial.grant);
-            Ok(Progress::when(refused > trial.refused_before, (), "no request was refused"))
+            Ok(Progress::when(
+                refused > trial.refused_before,
+                (),
+                "no request was refused",
+            ))
         })
         .await
         .unwrap();
@@ -312,8 +399,15 @@ impl<'a> Stage<'a> {
         let log_has = async |message: &str, detail: &str| {
             wait_for(&format!("{message:?} in the log"), TIMEOUT, async || {
                 let log = self.pool.cluster.sidecar()?.log();
-                let line = log.lines().rfind(|line| line.contains(message)).unwrap_or_default();
-                Ok(Progress::when(line.contains(detail) && line.contains("403"), (), line))
+                let line = log
+                    .lines()
+                    .rfind(|line| line.contains(message))
+                    .unwrap_or_default();
+                Ok(Progress::when(
+                    line.contains(detail) && line.contains("403"),
+                    (),
+                    line,
+                ))
             })
             .await
             .unwrap();
@@ -323,13 +417,26 @@ impl<'a> Stage<'a> {
                 log_has("cannot confirm that a node does not exist", &trial.old_node).await;
             }
             Feature::Evict => {
-                log_has("cannot evict a Pod that waits for a node that does not exist", "gone-0").await;
+                log_has(
+                    "cannot evict a Pod that waits for a node that does not exist",
+                    "gone-0",
+                )
+                .await;
                 let message = self.shrinking.event("gone", "PodNotEvicted").await;
-                assert!(message.contains("gone-0") && message.contains("403"), "{message}");
+                assert!(
+                    message.contains("gone-0") && message.contains("403"),
+                    "{message}"
+                );
             }
             // Other kinds are recorded without it.
             Feature::WatchOpenKruise => {
-                self.pool.cluster.sidecar().unwrap().wait_ready(TIMEOUT).await.unwrap();
+                self.pool
+                    .cluster
+                    .sidecar()
+                    .unwrap()
+                    .wait_ready(TIMEOUT)
+                    .await
+                    .unwrap();
             }
             _ => {}
         }
@@ -338,7 +445,10 @@ impl<'a> Stage<'a> {
     /// Waits for the Event which says that OpenKruise's manager writes the same objects. Without this right,
     /// the sidecar cannot know that.
     async fn expect_report_of_manager(&self) {
-        let system = Pool { cluster: self.pool.cluster, namespace: "kruise-system" };
+        let system = Pool {
+            cluster: self.pool.cluster,
+            namespace: "kruise-system",
+        };
         let message = system.event(openkruise::LEASE, "ConflictingRecorder").await;
         assert!(message.contains("--recorder openkruise"), "{message}");
     }
@@ -347,7 +457,9 @@ impl<'a> Stage<'a> {
     async fn grant(&self, wanted: impl Fn(&Grant) -> bool) {
         let mut roles = permissions::roles();
         for role in &mut roles {
-            let rules = permissions::of_role(role).into_iter().filter(|grant| wanted(grant));
+            let rules = permissions::of_role(role)
+                .into_iter()
+                .filter(|grant| wanted(grant));
             role["rules"] = rules.map(|grant| rule(&grant)).collect::<Vec<_>>().into();
         }
         self.pool.cluster.apply_objects(&roles).await.unwrap();
@@ -359,7 +471,13 @@ impl<'a> Stage<'a> {
         let _ = leases.delete("pps-sidecar", &DeleteParams::default()).await;
         if verb != "create" {
             let lease = json!({"metadata": {"name": "pps-sidecar"}, "spec": {}});
-            leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+            leases
+                .create(
+                    &PostParams::default(),
+                    &serde_json::from_value(lease).unwrap(),
+                )
+                .await
+                .unwrap();
         }
     }
 
@@ -374,12 +492,14 @@ impl<'a> Stage<'a> {
             Feature::Generate => self.annotate(KEY).await,
             Feature::ChangeGenerated => {
                 self.annotate(KEY).await;
-                pool.wait_for_object("made", "the object to be made", TIMEOUT, |_| true).await;
+                pool.wait_for_object("made", "the object to be made", TIMEOUT, |_| true)
+                    .await;
                 self.annotate(&format!("{KEY},{OTHER_KEY}")).await;
             }
             Feature::DeleteGenerated => {
                 self.annotate(KEY).await;
-                pool.wait_for_object("made", "the object to be made", TIMEOUT, |_| true).await;
+                pool.wait_for_object("made", "the object to be made", TIMEOUT, |_| true)
+                    .await;
                 self.remove_annotation().await;
             }
             Feature::PublishEvents => self.annotate(&malformed(text)).await,
@@ -387,7 +507,10 @@ impl<'a> Stage<'a> {
                 let pool = &self.shrinking;
                 let node = homes(&pool.ready("gone", 1).await)["gone-0"].clone();
                 pool.cluster.nodes.delete(&node).await.unwrap();
-                pool.cluster.delete_pods(pool.namespace, "gone", &["gone-0"]).await.unwrap();
+                pool.cluster
+                    .delete_pods(pool.namespace, "gone", &["gone-0"])
+                    .await
+                    .unwrap();
                 return node;
             }
         }
@@ -400,44 +523,78 @@ impl<'a> Stage<'a> {
             Feature::BecomeReady => unreachable!("each has a sidecar of its own"),
             Feature::Lead => self.elector.leads().await.unwrap_or_default(),
             Feature::DetectManager => {
-                let other =
-                    pool.cluster.sidecar().unwrap().metric("persistentpodstate_conflicting_recorder").await;
+                let other = pool
+                    .cluster
+                    .sidecar()
+                    .unwrap()
+                    .metric("persistentpodstate_conflicting_recorder")
+                    .await;
                 other.unwrap_or_default() == Some(1.0)
             }
             Feature::WatchOpenKruise => {
                 // Without the watch permission the kind is only listed repeatedly.
-                let watching = r#"persistentpodstate_watch_up{resource="statefulsets.apps.kruise.io"}"#;
-                let watching = pool.cluster.sidecar().unwrap().metric(watching).await.unwrap_or_default();
+                let watching =
+                    r#"persistentpodstate_watch_up{resource="statefulsets.apps.kruise.io"}"#;
+                let watching = pool
+                    .cluster
+                    .sidecar()
+                    .unwrap()
+                    .metric(watching)
+                    .await
+                    .unwrap_or_default();
                 let desired = pool.pps("other").await.unwrap().data["status"]["desired"].clone();
                 watching == Some(1.0) && desired == pool_replicas(text)
             }
-            Feature::Record => {
-                pool.states("home").await.get("home-0").is_some_and(|state| state["annotations"][KEY] == text)
-            }
+            Feature::Record => pool
+                .states("home")
+                .await
+                .get("home-0")
+                .is_some_and(|state| state["annotations"][KEY] == text),
             Feature::Generate => pool.pps("made").await.is_ok(),
             Feature::ChangeGenerated => {
                 let pps = pool.pps("made").await.unwrap();
-                pps.data["spec"]["persistentPodAnnotations"].as_array().is_some_and(|keys| keys.len() == 2)
+                pps.data["spec"]["persistentPodAnnotations"]
+                    .as_array()
+                    .is_some_and(|keys| keys.len() == 2)
             }
-            Feature::DeleteGenerated => {
-                pool.cluster.pps_api(pool.namespace).get_opt("made").await.unwrap().is_none()
-            }
+            Feature::DeleteGenerated => pool
+                .cluster
+                .pps_api(pool.namespace)
+                .get_opt("made")
+                .await
+                .unwrap()
+                .is_none(),
             Feature::PublishEvents => self.has_event(text).await,
             Feature::Forget => {
                 let states = self.shrinking.states("gone").await;
-                states.get("gone-0").is_none_or(|state| state["nodeName"] != old_node)
+                states
+                    .get("gone-0")
+                    .is_none_or(|state| state["nodeName"] != old_node)
             }
             Feature::Evict => {
-                let pods = pool.cluster.pods(self.shrinking.namespace, "gone").await.unwrap();
-                pods.get("gone-0").is_some_and(|pod| pod.ready && pod.node.as_deref() != Some(old_node))
+                let pods = pool
+                    .cluster
+                    .pods(self.shrinking.namespace, "gone")
+                    .await
+                    .unwrap();
+                pods.get("gone-0")
+                    .is_some_and(|pod| pod.ready && pod.node.as_deref() != Some(old_node))
             }
         }
     }
 
     async fn wait_for(&self, trial: &Trial<'_>, expected: bool) {
-        wait_for(&format!("{:?} {} to be {expected}", trial.feature, trial.text), TIMEOUT, async || {
-            Ok(Progress::when(self.works(trial).await == expected, (), "not yet"))
-        })
+        wait_for(
+            &format!("{:?} {} to be {expected}", trial.feature, trial.text),
+            TIMEOUT,
+            async || {
+                Ok(Progress::when(
+                    self.works(trial).await == expected,
+                    (),
+                    "not yet",
+                ))
+            },
+        )
         .await
         .unwrap();
     }
@@ -467,7 +624,12 @@ impl<'a> Stage<'a> {
     }
 
     async fn remove_annotation(&self) {
-        self.pool.annotate("made", &json!({"kruise.io/auto-generate-persistent-pod-state": null})).await;
+        self.pool
+            .annotate(
+                "made",
+                &json!({"kruise.io/auto-generate-persistent-pod-state": null}),
+            )
+            .await;
     }
 
     async fn scale_openkruise(&self, replicas: u32) {
@@ -479,7 +641,12 @@ impl<'a> Stage<'a> {
     async fn has_event(&self, text: &str) -> bool {
         let events: Api<Event> = Api::namespaced(self.pool.cluster.client(), self.pool.namespace);
         let events = events.list(&ListParams::default()).await.unwrap();
-        events.items.iter().any(|event| event.message.as_ref().is_some_and(|message| message.contains(text)))
+        events.items.iter().any(|event| {
+            event
+                .message
+                .as_ref()
+                .is_some_and(|message| message.contains(text))
+        })
     }
 }
 
@@ -504,5 +671,8 @@ fn refused(cluster: &Cluster, user: &str, ((group, resource, verb), names): &Gra
             && object["subresource"].as_str().unwrap_or_default() == subresource
             && (resource != "leases" || names.is_null() || object["name"] == names[0])
     };
-    permissions::forbidden(cluster, user).iter().filter(is_of).count()
+    permissions::forbidden(cluster, user)
+        .iter()
+        .filter(is_of)
+        .count()
 }

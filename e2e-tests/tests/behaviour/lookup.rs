@@ -15,12 +15,20 @@ use crate::support::{HOSTNAME, MARKER, Pool, TIMEOUT, WHILE, homes};
 async fn set_permissions(cluster: &Cluster, granted: bool) {
     if granted {
         cluster
-            .apply_rbac_from(&repository_file("deploy/base/rbac.yaml"), POLICY_SERVER, &["pps-policy"])
+            .apply_rbac_from(
+                &repository_file("deploy/base/rbac.yaml"),
+                POLICY_SERVER,
+                &["pps-policy"],
+            )
             .await
             .unwrap();
     } else {
         let binding = format!("pps-policy-{POLICY_SERVER}");
-        cluster.control_plane.kubectl(&["delete", "clusterrolebinding", &binding]).await.unwrap();
+        cluster
+            .control_plane
+            .kubectl(&["delete", "clusterrolebinding", &binding])
+            .await
+            .unwrap();
     }
     let client = cluster.control_plane.client_for(POLICY_SERVER).unwrap();
     let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &pps_resource());
@@ -35,15 +43,22 @@ async fn set_permissions(cluster: &Cluster, granted: bool) {
 
 pub(crate) async fn refuses_pods_when_the_lookup_fails_and_recovers(cluster: &Cluster) {
     let pool = Pool::new(cluster, "refused", 3, 1).await;
-    let before =
-        cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent("", HOSTNAME, "")).await.unwrap();
+    let before = cluster
+        .run_stateful_set(&pool.stateful_set("web", 1).persistent("", HOSTNAME, ""))
+        .await
+        .unwrap();
     pool.recorded("web", "web").await;
     pool.load(&homes(&before)["web-0"]).await;
     set_permissions(cluster, false).await;
 
-    cluster.delete_pods("refused", "web", &["web-0"]).await.unwrap();
+    cluster
+        .delete_pods("refused", "web", &["web-0"])
+        .await
+        .unwrap();
     // Its controller may have tried to create a Pod that it had just created, which also fails.
-    let message = pool.event_with("web", "FailedCreate", "denied the request").await;
+    let message = pool
+        .event_with("web", "FailedCreate", "denied the request")
+        .await;
     for word in [
         "StatefulSet web",
         "in namespace refused",
@@ -56,7 +71,10 @@ pub(crate) async fn refuses_pods_when_the_lookup_fails_and_recovers(cluster: &Cl
         assert!(message.contains(word), "{word:?} in {message:?}");
     }
     tokio::time::sleep(WHILE).await;
-    assert!(cluster.pods("refused", "web").await.unwrap().is_empty(), "no Pod may start without its state");
+    assert!(
+        cluster.pods("refused", "web").await.unwrap().is_empty(),
+        "no Pod may start without its state"
+    );
 
     set_permissions(cluster, true).await;
     assert_eq!(homes(&pool.ready("web", 1).await), homes(&before));
@@ -64,17 +82,25 @@ pub(crate) async fn refuses_pods_when_the_lookup_fails_and_recovers(cluster: &Cl
 
 pub(crate) async fn accepts_pods_when_the_lookup_fails_if_configured(cluster: &Cluster) {
     let pool = Pool::new(cluster, "accepted", 3, 1).await;
-    let before =
-        cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent("", HOSTNAME, "")).await.unwrap();
+    let before = cluster
+        .run_stateful_set(&pool.stateful_set("web", 1).persistent("", HOSTNAME, ""))
+        .await
+        .unwrap();
     pool.recorded("web", "web").await;
     pool.load(&homes(&before)["web-0"]).await;
     let webhook = cluster.webhook().unwrap();
-    webhook.set_settings(json!({"onLookupFailure": "accept"})).unwrap();
+    webhook
+        .set_settings(json!({"onLookupFailure": "accept"}))
+        .unwrap();
     set_permissions(cluster, false).await;
 
     let after = pool.recreate("web", &["web-0"]).await;
     assert!(!after["web-0"].annotations.contains_key(MARKER));
-    assert_ne!(homes(&after), homes(&before), "a Pod without a state should avoid the loaded node");
+    assert_ne!(
+        homes(&after),
+        homes(&before),
+        "a Pod without a state should avoid the loaded node"
+    );
     let warning = warnings(cluster, "accepted", "web-0");
     for word in [
         "StatefulSet web",

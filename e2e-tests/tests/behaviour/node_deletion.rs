@@ -26,7 +26,10 @@ pub(crate) fn sidecar() -> SidecarOptions {
         // A killed sidecar would hold the Lease for a while.
         "--leader-election=false".to_owned(),
     ];
-    SidecarOptions { args, ..SidecarOptions::default() }
+    SidecarOptions {
+        args,
+        ..SidecarOptions::default()
+    }
 }
 
 /// Two recorded Pods on two of three nodes, each pinned to its node.
@@ -47,10 +50,18 @@ impl<'a> Pair<'a> {
         json_patch::merge(&mut spec, more);
         pool.object("mine", &spec_for("web", &spec)).await;
         let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
-        let pods = cluster.run_stateful_set(&pool.stateful_set("web", 2).template(&apart)).await.unwrap();
+        let pods = cluster
+            .run_stateful_set(&pool.stateful_set("web", 2).template(&apart))
+            .await
+            .unwrap();
         let states = pool.recorded("mine", "web").await;
         let node = homes(&pods)["web-0"].clone();
-        Self { pool, pods, states, node }
+        Self {
+            pool,
+            pods,
+            states,
+            node,
+        }
     }
 
     /// Deletes the node of web-0.
@@ -59,7 +70,11 @@ impl<'a> Pair<'a> {
     }
 
     async fn delete_pod(&self) {
-        self.pool.cluster.delete_pods(self.pool.namespace, "web", &["web-0"]).await.unwrap();
+        self.pool
+            .cluster
+            .delete_pods(self.pool.namespace, "web", &["web-0"])
+            .await
+            .unwrap();
     }
 
     /// Waits until web-0 is replaced by a Pod that is pending because its node is missing.
@@ -67,23 +82,31 @@ impl<'a> Pair<'a> {
         let old = &self.pods["web-0"].uid;
         let what = "web-0 to be made again and to have no node";
         let waits = |pod: &PodInfo| pod.uid != *old && pod.node.is_none();
-        let pods = self.pool.cluster.wait_for_pods(self.pool.namespace, "web", what, TIMEOUT, |pods| {
-            pods.get("web-0").is_some_and(waits)
-        });
+        let pods =
+            self.pool
+                .cluster
+                .wait_for_pods(self.pool.namespace, "web", what, TIMEOUT, |pods| {
+                    pods.get("web-0").is_some_and(waits)
+                });
         let pod = pods.await.unwrap()["web-0"].clone();
         assert_eq!(pod.annotations[MARKER], "mine");
         pod
     }
 
     async fn pods_now(&self) -> BTreeMap<String, PodInfo> {
-        self.pool.cluster.pods(self.pool.namespace, "web").await.unwrap()
+        self.pool
+            .cluster
+            .pods(self.pool.namespace, "web")
+            .await
+            .unwrap()
     }
 
     /// Waits until web-0 runs on another node and is recorded there. Asserts that web-1 and its state did not
     /// change.
     async fn wait_until_moved(&self) {
         let cluster = self.pool.cluster;
-        let moved = |pod: &PodInfo| pod.ready && pod.node.as_ref().is_some_and(|node| *node != self.node);
+        let moved =
+            |pod: &PodInfo| pod.ready && pod.node.as_ref().is_some_and(|node| *node != self.node);
         let what = "web-0 to run elsewhere";
         let pods = cluster
             .wait_for_pods(self.pool.namespace, "web", what, TIMEOUT, |pods| {
@@ -91,18 +114,26 @@ impl<'a> Pair<'a> {
             })
             .await
             .unwrap();
-        assert!(!pods["web-0"].annotations.contains_key(MARKER), "{:?}", pods["web-0"]);
+        assert!(
+            !pods["web-0"].annotations.contains_key(MARKER),
+            "{:?}",
+            pods["web-0"]
+        );
         assert_eq!(pods["web-1"].uid, self.pods["web-1"].uid);
         let states = self.pool.recorded("mine", "web").await;
         assert_eq!(states["web-1"], self.states["web-1"]);
         assert_eq!(states["web-0"]["nodeName"], json!(pods["web-0"].node));
         let message = self.pool.event("web", "StatesForgotten").await;
-        assert!(message.contains("web-0") && message.contains(&self.node), "{message}");
+        assert!(
+            message.contains("web-0") && message.contains(&self.node),
+            "{message}"
+        );
     }
 }
 
 pub(crate) async fn forgets_states_after_the_grace_period(cluster: &Cluster) {
-    let more = json!({"nodeDeletionPolicy": "Forget", "persistentPodStateRetentionPolicy": "Retain"});
+    let more =
+        json!({"nodeDeletionPolicy": "Forget", "persistentPodStateRetentionPolicy": "Retain"});
     let pair = Pair::new(cluster, "gone", &more).await;
     let deleted = Instant::now();
     pair.delete_node().await;
@@ -114,8 +145,12 @@ pub(crate) async fn forgets_states_after_the_grace_period(cluster: &Cluster) {
     assert_ne!(pair.pods_now().await["web-0"].uid, pending.uid);
     let message = pair.pool.event("web", "PodEvicted").await;
     assert!(message.contains("web-0"), "{message}");
-    let metric =
-        cluster.sidecar().unwrap().metric("persistentpodstate_states_forgotten_total").await.unwrap();
+    let metric = cluster
+        .sidecar()
+        .unwrap()
+        .metric("persistentpodstate_states_forgotten_total")
+        .await
+        .unwrap();
     assert!(metric.is_some_and(|states| states >= 1.0), "{metric:?}");
 }
 
@@ -123,13 +158,24 @@ pub(crate) async fn evicts_a_pod_once_no_node_matches_for_the_grace_period(clust
     let more = json!({"nodeDeletionPolicy": "Forget",
         "requiredPersistentTopology": {"nodeTopologyKeys": ["example.io/row"]}});
     let pair = Pair::new(cluster, "row", &more).await;
-    let row =
-        async |node: &str, row: &str| cluster.nodes.label(node, "example.io/row", Some(row)).await.unwrap();
+    let row = async |node: &str, row: &str| {
+        cluster
+            .nodes
+            .label(node, "example.io/row", Some(row))
+            .await
+            .unwrap()
+    };
     let used = homes(&pair.pods);
-    let free = (0..3).map(|index| format!("row-{index}")).find(|node| !used.values().any(|one| one == node));
+    let free = (0..3)
+        .map(|index| format!("row-{index}"))
+        .find(|node| !used.values().any(|one| one == node));
     let free = free.unwrap();
     cluster.nodes.cordon(&free).await.unwrap();
-    for (node, value) in [(&used["web-0"], "mine"), (&free, "mine"), (&used["web-1"], "other")] {
+    for (node, value) in [
+        (&used["web-0"], "mine"),
+        (&free, "mine"),
+        (&used["web-1"], "other"),
+    ] {
         row(node, value).await;
     }
     let states = pair.pool.recorded("mine", "web").await;
@@ -169,7 +215,10 @@ pub(crate) async fn starts_the_grace_period_again_after_a_restart(cluster: &Clus
 pub(crate) async fn reports_a_pod_that_it_may_not_evict(cluster: &Cluster) {
     let pair = Pair::new(cluster, "told", &json!({"nodeDeletionPolicy": "Forget"})).await;
     cluster.sidecar().unwrap().kill().await.unwrap();
-    let mut options = SidecarOptions { name: "without-evictions".to_owned(), ..sidecar() };
+    let mut options = SidecarOptions {
+        name: "without-evictions".to_owned(),
+        ..sidecar()
+    };
     options.args.retain(|arg| arg != "--evict-pending-pods");
     let without = cluster.run_sidecar(options).unwrap();
     pair.delete_node().await;
@@ -177,10 +226,20 @@ pub(crate) async fn reports_a_pod_that_it_may_not_evict(cluster: &Cluster) {
     let pending = pair.wait_until_pending().await;
     pair.pool.wait_for_entries("mine", &["web-1"]).await;
     let message = pair.pool.event("web", "PodNotEvicted").await;
-    assert!(message.contains("web-0") && message.contains("--evict-pending-pods"), "{message}");
+    assert!(
+        message.contains("web-0") && message.contains("--evict-pending-pods"),
+        "{message}"
+    );
     tokio::time::sleep(WHILE).await;
     assert_eq!(pair.pods_now().await["web-0"].uid, pending.uid);
-    assert_eq!(pair.pool.events("web", "PodNotEvicted").await.unwrap().len(), 1);
+    assert_eq!(
+        pair.pool
+            .events("web", "PodNotEvicted")
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     without.terminate(TIMEOUT).await.unwrap();
     cluster.sidecar().unwrap().start_again().unwrap();
     pair.wait_until_moved().await;

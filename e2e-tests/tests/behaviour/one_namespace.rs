@@ -26,7 +26,11 @@ pub(crate) async fn records_with_rights_in_one_namespace_alone(cluster: &Cluster
     let pool = Pool::new(cluster, APART, 3, 1).await;
     // Before 1.21 the API server does not set this label itself.
     let name = format!("kubernetes.io/metadata.name={APART}");
-    cluster.control_plane.kubectl(&["label", "--overwrite", "namespace", APART, &name]).await.unwrap();
+    cluster
+        .control_plane
+        .kubectl(&["label", "--overwrite", "namespace", APART, &name])
+        .await
+        .unwrap();
     let objects = chart();
     let is_right = |object: &&Value| {
         object["apiVersion"] == "rbac.authorization.k8s.io/v1"
@@ -48,11 +52,19 @@ pub(crate) async fn records_with_rights_in_one_namespace_alone(cluster: &Cluster
         }
     }
 
-    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let deployment = objects
+        .iter()
+        .find(|object| object["kind"] == "Deployment")
+        .unwrap();
     let args = list(&deployment["spec"]["template"]["spec"]["containers"][0]["args"]);
     let args = args.map(|arg| arg.as_str().unwrap().to_owned());
-    let args: Vec<String> = args.filter(|arg| !arg.starts_with("--admin-address")).collect();
-    assert_eq!(args[..2], ["--namespace=apart", "--lease-name=one-sidecar-apart"]);
+    let args: Vec<String> = args
+        .filter(|arg| !arg.starts_with("--admin-address"))
+        .collect();
+    assert_eq!(
+        args[..2],
+        ["--namespace=apart", "--lease-name=one-sidecar-apart"]
+    );
     let options = SidecarOptions {
         name: APART.to_owned(),
         user: ACCOUNT.to_owned(),
@@ -67,14 +79,20 @@ pub(crate) async fn records_with_rights_in_one_namespace_alone(cluster: &Cluster
     pool.recorded("web", "web").await;
     // The scheduler prefers the third node.
     pool.load_all(homes(&pods).values()).await;
-    assert_eq!(homes(&pool.recreate("web", &["web-0", "web-1"]).await), homes(&pods));
+    assert_eq!(
+        homes(&pool.recreate("web", &["web-0", "web-1"]).await),
+        homes(&pods)
+    );
     // The workload and the Pod are read again before a state is dropped.
     pool.scale("web", 1).await;
     pool.wait_for_entries("web", &["web-0"]).await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();
 
     permissions::assert_used_as_granted_by(cluster, ACCOUNT, &[]);
-    let refused = cluster.control_plane.kubectl_as(ACCOUNT, &["get", "pods", "--namespace=default"]).await;
+    let refused = cluster
+        .control_plane
+        .kubectl_as(ACCOUNT, &["get", "pods", "--namespace=default"])
+        .await;
     assert!(format!("{:#}", refused.unwrap_err()).contains("forbidden"));
     sidecar.terminate(SOON).await.unwrap();
 }

@@ -19,19 +19,33 @@ use crate::support::{
 
 /// A CRD like OpenKruise's: ours without the fields and the rules that only ours has.
 pub(crate) fn definition() -> Scratch {
-    let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml"))
+        .unwrap()
+        .remove(0);
     manifests::render::remove_rules(&mut definition);
-    definition["spec"]["versions"].as_array_mut().unwrap().truncate(1);
+    definition["spec"]["versions"]
+        .as_array_mut()
+        .unwrap()
+        .truncate(1);
     let version = &mut definition["spec"]["versions"][0];
-    version.as_object_mut().unwrap().remove("additionalPrinterColumns");
+    version
+        .as_object_mut()
+        .unwrap()
+        .remove("additionalPrinterColumns");
     let properties = &mut version["schema"]["openAPIV3Schema"]["properties"];
     let remove = |object: &mut Value, field: &str| {
-        assert!(object.as_object_mut().unwrap().remove(field).is_some(), "the CRD has no {field}");
+        assert!(
+            object.as_object_mut().unwrap().remove(field).is_some(),
+            "the CRD has no {field}"
+        );
     };
     let spec = &mut properties["spec"]["properties"];
     remove(spec, "nodeDeletionPolicy");
     remove(spec, "recordingPolicy");
-    remove(&mut spec["persistentPodAnnotations"]["items"]["properties"], "valueFrom");
+    remove(
+        &mut spec["persistentPodAnnotations"]["items"]["properties"],
+        "valueFrom",
+    );
     spec["persistentPodStateRetentionPolicy"]["enum"] = json!(["WhenScaled", "WhenDeleted"]);
     let status = &mut properties["status"]["properties"];
     for field in ["targetUID", "recorded", "desired", "conditions", "packed"] {
@@ -45,7 +59,11 @@ pub(crate) fn definition() -> Scratch {
 pub(crate) async fn install_definition(cluster: &Cluster) {
     let theirs = definition();
     let path = theirs.path().to_str().unwrap();
-    cluster.control_plane.kubectl(&["replace", "-f", path]).await.unwrap();
+    cluster
+        .control_plane
+        .kubectl(&["replace", "-f", path])
+        .await
+        .unwrap();
     let sidecar = cluster.sidecar().unwrap();
     sidecar.start_again().unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
@@ -60,16 +78,23 @@ pub(crate) async fn works_when_the_api_server_prunes_fields(cluster: &Cluster) {
     let by_hand = pool.stateful_set("byhand", 2);
     // This workload uses a field that the API server prunes.
     let annotations = format!("{IP_ANNOTATION}=PodIPsCSV");
-    let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, &annotations);
+    let web = pool
+        .stateful_set("web", 2)
+        .persistent("", HOSTNAME, &annotations);
     let by_hand = cluster.run_stateful_set(&by_hand).await.unwrap();
     let web = cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("mine", "byhand").await;
     pool.recorded("web", "web").await;
     let status = pool.pps("web").await.unwrap().data["status"].clone();
     let fields: Vec<_> = status.as_object().unwrap().keys().cloned().collect();
-    assert_eq!(fields, ["observedGeneration", "podStates"], "the API server prunes the rest");
+    assert_eq!(
+        fields,
+        ["observedGeneration", "podStates"],
+        "the API server prunes the rest"
+    );
 
-    pool.load_all(homes(&by_hand).values().chain(homes(&web).values())).await;
+    pool.load_all(homes(&by_hand).values().chain(homes(&web).values()))
+        .await;
     let again = pool.recreate("byhand", &["byhand-0", "byhand-1"]).await;
     assert_eq!(places(&again), places(&by_hand));
     let again = pool.recreate("web", &["web-0", "web-1"]).await;
@@ -84,17 +109,28 @@ pub(crate) async fn works_when_the_api_server_prunes_fields(cluster: &Cluster) {
         pool.pps("web").await.unwrap().data["spec"]["persistentPodAnnotations"],
         json!([{"key": IP_ANNOTATION}])
     );
-    assert!(pool.event("web", "InvalidAnnotation").await.contains("PodIPsCSV"));
+    assert!(
+        pool.event("web", "InvalidAnnotation")
+            .await
+            .contains("PodIPsCSV")
+    );
 
     // Writing pruned fields is not retried.
     let writes = || permissions::writes(cluster, SIDECAR).len();
     tokio::time::sleep(WHILE).await;
     let before = writes();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(writes(), before, "the sidecar must not write while nothing changes");
+    assert_eq!(
+        writes(),
+        before,
+        "the sidecar must not write while nothing changes"
+    );
     // The number of writes is in proportion to the changes.
     let mine = permissions::writes(cluster, SIDECAR);
-    let mine = mine.iter().filter(|event| event["objectRef"]["namespace"] == pool.namespace).count();
+    let mine = mine
+        .iter()
+        .filter(|event| event["objectRef"]["namespace"] == pool.namespace)
+        .count();
     assert!(mine < 60, "{mine} writes for a dozen Pods");
 
     // Nor is it after a restart, which loses the memory of the attempt.
@@ -105,14 +141,21 @@ pub(crate) async fn works_when_the_api_server_prunes_fields(cluster: &Cluster) {
     tokio::time::sleep(WHILE).await;
     let before = writes();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(writes(), before, "the sidecar must not write while nothing changes");
+    assert_eq!(
+        writes(),
+        before,
+        "the sidecar must not write while nothing changes"
+    );
     pool.recorded("web", "web").await;
 }
 
 /// The options of a sidecar that leaves recording to OpenKruise's manager.
 pub(crate) fn non_recording() -> SidecarOptions {
     let args = ["--recorder", "openkruise"].map(str::to_owned);
-    SidecarOptions { args: args.into(), ..SidecarOptions::default() }
+    SidecarOptions {
+        args: args.into(),
+        ..SidecarOptions::default()
+    }
 }
 
 /// The Lease of OpenKruise's manager.
@@ -138,14 +181,22 @@ pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     let recording = cluster.sidecar().unwrap();
     recording.terminate(SOON).await.unwrap();
     let former = permissions::requests(cluster).len();
-    let options = SidecarOptions { name: "beside".to_owned(), ..non_recording() };
+    let options = SidecarOptions {
+        name: "beside".to_owned(),
+        ..non_recording()
+    };
     let sidecar = cluster.run_sidecar(options).unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
 
     // Nothing is recorded or generated, and only the Lease is read.
     pool.object("mine", &required("mine", &[HOSTNAME])).await;
-    cluster.run_stateful_set(&pool.stateful_set("mine", 1)).await.unwrap();
-    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster
+        .run_stateful_set(&pool.stateful_set("mine", 1))
+        .await
+        .unwrap();
+    let web = pool
+        .stateful_set("web", 1)
+        .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     tokio::time::sleep(WHILE).await;
     assert_eq!(pool.pps("mine").await.unwrap().data.get("status"), None);
@@ -157,7 +208,10 @@ pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
         .map(|event| format!("{} {}", event["verb"], event["objectRef"]["name"]))
         .collect();
     assert_eq!(Vec::from_iter(requests), [r#""get" "kruise-manager""#]);
-    assert_eq!(sidecar.metric("persistentpodstate_leader").await.unwrap(), Some(0.0));
+    assert_eq!(
+        sidecar.metric("persistentpodstate_leader").await.unwrap(),
+        Some(0.0)
+    );
 
     // The usual sidecar records the state and generates the object: nothing but `--recorder openkruise` has
     // kept the other one from it.

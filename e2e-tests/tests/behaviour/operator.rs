@@ -50,18 +50,29 @@ impl OperatedKind {
             kind: kind.to_owned(),
             plural: plural.to_owned(),
         };
-        Self { resource, replicas: "/spec/replicas", names: Names::Ordinals }
+        Self {
+            resource,
+            replicas: "/spec/replicas",
+            names: Names::Ordinals,
+        }
     }
 
     /// The Pods that a workload wants.
     pub(crate) fn wanted(&self, workload: &DynamicObject) -> Vec<String> {
         let root = json!({"spec": workload.data["spec"]});
-        let replicas = root.pointer(self.replicas).and_then(Value::as_u64).unwrap_or(1);
+        let replicas = root
+            .pointer(self.replicas)
+            .and_then(Value::as_u64)
+            .unwrap_or(1);
         let replicas = usize::try_from(replicas).unwrap_or(0);
         let reserved = reserved(&root["spec"]["reserveOrdinals"]);
         let name = workload.name_any();
         match self.names {
-            Names::Words => WORDS.iter().take(replicas).map(|word| format!("{name}-{word}")).collect(),
+            Names::Words => WORDS
+                .iter()
+                .take(replicas)
+                .map(|word| format!("{name}-{word}"))
+                .collect(),
             Names::Ordinals => (root["spec"]["ordinals"]["start"].as_u64().unwrap_or(0)..)
                 .filter(|ordinal| !reserved.contains(ordinal))
                 .take(replicas)
@@ -118,12 +129,18 @@ async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
         let namespace = workload.namespace().unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let params = ListParams::default().labels(&format!("app={}", workload.name_any()));
-        let there: BTreeMap<String, Pod> =
-            pods.list(&params).await?.into_iter().map(|pod| (pod.name_any(), pod)).collect();
+        let there: BTreeMap<String, Pod> = pods
+            .list(&params)
+            .await?
+            .into_iter()
+            .map(|pod| (pod.name_any(), pod))
+            .collect();
         let wanted = kind.wanted(&workload);
         for (name, pod) in &there {
-            let is_own =
-                pod.owner_references().iter().any(|owner| Some(&owner.uid) == workload.uid().as_ref());
+            let is_own = pod
+                .owner_references()
+                .iter()
+                .any(|owner| Some(&owner.uid) == workload.uid().as_ref());
             if is_own && !wanted.contains(name) && pod.metadata.deletion_timestamp.is_none() {
                 pods.delete(name, &DeleteParams::default()).await?;
             }
@@ -171,7 +188,11 @@ mod tests {
         let workload: DynamicObject = serde_json::from_value(workload).unwrap();
         assert_eq!(kind.wanted(&workload), ["w-1", "w-4", "w-5"]);
         assert_eq!(
-            OperatedKind { names: Names::Words, ..kind }.wanted(&workload),
+            OperatedKind {
+                names: Names::Words,
+                ..kind
+            }
+            .wanted(&workload),
             ["w-red", "w-green", "w-blue"]
         );
     }

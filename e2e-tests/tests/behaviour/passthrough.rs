@@ -21,7 +21,10 @@ pub(crate) async fn makes_no_host_call_for_pods_without_stable_names(cluster: &C
     });
     let with = |name: &str, patch: Value| {
         let mut template = template.clone();
-        json_patch::merge(&mut template, &json!({"metadata": {"labels": {"app": name}}}));
+        json_patch::merge(
+            &mut template,
+            &json!({"metadata": {"labels": {"app": name}}}),
+        );
         json_patch::merge(&mut template, &patch);
         template
     };
@@ -30,11 +33,15 @@ pub(crate) async fn makes_no_host_call_for_pods_without_stable_names(cluster: &C
     let job = with("job", json!({"spec": {"restartPolicy": "Never"}}));
     let mut bare = object("v1", "Pod", "bare", template["spec"].clone());
     bare["metadata"]["labels"] = json!({"app": "bare"});
-    let replicated =
-        |name: &str| json!({"replicas": 2, "selector": selector(name), "template": with(name, json!({}))});
+    let replicated = |name: &str| json!({"replicas": 2, "selector": selector(name), "template": with(name, json!({}))});
     let objects = [
         bare,
-        object("apps/v1", "Deployment", "deployment", replicated("deployment")),
+        object(
+            "apps/v1",
+            "Deployment",
+            "deployment",
+            replicated("deployment"),
+        ),
         object(
             "apps/v1",
             "DaemonSet",
@@ -50,18 +57,38 @@ pub(crate) async fn makes_no_host_call_for_pods_without_stable_names(cluster: &C
         ),
     ];
     cluster.apply_objects(&objects).await.unwrap();
-    cluster.run_stateful_set(&pool.stateful_set("stateful", 1)).await.unwrap();
-    for (name, pods) in [("bare", 1), ("deployment", 2), ("daemons", 2), ("job", 1), ("controller", 1)] {
-        cluster.wait_ready("nocalls", name, pods, TIMEOUT).await.unwrap();
+    cluster
+        .run_stateful_set(&pool.stateful_set("stateful", 1))
+        .await
+        .unwrap();
+    for (name, pods) in [
+        ("bare", 1),
+        ("deployment", 2),
+        ("daemons", 2),
+        ("job", 1),
+        ("controller", 1),
+    ] {
+        cluster
+            .wait_ready("nocalls", name, pods, TIMEOUT)
+            .await
+            .unwrap();
     }
 
     // The API server sent all of them to the policy. Only the Pod of the StatefulSet caused a host call.
     let served = cluster.webhook().unwrap().served();
-    let mine: Vec<_> = served.iter().filter(|one| one.namespace == "nocalls" && one.kind == "Pod").collect();
+    let mine: Vec<_> = served
+        .iter()
+        .filter(|one| one.namespace == "nocalls" && one.kind == "Pod")
+        .collect();
     assert!(mine.len() >= 8, "{} requests", mine.len());
     for one in &mine {
         let calls = one.evaluation.host_calls.len();
-        assert_eq!(calls > 0, one.name == "stateful-0", "{} made {calls} host calls", one.name);
+        assert_eq!(
+            calls > 0,
+            one.name == "stateful-0",
+            "{} made {calls} host calls",
+            one.name
+        );
         assert!(one.evaluation.response.allowed && one.evaluation.patch.is_none());
     }
 }
@@ -78,7 +105,10 @@ async fn evaluate(cluster: &Cluster, namespace: &str, pod: &Value, more: &Value)
     });
     json_patch::merge(&mut request, more);
     let client = cluster.control_plane.client_for(POLICY_SERVER).unwrap();
-    let host: Arc<dyn HostCalls> = Arc::new(KubernetesHost::new(tokio::runtime::Handle::current(), client));
+    let host: Arc<dyn HostCalls> = Arc::new(KubernetesHost::new(
+        tokio::runtime::Handle::current(),
+        client,
+    ));
     let module = cluster.webhook().unwrap().module().clone();
     let evaluation = move || module.evaluate(&request, &json!({}), &host).unwrap();
     tokio::task::spawn_blocking(evaluation).await.unwrap()
@@ -88,7 +118,12 @@ async fn evaluate(cluster: &Cluster, namespace: &str, pod: &Value, more: &Value)
 fn as_sent(mut pod: Value) -> Value {
     pod.as_object_mut().unwrap().remove("status");
     pod["spec"].as_object_mut().unwrap().remove("nodeName");
-    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+    ] {
         pod["metadata"].as_object_mut().unwrap().remove(field);
     }
     pod
@@ -96,13 +131,16 @@ fn as_sent(mut pod: Value) -> Value {
 
 pub(crate) async fn preserves_unknown_fields(cluster: &Cluster) {
     let pool = Pool::new(cluster, "unknown", 2, 2).await;
-    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let web = pool
+        .stateful_set("web", 1)
+        .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
 
     let mut pod = as_sent(pool.pod_json("web-0").await);
     pod["metadata"]["annotations"] = json!({"own": "1"});
-    pod["x-top"] = json!({"deep": [{"er": null, "number": 12_345_678_901_234_567_890_u64, "float": 1.0e-7}]});
+    pod["x-top"] =
+        json!({"deep": [{"er": null, "number": 12_345_678_901_234_567_890_u64, "float": 1.0e-7}]});
     pod["metadata"]["x-meta"] = json!([[], {}, "ü\u{1F600}\n"]);
     pod["spec"]["x-spec"] = json!({"n": 0.1, "empty": ""});
     pod["spec"]["containers"][0]["x-container"] = json!(true);
@@ -135,7 +173,8 @@ pub(crate) async fn preserves_unknown_fields(cluster: &Cluster) {
 fn planned(mut pod: Value, state: &Value) -> Value {
     let is = |key: &str| json!({"key": key, "operator": "In", "values": [state["nodeTopologyLabels"][key]]});
     let affinity = &mut pod["spec"]["affinity"]["nodeAffinity"];
-    let terms = &mut affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    let terms =
+        &mut affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
     if terms.is_null() {
         *terms = json!([{"matchExpressions": []}]);
     }
@@ -143,7 +182,10 @@ fn planned(mut pod: Value, state: &Value) -> Value {
         if term["matchExpressions"].is_null() {
             term["matchExpressions"] = json!([]);
         }
-        term["matchExpressions"].as_array_mut().unwrap().push(is(ZONE));
+        term["matchExpressions"]
+            .as_array_mut()
+            .unwrap()
+            .push(is(ZONE));
     }
     let preferred = &mut affinity["preferredDuringSchedulingIgnoredDuringExecution"];
     if preferred.is_null() {
@@ -218,10 +260,16 @@ pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
     let mut rich = rich_template();
     if cluster.control_plane.version() < Version::minor(23) {
         // This API server would refuse ephemeral volumes.
-        rich["spec"]["volumes"].as_array_mut().unwrap().retain(|volume| volume.get("ephemeral").is_none());
+        rich["spec"]["volumes"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|volume| volume.get("ephemeral").is_none());
     } else {
         // Nothing provisions volumes here: one for each Pod that the scenario creates.
-        cluster.apply_objects(&[1, 2, 3].map(persistent_volume)).await.unwrap();
+        cluster
+            .apply_objects(&[1, 2, 3].map(persistent_volume))
+            .await
+            .unwrap();
     }
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "kubewarden", "labels": {"kubernetes.io/metadata.name": "kubewarden"}}});
@@ -242,16 +290,25 @@ pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
         served.iter().all(|one| one.namespace != "kubewarden"),
         "the Pod in kubewarden should bypass the policy"
     );
-    let plain = Pool { cluster, namespace: "kubewarden" };
+    let plain = Pool {
+        cluster,
+        namespace: "kubewarden",
+    };
     let mut plain = as_sent(plain.pod_json("web-0").await);
     let mut pinned = as_sent(pool.pod_json("web-0").await);
     for pod in [&mut plain, &mut pinned] {
         pod["metadata"]["namespace"] = json!("x");
         pod["metadata"]["ownerReferences"][0]["uid"] = json!("x");
         // Written by the CNI.
-        pod["metadata"]["annotations"].as_object_mut().unwrap().remove(IP_ANNOTATION);
+        pod["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove(IP_ANNOTATION);
         // The revision may depend on the namespace.
-        pod["metadata"]["labels"].as_object_mut().unwrap().remove("controller-revision-hash");
+        pod["metadata"]["labels"]
+            .as_object_mut()
+            .unwrap()
+            .remove("controller-revision-hash");
     }
     assert!(list(&plain["spec"]["volumes"]).count() >= 3, "{plain}");
     assert_eq!(
@@ -260,6 +317,9 @@ pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
         "nothing should be injected into the Pod in kubewarden"
     );
     let mut expected = planned(plain, &state);
-    expected["metadata"]["annotations"].as_object_mut().unwrap().remove(IP_ANNOTATION);
+    expected["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(IP_ANNOTATION);
     assert_eq!(pinned, expected);
 }

@@ -23,10 +23,12 @@ pub(crate) const EVICTION: &str = "deploy/components/evict-pending-pods/rbac.yam
 
 /// The roles of the sidecar, with the one for evictions.
 pub(crate) fn roles() -> Vec<Value> {
-    let files =
-        ["deploy/base/rbac.yaml", EVICTION].map(|file| manifests::read(&repository_file(file)).unwrap());
+    let files = ["deploy/base/rbac.yaml", EVICTION]
+        .map(|file| manifests::read(&repository_file(file)).unwrap());
     let is_role = |one: &Value| {
-        ["ClusterRole", "Role"].iter().any(|kind| one["kind"] == *kind)
+        ["ClusterRole", "Role"]
+            .iter()
+            .any(|kind| one["kind"] == *kind)
             && ["pps-sidecar", "pps-sidecar-evict-pending-pods"]
                 .iter()
                 .any(|name| one["metadata"]["name"] == *name)
@@ -41,7 +43,10 @@ pub(crate) fn grants() -> Vec<Grant> {
 
 /// The granted permissions, without object names.
 fn granted() -> BTreeSet<Permission> {
-    grants().into_iter().map(|(permission, _)| permission).collect()
+    grants()
+        .into_iter()
+        .map(|(permission, _)| permission)
+        .collect()
 }
 
 /// What a role grants.
@@ -51,7 +56,12 @@ pub(crate) fn of_role(role: &Value) -> Vec<Grant> {
     for rule in list(&role["rules"]) {
         for group in list(&rule["apiGroups"]) {
             for resource in list(&rule["resources"]) {
-                let grant = |verb| ((text(group), text(resource), text(verb)), rule["resourceNames"].clone());
+                let grant = |verb| {
+                    (
+                        (text(group), text(resource), text(verb)),
+                        rule["resourceNames"].clone(),
+                    )
+                };
                 grants.extend(list(&rule["verbs"]).map(grant));
             }
         }
@@ -69,14 +79,18 @@ pub(crate) fn writes(cluster: &Cluster, user: &str) -> Vec<Value> {
     let verbs = ["create", "update", "patch", "delete"];
     let is_write = |event: &Value| verbs.iter().any(|verb| event["verb"] == *verb);
     let requests = requests_of(cluster, user).into_iter();
-    requests.filter(|event| is_write(event) && event["objectRef"]["resource"] != "leases").collect()
+    requests
+        .filter(|event| is_write(event) && event["objectRef"]["resource"] != "leases")
+        .collect()
 }
 
 /// The verbs of all requests of a user for a resource in the audit log.
 pub(crate) fn verbs_of(cluster: &Cluster, user: &str, resource: &str) -> BTreeSet<String> {
     let requests = requests_of(cluster, user).into_iter();
     let requests = requests.filter(|event| event["objectRef"]["resource"] == resource);
-    requests.map(|event| event["verb"].as_str().unwrap_or_default().to_owned()).collect()
+    requests
+        .map(|event| event["verb"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Every request of a user that was refused for lack of a permission.
@@ -93,12 +107,18 @@ pub(crate) fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
 fn requests_with(cluster: &Cluster, user: &str, part: &str) -> Vec<Value> {
     let log = cluster.control_plane.audit_log();
     let name = format!("\"username\":{}", Value::from(user));
-    let lines = log.lines().filter(|line| line.contains(&name) && line.contains(part));
+    let lines = log
+        .lines()
+        .filter(|line| line.contains(&name) && line.contains(part));
     let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut seen = HashSet::new();
     // A watch has one event when its response starts and another when it ends.
-    let first = |event: &Value| seen.insert(event["auditID"].as_str().unwrap_or_default().to_owned());
-    events.filter(|event| event["user"]["username"] == user).filter(first).collect()
+    let first =
+        |event: &Value| seen.insert(event["auditID"].as_str().unwrap_or_default().to_owned());
+    events
+        .filter(|event| event["user"]["username"] == user)
+        .filter(first)
+        .collect()
 }
 
 /// Asserts that no request was refused, and that none needed a permission that the deployment does not grant.
@@ -115,7 +135,8 @@ pub(crate) fn assert_used_as_granted_with(cluster: &Cluster, kinds: &[(&str, &st
 pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[(&str, &str)]) {
     let mut granted = granted();
     for (group, resource) in kinds {
-        let permission = |verb: &str| ((*group).to_owned(), (*resource).to_owned(), verb.to_owned());
+        let permission =
+            |verb: &str| ((*group).to_owned(), (*resource).to_owned(), verb.to_owned());
         granted.extend(["list", "watch"].map(permission));
     }
     let requests = requests_of(cluster, user);
@@ -127,12 +148,18 @@ pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[
         // there is none of this name.
         let reason = text(&event["annotations"]["authorization.k8s.io/reason"]);
         let starting = (reason.is_empty() || reason.contains(" not found")) && restarted(cluster);
-        assert!(!matches!(code, Some(401 | 403)) || starting, "refused: {event}");
+        assert!(
+            !matches!(code, Some(401 | 403)) || starting,
+            "refused: {event}"
+        );
         let object = &event["objectRef"];
         if object.is_null() {
             continue;
         }
-        let subresource = object["subresource"].as_str().map(|name| format!("/{name}")).unwrap_or_default();
+        let subresource = object["subresource"]
+            .as_str()
+            .map(|name| format!("/{name}"))
+            .unwrap_or_default();
         used.insert((
             text(&object["apiGroup"]),
             text(&object["resource"]) + &subresource,
@@ -140,14 +167,27 @@ pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[
         ));
     }
     let all = std::env::var_os("PPS_E2E_ONLY").is_none();
-    assert!(!all || (requests.len() > 10 && used.len() > 5), "{} requests, {used:?}", requests.len());
+    assert!(
+        !all || (requests.len() > 10 && used.len() > 5),
+        "{} requests, {used:?}",
+        requests.len()
+    );
     let beyond: Vec<_> = used.difference(&granted).collect();
     assert!(beyond.is_empty(), "used but not granted: {beyond:?}");
     let idle: Vec<_> = granted.difference(&used).collect();
-    println!("{} requests of the sidecar; granted but not used here: {idle:?}", requests.len());
+    println!(
+        "{} requests of the sidecar; granted but not used here: {idle:?}",
+        requests.len()
+    );
 }
 
 /// Whether the API server was restarted.
 fn restarted(cluster: &Cluster) -> bool {
-    cluster.control_plane.supervisor().log(program::API_SERVER).matches("Serving securely on").count() > 1
+    cluster
+        .control_plane
+        .supervisor()
+        .log(program::API_SERVER)
+        .matches("Serving securely on")
+        .count()
+        > 1
 }

@@ -26,13 +26,25 @@ pub(crate) async fn refuses_invalid_objects_and_allows_their_deletion(cluster: &
     pool.refused_object("web", &wrong).await;
     let api = cluster.pps_api("refusals");
     let patch = async |patch: serde_json::Value| {
-        api.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.map(|_| ())
+        api.patch("web", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map(|_| ())
     };
-    patch(json!({"metadata": {"finalizers": ["example.io/wait"]}})).await.unwrap();
-    let refusal = patch(json!({"spec": {"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}}})).await;
-    assert!(refusal.unwrap_err().to_string().contains("spec.targetRef.kind"));
+    patch(json!({"metadata": {"finalizers": ["example.io/wait"]}}))
+        .await
+        .unwrap();
+    let refusal =
+        patch(json!({"spec": {"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}}})).await;
+    assert!(
+        refusal
+            .unwrap_err()
+            .to_string()
+            .contains("spec.targetRef.kind")
+    );
     api.delete("web", &DeleteParams::default()).await.unwrap();
-    patch(json!({"metadata": {"finalizers": null}})).await.unwrap();
+    patch(json!({"metadata": {"finalizers": null}}))
+        .await
+        .unwrap();
 
     // The workload of a valid object cannot change.
     pool.object("good", &required("web", &[HOSTNAME])).await;

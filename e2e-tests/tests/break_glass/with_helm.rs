@@ -17,16 +17,31 @@ const GET_MANIFEST: &str = "kubectl get secret sh.helm.release.v1.states.v1 --na
 /// The command of the document. Helm names itself `helm` in the fields that it manages; the program of the
 /// tests, by its own name.
 fn command(manager: &str) -> String {
-    let [command] = &commands("install with Helm")[..] else { panic!("one command is expected") };
+    let [command] = &commands("install with Helm")[..] else {
+        panic!("one command is expected")
+    };
     let (first, rest) = command.split_once('|').unwrap();
-    assert_eq!(first.trim(), "helm get manifest persistent-pod-state --namespace=persistent-pod-state");
+    assert_eq!(
+        first.trim(),
+        "helm get manifest persistent-pod-state --namespace=persistent-pod-state"
+    );
     assert!(rest.contains(" --field-manager=helm "), "{rest}");
-    format!("{GET_MANIFEST} |{}", rest.replace("--field-manager=helm", &format!("--field-manager={manager}")))
+    format!(
+        "{GET_MANIFEST} |{}",
+        rest.replace(
+            "--field-manager=helm",
+            &format!("--field-manager={manager}")
+        )
+    )
 }
 
 #[tokio::test]
 async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
-    if !Command::new("jq").arg("--version").output().is_ok_and(|output| output.status.success()) {
+    if !Command::new("jq")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
         let test = "helm_upgrades_the_policies_that_the_document_has_installed_again";
         return report::skipped(test, "install jq to run it");
     }
@@ -43,7 +58,10 @@ async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
         let delete = ["delete", "clusteradmissionpolicy", "persistent-pod-state"];
         cluster.control_plane.kubectl(&delete).await.unwrap();
         let (printed, succeeded) = reader.run_commands(&[command]).await;
-        assert!(succeeded && printed.contains("clusteradmissionpolicy"), "{printed}");
+        assert!(
+            succeeded && printed.contains("clusteradmissionpolicy"),
+            "{printed}"
+        );
     };
     let tag = |tag: &str| json!({"policy": {"module": {"tag": tag}}});
 
@@ -51,7 +69,10 @@ async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
     release.run("upgrade", tag("v0.2.0"));
     for policy in ["persistent-pod-state", "persistent-pod-state-validation"] {
         let module = policies.get(policy).await.unwrap().data["spec"]["module"].clone();
-        assert!(module.as_str().unwrap().ends_with(":v0.2.0"), "{policy}: {module}");
+        assert!(
+            module.as_str().unwrap().ends_with(":v0.2.0"),
+            "{policy}: {module}"
+        );
     }
 
     // Why it is not the shorter command. Helm 3 does not apply on the server, and nothing conflicts.
@@ -62,6 +83,12 @@ async fn helm_upgrades_the_policies_that_the_document_has_installed_again() {
         "{GET_MANIFEST} | kubectl apply -f - --selector=app.kubernetes.io/component=policy"
     ))
     .await;
-    let error = format!("{:#}", release.try_run("upgrade", tag("v0.3.0")).unwrap_err());
-    assert!(error.contains("conflict with \"kubectl-client-side-apply\""), "{error}");
+    let error = format!(
+        "{:#}",
+        release.try_run("upgrade", tag("v0.3.0")).unwrap_err()
+    );
+    assert!(
+        error.contains("conflict with \"kubectl-client-side-apply\""),
+        "{error}"
+    );
 }

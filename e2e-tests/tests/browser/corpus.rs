@@ -56,22 +56,36 @@ async fn evaluate_all(
     cases: &[Case],
     payload: impl Fn(&Case) -> String,
 ) -> Result<Vec<Answer>> {
-    let question = |case: &Case| Question { payload: payload(case), ..Question::default() };
+    let question = |case: &Case| Question {
+        payload: payload(case),
+        ..Question::default()
+    };
     let mut questions: Vec<Question> = cases.iter().map(question).collect();
     let mut complete: BTreeMap<usize, Answer> = BTreeMap::new();
     for _ in 0..6 {
-        let open: Vec<usize> = (0..cases.len()).filter(|index| !complete.contains_key(index)).collect();
+        let open: Vec<usize> = (0..cases.len())
+            .filter(|index| !complete.contains_key(index))
+            .collect();
         let asked: Vec<&Question> = open.iter().map(|&index| &questions[index]).collect();
         let answers = browser.script(SCRIPT, vec![json!(asked)]).await?;
-        for (index, answer) in open.into_iter().zip(serde_json::from_value::<Vec<Answer>>(answers)?) {
+        for (index, answer) in open
+            .into_iter()
+            .zip(serde_json::from_value::<Vec<Answer>>(answers)?)
+        {
             let Some(call) = &answer.missing else {
                 complete.insert(index, answer);
                 continue;
             };
             let (namespace, operation, payload) = call;
-            ensure!(namespace == "kubernetes", "{}: a call of {namespace}", cases[index].name);
+            ensure!(
+                namespace == "kubernetes",
+                "{}: a call of {namespace}",
+                cases[index].name
+            );
             let key = serde_json::to_string(call)?;
-            questions[index].answers.insert(key, cases[index].host().call(operation, payload));
+            questions[index]
+                .answers
+                .insert(key, cases[index].host().call(operation, payload));
         }
         if complete.len() == cases.len() {
             return Ok(complete.into_values().collect());
@@ -85,8 +99,13 @@ fn outcome_of(case: &Case, answer: &Answer) -> Result<Outcome> {
     let after = &response["mutated_object"];
     let mut outcome = Outcome {
         accepted: response["accepted"] == true,
-        patch: if after.is_null() { Vec::new() } else { diff(&case.request["object"], after)? },
-        warnings: serde_json::from_value::<Option<_>>(response["warnings"].clone())?.unwrap_or_default(),
+        patch: if after.is_null() {
+            Vec::new()
+        } else {
+            diff(&case.request["object"], after)?
+        },
+        warnings: serde_json::from_value::<Option<_>>(response["warnings"].clone())?
+            .unwrap_or_default(),
         code: serde_json::from_value(response["code"].clone())?,
         message: serde_json::from_value(response["message"].clone())?,
         audit: serde_json::from_value::<Option<_>>(response["audit_annotations"].clone())?
@@ -97,7 +116,9 @@ fn outcome_of(case: &Case, answer: &Answer) -> Result<Outcome> {
         let payload: Value = serde_json::from_str(payload)?;
         if namespace == "tracing" {
             ensure!(payload["level"] == "warning", "{payload}");
-            outcome.log.push(payload["message"].as_str().unwrap_or_default().to_owned());
+            outcome
+                .log
+                .push(payload["message"].as_str().unwrap_or_default().to_owned());
         } else {
             outcome.host_calls.push((operation.clone(), payload));
         }
@@ -108,8 +129,11 @@ fn outcome_of(case: &Case, answer: &Answer) -> Result<Outcome> {
 pub(super) async fn the_page_gives_the_answers_of_the_corpus(browser: &Browser) -> Result<()> {
     let cases = pps_corpus::cases()?;
     let answers = evaluate_all(browser, &cases, |case| case.payload().to_string()).await?;
-    let by_name: BTreeMap<&str, &Answer> =
-        cases.iter().map(|case| case.name.as_str()).zip(&answers).collect();
+    let by_name: BTreeMap<&str, &Answer> = cases
+        .iter()
+        .map(|case| case.name.as_str())
+        .zip(&answers)
+        .collect();
     let count = pps_corpus::run(|case| outcome_of(case, by_name[case.name.as_str()]))?;
     ensure!(count >= 150, "only {count} cases");
     Ok(())
@@ -119,12 +143,19 @@ pub(super) async fn the_page_gives_the_answers_of_the_corpus(browser: &Browser) 
 pub(super) async fn numbers_pass_through_the_page_unchanged(browser: &Browser) -> Result<()> {
     let cases = pps_corpus::cases()?;
     let is_changed = |case: &&Case| case.expected.accepted && !case.expected.patch.is_empty();
-    let case = cases.iter().find(is_changed).context("no case is changed")?;
+    let case = cases
+        .iter()
+        .find(is_changed)
+        .context("no case is changed")?;
     let numbers = "[12345678901234567890123,1.10,1e400,-0.0,0.1]";
     let mut changed = case.clone();
     changed.request["object"]["spec"]["numbers"] = json!("NUMBERS");
     let payload = |case: &Case| case.payload().to_string().replace("\"NUMBERS\"", numbers);
     let answers = evaluate_all(browser, &[changed], payload).await?;
-    ensure!(answers[0].response.contains(numbers), "{}", answers[0].response);
+    ensure!(
+        answers[0].response.contains(numbers),
+        "{}",
+        answers[0].response
+    );
     Ok(())
 }

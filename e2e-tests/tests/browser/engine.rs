@@ -22,7 +22,10 @@ fn the_playground_has_less_than_560_kb() -> Result<()> {
             }
         }
     }
-    ensure!(bytes > 0 && bytes <= 560_000, "the playground has {bytes} bytes, more than 560,000");
+    ensure!(
+        bytes > 0 && bytes <= 560_000,
+        "the playground has {bytes} bytes, more than 560,000"
+    );
     Ok(())
 }
 
@@ -55,7 +58,8 @@ spec:
 async fn the_engine_answers_in_a_browser() -> Result<()> {
     let browser = Browser::start().await?;
     browser.open("").await?;
-    a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_page_has_loaded(&browser).await?;
+    a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_page_has_loaded(&browser)
+        .await?;
     garbage_and_very_long_texts_are_refused_in_a_moment(&browser).await?;
     corpus::the_page_gives_the_answers_of_the_corpus(&browser).await?;
     corpus::numbers_pass_through_the_page_unchanged(&browser).await?;
@@ -96,7 +100,11 @@ async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_pag
     for text in ["{}", "{\"version\": 1, \"objects\": \"a: [\"}"] {
         browser.script(script, vec![json!(text)]).await?;
     }
-    ensure!(served > 0 && browser.requests().len() == before, "{:?}", browser.requests());
+    ensure!(
+        served > 0 && browser.requests().len() == before,
+        "{:?}",
+        browser.requests()
+    );
     Ok(())
 }
 
@@ -145,7 +153,11 @@ async fn garbage_and_very_long_texts_are_refused_in_a_moment(browser: &Browser) 
             problem["severity"] == "error" || problem["severity"] == "warning",
             "{name} has no problem: {seen}"
         );
-        ensure!(seen["ms"].as_u64().is_some_and(|ms| ms < 30_000), "{name} took {} ms", seen["ms"]);
+        ensure!(
+            seen["ms"].as_u64().is_some_and(|ms| ms < 30_000),
+            "{name} took {} ms",
+            seen["ms"]
+        );
     }
     Ok(())
 }

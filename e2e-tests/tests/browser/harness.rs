@@ -23,9 +23,22 @@ async fn verdict(scripts: &[&str]) -> Result<(Vec<usize>, String)> {
         fs::write(folder.path().join(format!("{index}.js")), script)?;
         browser.open("").await?;
         browser.wait_for_text("#end", "done").await?;
-        counts.push(browser.console().await?.iter().filter(|entry| entry.is_error()).count());
+        counts.push(
+            browser
+                .console()
+                .await?
+                .iter()
+                .filter(|entry| entry.is_error())
+                .count(),
+        );
     }
-    Ok((counts, browser.close().await.map_or_else(|error| error.to_string(), |()| String::new())))
+    Ok((
+        counts,
+        browser
+            .close()
+            .await
+            .map_or_else(|error| error.to_string(), |()| String::new()),
+    ))
 }
 
 #[tokio::test]

@@ -28,7 +28,8 @@ use pps_e2e::browser::Browser;
 use serde_json::{Value, json};
 
 /// The page has the engine's answer to the last change, and its link.
-pub(super) const IDLE: &str = "document.getElementById('cluster').getAttribute('aria-busy') === 'false'";
+pub(super) const IDLE: &str =
+    "document.getElementById('cluster').getAttribute('aria-busy') === 'false'";
 
 /// What a user sees of a state.
 const SEEN: &str = r##"(() => {
@@ -50,13 +51,17 @@ async fn links_hold_the_whole_state_and_the_keyboard_is_enough() -> Result<()> {
 
 #[tokio::test]
 async fn texts_are_checked_as_they_are_typed_and_the_page_is_accessible() -> Result<()> {
-    in_one_browser!(texts::are_checked_as_they_are_typed, accessibility::of_the_page)
+    in_one_browser!(
+        texts::are_checked_as_they_are_typed,
+        accessibility::of_the_page
+    )
 }
 
 /// Opens a link in the playground that a browser shows, as by a click on it. Returns whether it was another
 /// one: then the page shows it once it is idle.
 pub(super) async fn follow(browser: &Browser, fragment: &str) -> Result<bool> {
-    let script = "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) return false;
+    let script =
+        "if (location.hash === `#${arguments[0]}` || location.hash === arguments[0]) return false;
         document.getElementById('cluster').setAttribute('aria-busy', 'true');
         location.hash = arguments[0];
         return true;";
@@ -71,7 +76,9 @@ struct Page {
 impl Page {
     /// Opens the page with a fragment, which may be empty.
     async fn open(fragment: &str) -> Result<Self> {
-        let page = Self { browser: Browser::start().await? };
+        let page = Self {
+            browser: Browser::start().await?,
+        };
         page.load(fragment).await?;
         Ok(page)
     }
@@ -84,7 +91,11 @@ impl Page {
 
     /// Opens a link in the page as it is: to load the page again takes ten times as long.
     async fn go(&self, fragment: &str) -> Result<()> {
-        if follow(&self.browser, fragment).await? { self.settle().await } else { self.load(fragment).await }
+        if follow(&self.browser, fragment).await? {
+            self.settle().await
+        } else {
+            self.load(fragment).await
+        }
     }
 
     async fn settle(&self) -> Result<()> {
@@ -93,11 +104,17 @@ impl Page {
 
     async fn click(&self, selector: &str) -> Result<()> {
         self.browser.click(selector).await?;
-        self.settle().await.with_context(|| format!("after a click on {selector}"))
+        self.settle()
+            .await
+            .with_context(|| format!("after a click on {selector}"))
     }
 
     async fn choose(&self, example: &str) -> Result<()> {
-        self.browser.find("#example").await?.select_by_value(example).await?;
+        self.browser
+            .find("#example")
+            .await?
+            .select_by_value(example)
+            .await?;
         self.settle().await
     }
 
@@ -121,7 +138,11 @@ impl Page {
 
     async fn fragment(&self) -> Result<String> {
         let hash = self.browser.evaluate("location.hash").await?;
-        Ok(hash.as_str().unwrap_or_default().trim_start_matches('#').to_owned())
+        Ok(hash
+            .as_str()
+            .unwrap_or_default()
+            .trim_start_matches('#')
+            .to_owned())
     }
 
     /// Ends the browser; see [`Browser::close`] for what must hold then.

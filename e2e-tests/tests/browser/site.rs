@@ -48,8 +48,12 @@ async fn documents_are_found_and_each_of_their_examples_opens_in_the_playground(
 
     browser.open("index.html").await?;
     browser.click("#mdbook-search-toggle").await?;
-    browser.type_into("#mdbook-searchbar", "required topology").await?;
-    browser.wait_for_text("#mdbook-searchresults", "Required topologies").await?;
+    browser
+        .type_into("#mdbook-searchbar", "required topology")
+        .await?;
+    browser
+        .wait_for_text("#mdbook-searchresults", "Required topologies")
+        .await?;
 
     let pages = links(&browser, "#mdbook-sidebar ol.chapter a[href]").await?;
     let mut examples = Vec::new();
@@ -58,26 +62,46 @@ async fn documents_are_found_and_each_of_their_examples_opens_in_the_playground(
         browser.open(path(&browser, page)).await?;
         let found = browser.evaluate(PAGE).await?;
         ensure!(found["title"] == true, "{page} has no title");
-        examples.extend(serde_json::from_value::<Vec<String>>(found["examples"].clone())?);
+        examples.extend(serde_json::from_value::<Vec<String>>(
+            found["examples"].clone(),
+        )?);
     }
-    ensure!(examples.len() == report.examples && report.examples > 0, "{} of {report:?}", examples.len());
+    ensure!(
+        examples.len() == report.examples && report.examples > 0,
+        "{} of {report:?}",
+        examples.len()
+    );
 
     browser.open("playground/index.html").await?;
     let documents = links(&browser, "#documents").await?;
-    ensure!(documents == [browser.url("index.html")], "the playground's documents are at {documents:?}");
+    ensure!(
+        documents == [browser.url("index.html")],
+        "the playground's documents are at {documents:?}"
+    );
 
     for (index, example) in examples.iter().enumerate() {
         let link = path(&browser, example);
-        let fragment = link.strip_prefix("playground/index.html#").with_context(|| example.clone())?;
+        let fragment = link
+            .strip_prefix("playground/index.html#")
+            .with_context(|| example.clone())?;
         // To load the page again for each takes long.
         if index > 0 && follow(&browser, fragment).await? {
             browser.wait_until(IDLE).await?;
         } else {
             browser.open(link).await?;
         }
-        browser.wait_for_text("#cluster", "Running").await.with_context(|| example.clone())?;
-        let notice = browser.evaluate("document.querySelector('#notice').hidden").await?;
-        ensure!(notice == Value::Bool(true), "{example}: {}", browser.text("#notice").await?);
+        browser
+            .wait_for_text("#cluster", "Running")
+            .await
+            .with_context(|| example.clone())?;
+        let notice = browser
+            .evaluate("document.querySelector('#notice').hidden")
+            .await?;
+        ensure!(
+            notice == Value::Bool(true),
+            "{example}: {}",
+            browser.text("#notice").await?
+        );
         browser.wait_for_text("#next", "Uncordon").await?;
     }
     browser.close().await

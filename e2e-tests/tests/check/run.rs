@@ -39,17 +39,25 @@ pub(crate) struct CheckFinding {
 impl CheckReport {
     /// The findings with this code.
     pub(crate) fn of(&self, code: &str) -> Vec<&CheckFinding> {
-        self.findings.iter().filter(|finding| finding.code == code).collect()
+        self.findings
+            .iter()
+            .filter(|finding| finding.code == code)
+            .collect()
     }
 
     /// Whether there is a finding with this code and severity.
     pub(crate) fn has(&self, code: &str, severity: &str) -> bool {
-        self.of(code).iter().any(|finding| finding.severity == severity)
+        self.of(code)
+            .iter()
+            .any(|finding| finding.severity == severity)
     }
 
     /// The codes of all findings of this severity.
     pub(crate) fn codes(&self, severity: &str) -> Vec<&str> {
-        let found = self.findings.iter().filter(|finding| finding.severity == severity);
+        let found = self
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == severity);
         found.map(|finding| finding.code.as_str()).collect()
     }
 }
@@ -61,7 +69,10 @@ pub(crate) async fn run_check(kubeconfig: &Path, args: &[&str]) -> Result<CheckR
     let text = String::from_utf8_lossy(&output.stdout);
     let report: CheckReport = serde_json::from_str(&text)
         .with_context(|| format!("{text} {}", String::from_utf8_lossy(&output.stderr)))?;
-    Ok(CheckReport { exit_code: output.status.code().unwrap_or(-1), ..report })
+    Ok(CheckReport {
+        exit_code: output.status.code().unwrap_or(-1),
+        ..report
+    })
 }
 
 /// Runs the check with these arguments. Returns what it wrote.
@@ -80,5 +91,8 @@ pub(crate) async fn run_check_with(kubeconfig: &Path, args: &[&str]) -> Result<O
         .output();
     // The check itself ends after two minutes, and says what it could not read.
     let output = tokio::time::timeout(Duration::from_mins(3), output);
-    output.await.context("the check took more than three minutes")?.context("cannot run the check")
+    output
+        .await
+        .context("the check took more than three minutes")?
+        .context("cannot run the check")
 }

@@ -52,7 +52,8 @@ impl World {
         self.module.clone_from(&installation.published.policy);
         self.installation = Some(installation);
         let host = self.module.split('/').next().unwrap();
-        self.policy_server(&json!({"insecureSources": [host]})).await;
+        self.policy_server(&json!({"insecureSources": [host]}))
+            .await;
         self.controller.run_servers().await.unwrap();
         self.controller.reconcile_policies().await.unwrap();
     }
@@ -64,8 +65,13 @@ impl World {
     /// A cluster with Kubewarden, and a registry that has the module.
     pub(super) async fn without_the_product() -> Self {
         let (cluster, controller, kubeconfig) = start().await;
-        let options = RegistryOptions { name: "before".into(), ..RegistryOptions::default() };
-        let registry = Registry::start(cluster.control_plane.supervisor(), options).await.unwrap();
+        let options = RegistryOptions {
+            name: "before".into(),
+            ..RegistryOptions::default()
+        };
+        let registry = Registry::start(cluster.control_plane.supervisor(), options)
+            .await
+            .unwrap();
         let reference = format!("{}/policies/persistent-pod-state:v1", registry.host());
         let module = Publisher::to(&registry).policy(&reference).await.unwrap();
         Self {
@@ -82,7 +88,9 @@ impl World {
     /// Runs the check with its own account.
     pub(super) async fn check(&self, args: &[&str]) -> CheckReport {
         let report = run_check(&self.kubeconfig, args).await.unwrap();
-        let wrong = ["error", "warning"].into_iter().flat_map(|severity| report.codes(severity));
+        let wrong = ["error", "warning"]
+            .into_iter()
+            .flat_map(|severity| report.codes(severity));
         self.found.lock().unwrap().extend(wrong.map(str::to_owned));
         report
     }
@@ -94,7 +102,8 @@ impl World {
 
     /// The same with arguments that are not borrowed.
     pub(super) async fn check_all(&self, args: &[String]) -> CheckReport {
-        self.check(&args.iter().map(String::as_str).collect::<Vec<_>>()).await
+        self.check(&args.iter().map(String::as_str).collect::<Vec<_>>())
+            .await
     }
 
     /// Runs the check, which must find these errors and no others. The API server may take a moment to know a
@@ -105,22 +114,41 @@ impl World {
         let report = wait_for(&what, Duration::from_secs(40), async || {
             let report = self.check(args).await;
             let found: BTreeSet<&str> = report.codes("error").into_iter().collect();
-            Ok(Progress::when(found == wanted, report.clone(), format!("{report:#?}")))
+            Ok(Progress::when(
+                found == wanted,
+                report.clone(),
+                format!("{report:#?}"),
+            ))
         });
         let report = report.await.unwrap();
         assert_eq!(report.exit_code, 1, "{report:#?}");
-        for finding in report.findings.iter().filter(|finding| finding.severity == "error") {
-            assert!(!finding.advice.is_empty() && !finding.subject.is_empty(), "{finding:?}");
+        for finding in report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == "error")
+        {
+            assert!(
+                !finding.advice.is_empty() && !finding.subject.is_empty(),
+                "{finding:?}"
+            );
         }
     }
 
     /// Runs the check until it finds no error. Sidecars that have just noticed a change may not be ready for
     /// a moment.
     pub(super) async fn expect_no_error(&self) {
-        wait_for("the check to find no error", Duration::from_mins(1), async || {
-            let report = self.check(&[]).await;
-            Ok(Progress::when(report.exit_code == 0, (), format!("{report:#?}")))
-        })
+        wait_for(
+            "the check to find no error",
+            Duration::from_mins(1),
+            async || {
+                let report = self.check(&[]).await;
+                Ok(Progress::when(
+                    report.exit_code == 0,
+                    (),
+                    format!("{report:#?}"),
+                ))
+            },
+        )
         .await
         .unwrap();
     }
@@ -134,18 +162,31 @@ impl World {
             self.cluster.apply_objects(&[object]).await.unwrap();
         }
         let patch = Patch::Merge(json!({"spec": spec}));
-        servers.patch(SERVER, &PatchParams::default(), &patch).await.unwrap();
+        servers
+            .patch(SERVER, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     pub(super) async fn delete_policy_server(&self) {
-        api(&self.cluster.client(), "PolicyServer").delete(SERVER, &DeleteParams::default()).await.unwrap();
+        api(&self.cluster.client(), "PolicyServer")
+            .delete(SERVER, &DeleteParams::default())
+            .await
+            .unwrap();
     }
 
     /// Changes all policies.
     pub(super) async fn policies(&self, patch: &Value) {
         let policies = api(&self.cluster.client(), "ClusterAdmissionPolicy");
         for policy in policies.list(&ListParams::default()).await.unwrap() {
-            policies.patch(&policy.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+            policies
+                .patch(
+                    &policy.name_any(),
+                    &PatchParams::default(),
+                    &Patch::Merge(patch),
+                )
+                .await
+                .unwrap();
         }
     }
 
@@ -157,7 +198,12 @@ impl World {
     /// The Pods of the PolicyServer.
     async fn server_pods(&self) -> Vec<String> {
         let labels = ListParams::default().labels(&format!("kubewarden/policy-server={SERVER}"));
-        let pods = self.cluster.pods_api(KUBEWARDEN).list(&labels).await.unwrap();
+        let pods = self
+            .cluster
+            .pods_api(KUBEWARDEN)
+            .list(&labels)
+            .await
+            .unwrap();
         pods.iter().map(ResourceExt::name_any).collect()
     }
 
@@ -172,7 +218,9 @@ impl World {
         }});
         let pods: Api<Pod> = self.cluster.pods_api(KUBEWARDEN);
         for pod in self.server_pods().await {
-            pods.patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&failed)).await.unwrap();
+            pods.patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&failed))
+                .await
+                .unwrap();
         }
         self.controller.reconcile_policies().await.unwrap();
     }
@@ -182,16 +230,22 @@ impl World {
         let pods: Api<Pod> = self.cluster.pods_api(KUBEWARDEN);
         let former = self.server_pods().await;
         for pod in &former {
-            pods.delete(pod, &DeleteParams::default().grace_period(0)).await.unwrap();
+            pods.delete(pod, &DeleteParams::default().grace_period(0))
+                .await
+                .unwrap();
         }
-        wait_for("the PolicyServer's former Pods to be gone", Duration::from_mins(1), async || {
-            let now = self.server_pods().await;
-            Ok(Progress::when(
-                !now.is_empty() && former.iter().all(|pod| !now.contains(pod)),
-                (),
-                format!("{now:?}"),
-            ))
-        })
+        wait_for(
+            "the PolicyServer's former Pods to be gone",
+            Duration::from_mins(1),
+            async || {
+                let now = self.server_pods().await;
+                Ok(Progress::when(
+                    !now.is_empty() && former.iter().all(|pod| !now.contains(pod)),
+                    (),
+                    format!("{now:?}"),
+                ))
+            },
+        )
         .await
         .unwrap();
         self.controller.run_servers().await.unwrap();
@@ -213,30 +267,53 @@ impl World {
             .filter(|event| !event["objectRef"].is_null())
             .map(|event| {
                 let object = &event["objectRef"];
-                (text(&object["apiGroup"]), text(&object["resource"]), text(&event["verb"]))
+                (
+                    text(&object["apiGroup"]),
+                    text(&object["resource"]),
+                    text(&event["verb"]),
+                )
             })
             .collect();
-        let granted: BTreeSet<_> = of_role(&role()).into_iter().map(|(permission, _)| permission).collect();
-        assert_eq!(used.difference(&granted).collect::<Vec<_>>(), Vec::<&_>::new(), "used, but not granted");
+        let granted: BTreeSet<_> = of_role(&role())
+            .into_iter()
+            .map(|(permission, _)| permission)
+            .collect();
+        assert_eq!(
+            used.difference(&granted).collect::<Vec<_>>(),
+            Vec::<&_>::new(),
+            "used, but not granted"
+        );
         let idle: Vec<_> = granted.difference(&used).collect();
         assert_eq!(idle, Vec::<&_>::new(), "granted, but not used");
     }
 }
 
 async fn start() -> (Cluster, Reconciler, PathBuf) {
-    let cluster =
-        Cluster::builder().without_crd().nodes(3, 3).control_plane(|options| options.audit_log = true);
+    let cluster = Cluster::builder()
+        .without_crd()
+        .nodes(3, 3)
+        .control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
     let version = cluster.control_plane.version();
-    install_definitions(&cluster.client(), version).await.unwrap();
+    install_definitions(&cluster.client(), version)
+        .await
+        .unwrap();
     // Each kubelet sets this label.
     cluster
         .control_plane
-        .kubectl(&["label", "nodes", "--all", "kubernetes.io/os=linux", "--overwrite"])
+        .kubectl(&[
+            "label",
+            "nodes",
+            "--all",
+            "kubernetes.io/os=linux",
+            "--overwrite",
+        ])
         .await
         .unwrap();
     cluster.namespace(KUBEWARDEN).await.unwrap();
-    let controller = Reconciler::install(cluster.client(), version).await.unwrap();
+    let controller = Reconciler::install(cluster.client(), version)
+        .await
+        .unwrap();
     let rules = role()["rules"].as_array().unwrap().clone();
     let kubeconfig = account(&cluster, CHECK, &rules).await;
     (cluster, controller, kubeconfig)
@@ -245,7 +322,10 @@ async fn start() -> (Cluster, Reconciler, PathBuf) {
 /// The check's role.
 pub(super) fn role() -> Value {
     let objects = manifests::read(&repository_file("deploy/check.yaml")).unwrap();
-    objects.into_iter().find(|object| object["kind"] == "ClusterRole").unwrap()
+    objects
+        .into_iter()
+        .find(|object| object["kind"] == "ClusterRole")
+        .unwrap()
 }
 
 /// Makes an account with these rules, and a kubeconfig file for it.
@@ -259,6 +339,9 @@ async fn account(cluster: &Cluster, name: &str, rules: &[Value]) -> PathBuf {
     cluster.namespace(CHECK_NAMESPACE).await.unwrap();
     cluster.apply_objects(&[role, binding]).await.unwrap();
     let control_plane = &cluster.control_plane;
-    let token = control_plane.service_account_token(CHECK_NAMESPACE, name).await.unwrap();
+    let token = control_plane
+        .service_account_token(CHECK_NAMESPACE, name)
+        .await
+        .unwrap();
     control_plane.kubeconfig_with_token(name, &token).unwrap()
 }

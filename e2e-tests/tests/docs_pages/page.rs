@@ -47,14 +47,18 @@ impl Page {
     /// Reads a page.
     pub(crate) fn read(path: &str) -> Self {
         let text = fs::read_to_string(repository_file(path)).unwrap();
-        Self { path: path.to_owned(), blocks: blocks(&text) }
+        Self {
+            path: path.to_owned(),
+            blocks: blocks(&text),
+        }
     }
 }
 
 impl Block {
     /// Whether this version of kubectl can run it.
     pub(crate) fn is_for(&self, version: Version) -> bool {
-        self.needs.is_none_or(|minor| version >= Version::minor(minor))
+        self.needs
+            .is_none_or(|minor| version >= Version::minor(minor))
     }
 }
 
@@ -78,12 +82,17 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
                 "console" => push_console(&mut next.commands, line),
                 _ => {}
             }
-        } else if let Some(comment) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
+        } else if let Some(comment) = line
+            .strip_prefix("<!-- ")
+            .and_then(|line| line.strip_suffix(" -->"))
+        {
             match comment.split_once(": ") {
                 Some(("not run", why)) => next.not_run = Some(why.to_owned()),
                 Some(("scene", name)) => next.scene = Some(name.to_owned()),
                 Some(("needs", version)) => {
-                    let minor = version.strip_prefix("kubectl 1.").expect("it needs a version of kubectl");
+                    let minor = version
+                        .strip_prefix("kubectl 1.")
+                        .expect("it needs a version of kubectl");
                     next.needs = Some(minor.parse().unwrap());
                 }
                 _ => {}
@@ -129,7 +138,10 @@ fn pages_are_parsed_into_scripts_and_prompts() {
     let text = "# T\n<!-- not run: kind -->\n```sh\na\nb\n```\n```yaml\nx: 1\n```\n<!-- scene: s -->\n\
                 <!-- needs: kubectl 1.24 -->\n```console\n$ c |\n    d 'e\n  f'\n1\n$ g\n```\n";
     let prompt = |command: &str, output: &[&str]| {
-        Command::Prompt(command.to_owned(), output.iter().map(|&line| line.to_owned()).collect())
+        Command::Prompt(
+            command.to_owned(),
+            output.iter().map(|&line| line.to_owned()).collect(),
+        )
     };
     let commands = vec![prompt("c |\n    d 'e\n  f'", &["1"]), prompt("g", &[])];
     assert_eq!(
@@ -141,7 +153,13 @@ fn pages_are_parsed_into_scripts_and_prompts() {
                 commands: vec![Command::Script("a\nb".into())],
                 ..Block::default()
             },
-            Block { line: 12, scene: Some("s".into()), needs: Some(24), commands, ..Block::default() },
+            Block {
+                line: 12,
+                scene: Some("s".into()),
+                needs: Some(24),
+                commands,
+                ..Block::default()
+            },
         ]
     );
 }

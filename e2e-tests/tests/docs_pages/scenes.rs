@@ -96,7 +96,8 @@ const SCENES: [(&str, &[Step], &[Step]); 7] = [
 ];
 
 /// What scripts of scenes use.
-const FUNCTIONS: &str = "node_of() { kubectl get pod \"$1\" --output jsonpath='{.spec.nodeName}'; }";
+const FUNCTIONS: &str =
+    "node_of() { kubectl get pod \"$1\" --output jsonpath='{.spec.nodeName}'; }";
 
 /// The cluster on which the pages are played, and the reader's shell.
 pub(crate) struct Stage<'a> {
@@ -111,7 +112,10 @@ impl Stage<'_> {
         let none: &[Step] = &[];
         let (_, before, after) = match &block.scene {
             None => ("", none, none),
-            Some(name) => *SCENES.iter().find(|(known, ..)| known == name).expect("a known scene"),
+            Some(name) => *SCENES
+                .iter()
+                .find(|(known, ..)| known == name)
+                .expect("a known scene"),
         };
         self.take("before it", before).await?;
         let result = self.run_commands(block).await;
@@ -150,11 +154,16 @@ impl Stage<'_> {
     }
 
     async fn run_script(&mut self, script: &str) -> Result<(), String> {
-        self.shell.run(&Command::Script(format!("{FUNCTIONS}\n{script}"))).await
+        self.shell
+            .run(&Command::Script(format!("{FUNCTIONS}\n{script}")))
+            .await
     }
 
     async fn be_recorded(&mut self) -> Result<(), String> {
-        let (sets, objects) = (self.cluster.stateful_sets(NAMESPACE), self.cluster.pps_api(NAMESPACE));
+        let (sets, objects) = (
+            self.cluster.stateful_sets(NAMESPACE),
+            self.cluster.pps_api(NAMESPACE),
+        );
         let found = tokio::try_join!(sets.get_opt("db"), objects.get_opt("db"));
         if !matches!(found, Ok((Some(_), Some(_)))) {
             self.run_script("bash ./workload.sh").await?;
@@ -165,7 +174,8 @@ impl Stage<'_> {
     async fn come_back(&self) -> Result<()> {
         let (cluster, objects) = (&*self.cluster, self.cluster.pps_api(NAMESPACE));
         let is_injected = |pods: &BTreeMap<String, PodInfo>| {
-            pods.get("db-0").is_some_and(|pod| pod.annotations.contains_key(MARKER))
+            pods.get("db-0")
+                .is_some_and(|pod| pod.annotations.contains_key(MARKER))
         };
         let pods = cluster.wait_ready(NAMESPACE, "db", 3, TIMEOUT).await?;
         wait_for("all Pods of db to be recorded", TIMEOUT, async || {
@@ -188,8 +198,15 @@ impl Stage<'_> {
 /// The script of the quick start that creates the workload.
 pub(crate) fn workload() -> String {
     let page = Page::read("docs/quick-start.md");
-    let mut commands = page.blocks.iter().flat_map(|block| &block.commands).map(Command::text);
-    commands.find(|text| text.contains("kind: StatefulSet")).unwrap().to_owned()
+    let mut commands = page
+        .blocks
+        .iter()
+        .flat_map(|block| &block.commands)
+        .map(Command::text);
+    commands
+        .find(|text| text.contains("kind: StatefulSet"))
+        .unwrap()
+        .to_owned()
 }
 
 /// A volume that pins its Pod, as `docs/local-volumes.md` shows it.
@@ -220,13 +237,19 @@ async fn serve(cluster: &mut Cluster, installation: &mut Installation) {
     })
     .await
     .unwrap();
-    installation.serve_policy(cluster, ACCOUNT, false).await.unwrap();
+    installation
+        .serve_policy(cluster, ACCOUNT, false)
+        .await
+        .unwrap();
     let active = json!({"status": {"policyStatus": "active", "conditions": [{
         "type": "PolicyActive", "status": "True", "reason": "PolicyActive",
         "message": "The policy webhook has been created", "lastTransitionTime": "2026-01-02T03:04:05Z",
     }]}});
     for policy in policies.list(&ListParams::default()).await.unwrap() {
         let name = policy.metadata.name.unwrap_or_default();
-        policies.patch_status(&name, &PatchParams::default(), &Patch::Merge(&active)).await.unwrap();
+        policies
+            .patch_status(&name, &PatchParams::default(), &Patch::Merge(&active))
+            .await
+            .unwrap();
     }
 }

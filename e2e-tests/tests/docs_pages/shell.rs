@@ -56,7 +56,12 @@ impl Shell {
         let mut child = process.spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut shell = Self { _child: child, input, output, replacements };
+        let mut shell = Self {
+            _child: child,
+            input,
+            output,
+            replacements,
+        };
         shell.enter("exec 2>&1\nset -o pipefail").await;
         shell
     }
@@ -67,8 +72,14 @@ impl Shell {
             Command::Script(script) => {
                 // Not in this shell: it would end with the first error.
                 let quoted = self.replace(script).replace('\'', r"'\''");
-                let (printed, code) = self.enter(&format!("bash -euo pipefail -c '{quoted}'")).await;
-                if code == 0 { Ok(()) } else { Err(format!("{script}\nends with {code}:\n{printed}")) }
+                let (printed, code) = self
+                    .enter(&format!("bash -euo pipefail -c '{quoted}'"))
+                    .await;
+                if code == 0 {
+                    Ok(())
+                } else {
+                    Err(format!("{script}\nends with {code}:\n{printed}"))
+                }
             }
             Command::Prompt(prompt, expected) => self.run_until(prompt, expected).await,
         }
@@ -90,7 +101,9 @@ impl Shell {
             }
             if !only_reads || started.elapsed() > PATIENCE {
                 let expected = expected.join("\n");
-                return Err(format!("$ {command}\n{printed}\n(exit code {code}) instead of\n\n{expected}\n"));
+                return Err(format!(
+                    "$ {command}\n{printed}\n(exit code {code}) instead of\n\n{expected}\n"
+                ));
             }
             sleep(PAUSE).await;
         }
@@ -98,7 +111,9 @@ impl Shell {
 
     fn replace(&self, command: &str) -> String {
         let start = command.to_owned();
-        self.replacements.iter().fold(start, |command, (from, to)| command.replace(from, to))
+        self.replacements
+            .iter()
+            .fold(start, |command, (from, to)| command.replace(from, to))
     }
 
     /// Enters a command. Returns what it prints, and its exit code.
@@ -109,13 +124,19 @@ impl Shell {
         } else {
             format!("{{ {command}\n}} </dev/null")
         };
-        self.input.write_all(format!("{text}\necho \"\n{END}$?\"\n").as_bytes()).await.unwrap();
+        self.input
+            .write_all(format!("{text}\necho \"\n{END}$?\"\n").as_bytes())
+            .await
+            .unwrap();
         self.input.flush().await.unwrap();
         let mut printed: Vec<String> = Vec::new();
         loop {
             let line = timeout(PATIENCE, self.output.next_line()).await;
-            let line = line.unwrap_or_else(|_| panic!("{text}\ndoes not end:\n{}", printed.join("\n")));
-            let line = line.unwrap().unwrap_or_else(|| panic!("{text}\nends the shell"));
+            let line =
+                line.unwrap_or_else(|_| panic!("{text}\ndoes not end:\n{}", printed.join("\n")));
+            let line = line
+                .unwrap()
+                .unwrap_or_else(|| panic!("{text}\nends the shell"));
             if let Some(code) = line.strip_prefix(END) {
                 // The line before is the end of the last one.
                 if printed.last().is_some_and(String::is_empty) {
@@ -142,19 +163,61 @@ async fn a_shell_keeps_variables_and_reports_what_is_wrong() {
     let folder = std::env::temp_dir();
     let mut shell = Shell::start(&folder, &[], vec![("here".into(), "there".into())]).await;
     let prompt = |command: &str, output: &[&str]| {
-        Command::Prompt(command.to_owned(), output.iter().map(|&line| line.to_owned()).collect())
+        Command::Prompt(
+            command.to_owned(),
+            output.iter().map(|&line| line.to_owned()).collect(),
+        )
     };
     shell.run(&prompt("a=1", &[])).await.unwrap();
-    shell.run(&prompt("echo  $a  here; echo error >&2", &["1 there", "error"])).await.unwrap();
-    shell.run(&prompt("printf 'no end'", &["no …"])).await.unwrap();
-    shell.run(&Command::Script("b='2 3'\ncat <<END\n$b\nEND".into())).await.unwrap();
-    assert!(shell.run(&Command::Script("false\ntrue".into())).await.is_err());
-    assert!(shell.run(&Command::Script("echo $unset".into())).await.is_err());
-    assert!(shell.run(&prompt("echo other", &["text"])).await.unwrap_err().contains("instead of"));
+    shell
+        .run(&prompt(
+            "echo  $a  here; echo error >&2",
+            &["1 there", "error"],
+        ))
+        .await
+        .unwrap();
+    shell
+        .run(&prompt("printf 'no end'", &["no …"]))
+        .await
+        .unwrap();
+    shell
+        .run(&Command::Script("b='2 3'\ncat <<END\n$b\nEND".into()))
+        .await
+        .unwrap();
+    assert!(
+        shell
+            .run(&Command::Script("false\ntrue".into()))
+            .await
+            .is_err()
+    );
+    assert!(
+        shell
+            .run(&Command::Script("echo $unset".into()))
+            .await
+            .is_err()
+    );
+    assert!(
+        shell
+            .run(&prompt("echo other", &["text"]))
+            .await
+            .unwrap_err()
+            .contains("instead of")
+    );
     assert!(shell.run(&prompt("false", &[])).await.is_err());
     // Stands for the plugin, which ends with 1 where a Pod is Pending, and where it does not do what is
     // asked.
-    shell.run(&prompt("kubectl() { echo it is Pending; return 1; }", &[])).await.unwrap();
-    shell.run(&prompt("kubectl pps explain db-0", &["it is Pending"])).await.unwrap();
-    assert!(shell.run(&prompt("kubectl pps move db-0 --anywhere", &[])).await.is_err());
+    shell
+        .run(&prompt("kubectl() { echo it is Pending; return 1; }", &[]))
+        .await
+        .unwrap();
+    shell
+        .run(&prompt("kubectl pps explain db-0", &["it is Pending"]))
+        .await
+        .unwrap();
+    assert!(
+        shell
+            .run(&prompt("kubectl pps move db-0 --anywhere", &[]))
+            .await
+            .is_err()
+    );
 }

@@ -38,8 +38,10 @@ fn metadata(random: &mut Random, name: &str) -> Value {
         metadata["finalizers"] = json!(["example.com/keep"]);
     }
     if random.below(2) == 0 {
-        metadata["annotations"][pps_core::INJECTED_ANNOTATION] = (*random.one(&["p", "", "ü"])).into();
-        metadata["annotations"][pps_core::RECORD_ANNOTATION] = (*random.one(&["false", "", "true"])).into();
+        metadata["annotations"][pps_core::INJECTED_ANNOTATION] =
+            (*random.one(&["p", "", "ü"])).into();
+        metadata["annotations"][pps_core::RECORD_ANNOTATION] =
+            (*random.one(&["false", "", "true"])).into();
     }
     let owners = ["StatefulSet", "ReplicaSet", "Database", ""];
     let groups = ["apps/v1", "example.com/v1", ""];
@@ -65,7 +67,8 @@ pub(super) fn pod(random: &mut Random, index: u64) -> Value {
     };
     let terms: Vec<Value> = (0..random.below(3))
         .map(|_| {
-            let expressions: Vec<Value> = (0..random.below(3)).map(|_| requirement(random)).collect();
+            let expressions: Vec<Value> =
+                (0..random.below(3)).map(|_| requirement(random)).collect();
             json!({"matchExpressions": expressions, "matchFields": [requirement(random)]})
         })
         .collect();
@@ -111,7 +114,8 @@ pub(super) fn pod(random: &mut Random, index: u64) -> Value {
         pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     } else if index.is_multiple_of(10) {
         // Rare by chance: a Pod that waits for what the policy requires.
-        let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
+        let term =
+            json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
         let terms = json!({"nodeSelectorTerms": [term]});
         pod["metadata"]["annotations"][pps_core::INJECTED_ANNOTATION] = "p".into();
         pod["spec"]["affinity"] =
@@ -131,7 +135,8 @@ pub(super) fn node(random: &mut Random, index: u64) -> Value {
 
 pub(super) fn stateful_set(random: &mut Random, index: u64) -> Value {
     let mut metadata = metadata(random, &format!("s{index}"));
-    metadata["annotations"]["kruise.io/auto-generate-persistent-pod-state"] = (*random.one(&TEXTS)).into();
+    metadata["annotations"]["kruise.io/auto-generate-persistent-pod-state"] =
+        (*random.one(&TEXTS)).into();
     let labels = json!({"app": "a"});
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,

@@ -11,7 +11,8 @@ use serde_json::json;
 use super::end_state::end_state;
 use super::fleet::Fleet;
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, MARKER, Pool, Random, TIMEOUT, ZONE, homes, spec_for, spread_over_nodes,
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, Random, TIMEOUT, ZONE, homes, spec_for,
+    spread_over_nodes,
 };
 
 /// The grace period of the sidecar.
@@ -25,7 +26,10 @@ pub(crate) fn sidecar() -> SidecarOptions {
         format!("{}s", GRACE.as_secs()),
         "--evict-pending-pods".to_owned(),
     ];
-    SidecarOptions { args, ..SidecarOptions::default() }
+    SidecarOptions {
+        args,
+        ..SidecarOptions::default()
+    }
 }
 
 /// Three Pods on three of four nodes, each pinned to its node, whose states are forgotten with it.
@@ -38,16 +42,26 @@ impl<'a> Trio<'a> {
     async fn new(cluster: &'a Cluster, namespace: &'static str) -> Self {
         let pool = Pool::new(cluster, namespace, 4, 2).await;
         for index in 0..4 {
-            cluster.nodes.label(&format!("{namespace}-{index}"), RACK, Some("first")).await.unwrap();
+            cluster
+                .nodes
+                .label(&format!("{namespace}-{index}"), RACK, Some("first"))
+                .await
+                .unwrap();
         }
         let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
             "preferredPersistentTopology": [{"weight": 1, "preference": {"nodeTopologyKeys": [ZONE, RACK]}}],
             "persistentPodAnnotations": [{"key": IP_ANNOTATION}], "nodeDeletionPolicy": "Forget"});
         pool.object("web", &spec_for("web", &spec)).await;
         let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
-        cluster.run_stateful_set(&pool.stateful_set("web", 3).template(&apart)).await.unwrap();
+        cluster
+            .run_stateful_set(&pool.stateful_set("web", 3).template(&apart))
+            .await
+            .unwrap();
         end_state(cluster, namespace, 3).await;
-        Self { pool, random: Random::of(namespace) }
+        Self {
+            pool,
+            random: Random::of(namespace),
+        }
     }
 
     /// A random Pod and its node.
@@ -65,7 +79,8 @@ impl<'a> Trio<'a> {
     async fn make_node(&mut self, node: &str) {
         let namespace = self.pool.namespace;
         let labels = self.pool.selector().as_object().unwrap().clone();
-        let mut spec = NodeSpec::new(node).zone(format!("{namespace}-zone-{}", self.random.below(1000)));
+        let mut spec =
+            NodeSpec::new(node).zone(format!("{namespace}-zone-{}", self.random.below(1000)));
         for (key, value) in labels {
             spec = spec.label(key, value.as_str().unwrap());
         }
@@ -76,7 +91,10 @@ impl<'a> Trio<'a> {
     /// Deletes a Pod and waits until its replacement is pending because the node is missing.
     async fn delete_pod(&self, pod: &str) {
         let cluster = self.pool.cluster;
-        let before = cluster.delete_pods(self.pool.namespace, "web", &[pod]).await.unwrap();
+        let before = cluster
+            .delete_pods(self.pool.namespace, "web", &[pod])
+            .await
+            .unwrap();
         let is_pending = |now: &PodInfo| now.uid != before[pod].uid && now.node.is_none();
         let what = format!("{pod} to be pending without its node");
         let pods = cluster.wait_for_pods(self.pool.namespace, "web", &what, TIMEOUT, |pods| {
@@ -94,12 +112,19 @@ impl<'a> Trio<'a> {
 /// node.
 pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     // This library fakes the wall clock of a program.
-    let library = cluster.control_plane.binaries().path("libfaketime.so.1").unwrap();
+    let library = cluster
+        .control_plane
+        .binaries()
+        .path("libfaketime.so.1")
+        .unwrap();
     let mut random = Random::of("clock");
     let time = cluster.control_plane.folder().join("time");
     let set = |offset: &str| fs::write(&time, format!("{offset}\n")).unwrap();
     set("+0");
-    let mut options = SidecarOptions { name: "jumping".to_owned(), ..sidecar() };
+    let mut options = SidecarOptions {
+        name: "jumping".to_owned(),
+        ..sidecar()
+    };
     for (key, value) in [
         ("LD_PRELOAD", library.display().to_string()),
         ("FAKETIME_TIMESTAMP_FILE", time.display().to_string()),
@@ -117,7 +142,12 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
     let mut trio = Trio::new(cluster, "clock-nodes").await;
 
     let hours = 2 + random.below(20);
-    for offset in [format!("+{hours}h"), "+400d".to_owned(), "-300d".to_owned(), format!("-{hours}h")] {
+    for offset in [
+        format!("+{hours}h"),
+        "+400d".to_owned(),
+        "-300d".to_owned(),
+        format!("-{hours}h"),
+    ] {
         // The clock jumps while changes are batched and a node is missing. The absence must not seem longer.
         let (pod, node) = trio.any().await;
         trio.delete_node(&node).await;
@@ -130,18 +160,32 @@ pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
             fleet.pool.recorded(&set, &set).await;
         }
         trio.make_node(&node).await;
-        assert_eq!(trio.home(&pod).await, node, "the state was forgotten too early, at {offset}");
+        assert_eq!(
+            trio.home(&pod).await,
+            node,
+            "the state was forgotten too early, at {offset}"
+        );
         assert!(jumping.leads().await.unwrap());
     }
     fleet.end_state().await;
     end_state(cluster, "clock-nodes", 3).await;
     let log = jumping.log();
-    assert!(!log.contains("no longer leading"), "the Lease must not depend on the wall clock");
+    assert!(
+        !log.contains("no longer leading"),
+        "the Lease must not depend on the wall clock"
+    );
     // Check that the clock did jump for the sidecar.
-    let days: BTreeSet<&str> =
-        log.lines().filter_map(|line| line.split("\"timestamp\":\"").nth(1)?.get(..10)).collect();
+    let days: BTreeSet<&str> = log
+        .lines()
+        .filter_map(|line| line.split("\"timestamp\":\"").nth(1)?.get(..10))
+        .collect();
     assert!(days.len() >= 3, "the clock did not jump: {days:?}");
     assert_eq!(jumping.terminate(TIMEOUT).await.unwrap().code, Some(0));
     cluster.sidecar().unwrap().start_again().unwrap();
-    cluster.sidecar().unwrap().wait_ready(TIMEOUT).await.unwrap();
+    cluster
+        .sidecar()
+        .unwrap()
+        .wait_ready(TIMEOUT)
+        .await
+        .unwrap();
 }

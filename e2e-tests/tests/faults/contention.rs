@@ -39,7 +39,11 @@ impl SilentServer {
                 kept.push(connection);
             }
         });
-        Self { port, connections, task }
+        Self {
+            port,
+            connections,
+            task,
+        }
     }
 }
 
@@ -73,10 +77,16 @@ async fn register_status_webhook(cluster: &Cluster, namespace: &str, url: &str) 
         "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": [webhook]});
     let namespaced = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": namespace, "labels": {label: namespace}}});
-    cluster.apply_objects(&[namespaced, configuration]).await.unwrap();
+    cluster
+        .apply_objects(&[namespaced, configuration])
+        .await
+        .unwrap();
     // The API server uses it a moment later.
     let api = cluster.pps_api(namespace);
-    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
     let patch = Patch::Merge(json!({"status": {"desired": 77}}));
     wait_for("the webhook to be called", TIMEOUT, async || {
         let refused = api.patch_status("web-a", &dry, &patch).await.is_err();
@@ -88,31 +98,51 @@ async fn register_status_webhook(cluster: &Cluster, namespace: &str, url: &str) 
 
 async fn remove_status_webhook(cluster: &Cluster, namespace: &str) {
     let name = format!("{namespace}.pps.kubewarden.io");
-    cluster.control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
+    cluster
+        .control_plane
+        .kubectl(&["delete", "validatingwebhookconfiguration", &name])
+        .await
+        .unwrap();
 }
 
 /// Of two namespaces, one has a webhook that never responds, and more objects than concurrent writes are
 /// allowed.
 pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster) {
     let mut random = Random::of("webhooks");
-    let (hangs, well) =
-        tokio::join!(Fleet::new(cluster, "hook-hangs", MANY, 1), Fleet::new(cluster, "no-hook", 2, 2));
+    let (hangs, well) = tokio::join!(
+        Fleet::new(cluster, "hook-hangs", MANY, 1),
+        Fleet::new(cluster, "no-hook", 2, 2)
+    );
     let sidecar = cluster.sidecar().unwrap();
-    let metric = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"error\"}";
+    let metric =
+        "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"error\"}";
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let hung = hangs.states().await;
 
     let silence = SilentServer::start().await;
-    register_status_webhook(cluster, "hook-hangs", &format!("https://127.0.0.1:{}/", silence.port)).await;
+    register_status_webhook(
+        cluster,
+        "hook-hangs",
+        &format!("https://127.0.0.1:{}/", silence.port),
+    )
+    .await;
     let (before, count) = (silence.connections.load(Relaxed), refused().await.unwrap());
     let started = Instant::now();
     hangs.replace_some(&mut random, usize::from(MANY)).await;
-    wait_for("as many writes to hang as are allowed concurrently", TIMEOUT, async || {
-        let connections = silence.connections.load(Relaxed) - before;
-        let refused = refused().await? - count;
-        let seen = format!("{connections} connections, {refused} refused");
-        Ok(Progress::when(connections > 16 && refused >= 16.0, (), seen))
-    })
+    wait_for(
+        "as many writes to hang as are allowed concurrently",
+        TIMEOUT,
+        async || {
+            let connections = silence.connections.load(Relaxed) - before;
+            let refused = refused().await? - count;
+            let seen = format!("{connections} connections, {refused} refused");
+            Ok(Progress::when(
+                connections > 16 && refused >= 16.0,
+                (),
+                seen,
+            ))
+        },
+    )
     .await
     .unwrap();
     // The others continue. Each would otherwise wait for a hanging write.

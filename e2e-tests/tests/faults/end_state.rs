@@ -29,14 +29,22 @@ pub(crate) async fn end_state(cluster: &Cluster, namespace: &str, entries: usize
         let count = (seen != entries).then(|| format!("{seen} entries instead of {entries}"));
         anyhow::Ok(problems.into_iter().chain(count).collect::<Vec<_>>())
     };
-    wait_for(&format!("the objects of {namespace} to match the cluster"), TIMEOUT, async || {
-        let problems = good().await?;
-        Ok(Progress::when(problems.is_empty(), (), problems.join("; ")))
-    })
+    wait_for(
+        &format!("the objects of {namespace} to match the cluster"),
+        TIMEOUT,
+        async || {
+            let problems = good().await?;
+            Ok(Progress::when(problems.is_empty(), (), problems.join("; ")))
+        },
+    )
     .await
     .unwrap();
     tokio::time::sleep(WHILE).await;
-    assert_eq!(good().await.unwrap(), Vec::<String>::new(), "the objects matched only for a moment");
+    assert_eq!(
+        good().await.unwrap(),
+        Vec::<String>::new(),
+        "the objects matched only for a moment"
+    );
 }
 
 /// Everything that is compared, read from the API.
@@ -54,8 +62,16 @@ impl World {
         let nodes: Vec<Node> = cluster.nodes.api().list(&all).await?.items;
         Ok(Self {
             pods: cluster.pods_api(namespace).list(&all).await?.items,
-            nodes: nodes.into_iter().map(|node| (node.name_any(), node.labels().clone())).collect(),
-            sets: sets.list(&all).await?.into_iter().map(|set| (set.name_any(), set)).collect(),
+            nodes: nodes
+                .into_iter()
+                .map(|node| (node.name_any(), node.labels().clone()))
+                .collect(),
+            sets: sets
+                .list(&all)
+                .await?
+                .into_iter()
+                .map(|set| (set.name_any(), set))
+                .collect(),
             objects: cluster
                 .pps_api(namespace)
                 .list(&all)
@@ -72,7 +88,9 @@ impl World {
         let mut served = BTreeSet::new();
         for object in &self.objects {
             let name = object.name_any();
-            let target = object.data["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
+            let target = object.data["spec"]["targetRef"]["name"]
+                .as_str()
+                .unwrap_or_default();
             let Some(set) = self.sets.get(target) else {
                 problems.push(format!("{name} targets {target}, which does not exist"));
                 continue;
@@ -94,7 +112,9 @@ impl World {
             }
         }
         for (name, set) in &self.sets {
-            let asks = set.annotations().get("kruise.io/auto-generate-persistent-pod-state");
+            let asks = set
+                .annotations()
+                .get("kruise.io/auto-generate-persistent-pod-state");
             if asks.is_some_and(|asks| asks == "true") && !served.contains(name.as_str()) {
                 problems.push(format!("no object for {name}"));
             }
@@ -111,16 +131,24 @@ impl World {
     ) -> BTreeMap<String, Value> {
         let name = set.name_any();
         let replicas = set.spec.replicas.unwrap_or(1);
-        let mut missing: BTreeSet<String> =
-            (0..replicas).map(|ordinal| format!("{name}-{ordinal}")).collect();
+        let mut missing: BTreeSet<String> = (0..replicas)
+            .map(|ordinal| format!("{name}-{ordinal}"))
+            .collect();
         let mut entries = BTreeMap::new();
         for pod in &self.pods {
-            let owned = pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.uid().as_ref());
+            let owned = pod
+                .owner_references()
+                .iter()
+                .any(|owner| Some(&owner.uid) == set.uid().as_ref());
             let info = PodInfo::from(pod);
             if !owned {
                 continue;
             }
-            match info.node.as_ref().and_then(|node| Some((node, self.nodes.get(node)?))) {
+            match info
+                .node
+                .as_ref()
+                .and_then(|node| Some((node, self.nodes.get(node)?)))
+            {
                 Some((node, labels)) if info.ready && missing.remove(&info.name) => {
                     entries.insert(info.name.clone(), state(spec, &info, node, labels));
                 }
@@ -136,8 +164,9 @@ impl World {
 fn state(spec: &Value, pod: &PodInfo, node: &str, labels: &BTreeMap<String, String>) -> Value {
     let mut state = json!({"nodeName": node});
     let preferred = list(&spec["preferredPersistentTopology"]).map(|term| &term["preference"]);
-    for key in
-        preferred.chain([&spec["requiredPersistentTopology"]]).flat_map(|one| list(&one["nodeTopologyKeys"]))
+    for key in preferred
+        .chain([&spec["requiredPersistentTopology"]])
+        .flat_map(|one| list(&one["nodeTopologyKeys"]))
     {
         if let Some((key, value)) = key.as_str().and_then(|key| labels.get_key_value(key)) {
             state["nodeTopologyLabels"][key] = json!(value);
@@ -154,8 +183,8 @@ fn state(spec: &Value, pod: &PodInfo, node: &str, labels: &BTreeMap<String, Stri
 /// The parts of an object's status that are compared.
 fn comparable_status(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
-    let states =
-        recorded_states(status).map_or_else(|error| json!(error.to_string()), |states| json!(states));
+    let states = recorded_states(status)
+        .map_or_else(|error| json!(error.to_string()), |states| json!(states));
     json!({
         "states": states,
         "recorded": status["recorded"],

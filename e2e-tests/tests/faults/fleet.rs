@@ -17,12 +17,23 @@ pub(crate) struct Fleet<'a> {
 
 impl<'a> Fleet<'a> {
     /// `sets` StatefulSets of `replicas` Pods on six nodes in three zones. All Pods are Ready and recorded.
-    pub(crate) async fn new(cluster: &'a Cluster, namespace: &'static str, sets: u8, replicas: u32) -> Self {
+    pub(crate) async fn new(
+        cluster: &'a Cluster,
+        namespace: &'static str,
+        sets: u8,
+        replicas: u32,
+    ) -> Self {
         let pool = Pool::new(cluster, namespace, 6, 3).await;
-        let sets = (b'a'..b'a' + sets).map(|letter| (format!("web-{}", char::from(letter)), replicas));
-        let fleet = Self { pool, sets: sets.collect() };
+        let sets =
+            (b'a'..b'a' + sets).map(|letter| (format!("web-{}", char::from(letter)), replicas));
+        let fleet = Self {
+            pool,
+            sets: sets.collect(),
+        };
         for (name, replicas) in &fleet.sets {
-            let set = pool.stateful_set(name, *replicas).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+            let set = pool
+                .stateful_set(name, *replicas)
+                .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
             cluster.create_stateful_set(&set).await.unwrap();
         }
         fleet.ready().await;
@@ -52,18 +63,33 @@ impl<'a> Fleet<'a> {
     }
 
     /// Deletes `count` random Pods without waiting.
-    pub(crate) async fn delete_some(&self, random: &mut Random, count: usize) -> Vec<(String, PodInfo)> {
+    pub(crate) async fn delete_some(
+        &self,
+        random: &mut Random,
+        count: usize,
+    ) -> Vec<(String, PodInfo)> {
         let mut all = Vec::new();
         for set in self.sets.keys() {
-            let pods = self.pool.cluster.pods(self.pool.namespace, set).await.unwrap();
-            all.extend(pods.into_values().filter(|pod| !pod.terminating).map(|pod| (set.clone(), pod)));
+            let pods = self
+                .pool
+                .cluster
+                .pods(self.pool.namespace, set)
+                .await
+                .unwrap();
+            all.extend(
+                pods.into_values()
+                    .filter(|pod| !pod.terminating)
+                    .map(|pod| (set.clone(), pod)),
+            );
         }
         let api = self.pool.cluster.pods_api(self.pool.namespace);
         let mut deleted = Vec::new();
         for _ in 0..count.min(all.len()) {
             let chosen = usize::try_from(random.below(all.len() as u64)).unwrap();
             let (set, pod) = all.swap_remove(chosen);
-            api.delete(&pod.name, &DeleteParams::default()).await.unwrap();
+            api.delete(&pod.name, &DeleteParams::default())
+                .await
+                .unwrap();
             deleted.push((set, pod));
         }
         deleted
@@ -74,8 +100,11 @@ impl<'a> Fleet<'a> {
         let deleted = self.delete_some(random, count).await;
         for (set, replicas) in &self.sets {
             let replicas = *replicas as usize;
-            let old: Vec<&String> =
-                deleted.iter().filter(|(one, _)| one == set).map(|(_, pod)| &pod.uid).collect();
+            let old: Vec<&String> = deleted
+                .iter()
+                .filter(|(one, _)| one == set)
+                .map(|(_, pod)| &pod.uid)
+                .collect();
             let cluster = self.pool.cluster;
             let what = format!("{} Pods of {set} to be replaced", old.len());
             let new = |pod: &PodInfo| pod.ready && !old.contains(&&pod.uid);
@@ -95,7 +124,10 @@ impl<'a> Fleet<'a> {
         while left > 0 {
             let replicas = u64::from(self.sets[set]);
             let (first, step) = (random.below(replicas), 1 + random.below(replicas - 1));
-            let mut names = vec![format!("{set}-{first}"), format!("{set}-{}", (first + step) % replicas)];
+            let mut names = vec![
+                format!("{set}-{first}"),
+                format!("{set}-{}", (first + step) % replicas),
+            ];
             names.truncate(left.min(1 + usize::try_from(random.below(2)).unwrap()));
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             self.pool.recreate(set, &names).await;
@@ -112,10 +144,22 @@ impl<'a> Fleet<'a> {
     /// Deletes a set with its Pods and makes another one of the same name.
     pub(crate) async fn recreate_set(&mut self, set: &str, replicas: u32) {
         let cluster = self.pool.cluster;
-        cluster.delete_stateful_set(self.pool.namespace, set, false).await.unwrap();
-        let gone = cluster.wait_for_pods(self.pool.namespace, set, "no Pods", TIMEOUT, BTreeMap::is_empty);
+        cluster
+            .delete_stateful_set(self.pool.namespace, set, false)
+            .await
+            .unwrap();
+        let gone = cluster.wait_for_pods(
+            self.pool.namespace,
+            set,
+            "no Pods",
+            TIMEOUT,
+            BTreeMap::is_empty,
+        );
         gone.await.unwrap();
-        let new = self.pool.stateful_set(set, replicas).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+        let new = self
+            .pool
+            .stateful_set(set, replicas)
+            .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
         cluster.create_stateful_set(&new).await.unwrap();
         self.sets.insert(set.to_owned(), replicas);
     }
@@ -124,7 +168,12 @@ impl<'a> Fleet<'a> {
     pub(crate) async fn relabel(&self, random: &mut Random) {
         let node = format!("{}-{}", self.pool.namespace, random.below(6));
         let zone = format!("{}-moved-{}", self.pool.namespace, random.below(1000));
-        self.pool.cluster.nodes.label(&node, ZONE, Some(&zone)).await.unwrap();
+        self.pool
+            .cluster
+            .nodes
+            .label(&node, ZONE, Some(&zone))
+            .await
+            .unwrap();
     }
 
     /// The recorded states, by object.

@@ -27,13 +27,20 @@ enum Form {
 
 impl Form {
     fn of(status: &Value) -> Self {
-        if status["packed"].is_null() { Self::Plain } else { Self::Compact }
+        if status["packed"].is_null() {
+            Self::Plain
+        } else {
+            Self::Compact
+        }
     }
 
     fn flags(self) -> Vec<String> {
         let value = if self == Self::Plain { "never" } else { "auto" };
         // A killed sidecar would hold the Lease for longer than everything else takes.
-        vec![format!("--compact-states={value}"), "--leader-election=false".to_owned()]
+        vec![
+            format!("--compact-states={value}"),
+            "--leader-election=false".to_owned(),
+        ]
     }
 }
 
@@ -46,12 +53,18 @@ async fn states(pool: &Pool<'_>, name: &str) -> BTreeMap<String, Value> {
 async fn enlarge(pool: &Pool<'_>, name: &str) -> BTreeMap<String, Value> {
     let api = pool.cluster.pps_api(pool.namespace);
     let keep = Patch::Merge(json!({"spec": {"persistentPodStateRetentionPolicy": "WhenDeleted"}}));
-    api.patch(name, &PatchParams::default(), &keep).await.unwrap();
-    let state = json!({"nodeName": "node-x", "nodeTopologyLabels": {ZONE: "zone-x", HOSTNAME: "node-x"}});
-    let others: serde_json::Map<String, Value> =
-        (1000..1000 + OTHERS).map(|number| (format!("{name}-{number}"), state.clone())).collect();
+    api.patch(name, &PatchParams::default(), &keep)
+        .await
+        .unwrap();
+    let state =
+        json!({"nodeName": "node-x", "nodeTopologyLabels": {ZONE: "zone-x", HOSTNAME: "node-x"}});
+    let others: serde_json::Map<String, Value> = (1000..1000 + OTHERS)
+        .map(|number| (format!("{name}-{number}"), state.clone()))
+        .collect();
     let status = Patch::Merge(json!({"status": {"podStates": others}}));
-    api.patch_status(name, &PatchParams::default(), &status).await.unwrap();
+    api.patch_status(name, &PatchParams::default(), &status)
+        .await
+        .unwrap();
     states(pool, name).await
 }
 
@@ -60,8 +73,13 @@ async fn moved(pool: &Pool<'_>, name: &str, form: Form) -> BTreeMap<String, Valu
     wait_for(&format!("{name} to be {form:?}"), PATIENCE, async || {
         let pps = pool.pps(name).await?;
         let status = &pps.data["status"];
-        let is_moved = Form::of(status) == form && (form == Form::Plain || status["podStates"].is_null());
-        Ok(Progress::when(is_moved, recorded_states(status)?, status["conditions"].to_string()))
+        let is_moved =
+            Form::of(status) == form && (form == Form::Plain || status["podStates"].is_null());
+        Ok(Progress::when(
+            is_moved,
+            recorded_states(status)?,
+            status["conditions"].to_string(),
+        ))
     })
     .await
     .unwrap()
@@ -75,12 +93,17 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
     let cluster = network.cluster;
     let pool = Pool::new(cluster, "forms", 4, 2).await;
     for (name, replicas) in SETS {
-        let set = pool.stateful_set(name, replicas).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+        let set = pool
+            .stateful_set(name, replicas)
+            .persistent(ZONE, HOSTNAME, IP_ANNOTATION);
         cluster.create_stateful_set(&set).await.unwrap();
     }
     let mut expected = BTreeMap::new();
     for (name, replicas) in SETS {
-        cluster.wait_ready(pool.namespace, name, replicas as usize, PATIENCE).await.unwrap();
+        cluster
+            .wait_ready(pool.namespace, name, replicas as usize, PATIENCE)
+            .await
+            .unwrap();
         pool.recorded_within(name, name, PATIENCE).await;
         expected.insert(name, enlarge(&pool, name).await);
         moved(&pool, name, Form::Compact).await;
@@ -93,13 +116,21 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
         let mut forms = Vec::new();
         for (name, states_before) in &expected {
             let status = &pool.pps(name).await.unwrap().data["status"];
-            assert_eq!(&recorded_states(status).unwrap(), states_before, "{name}: {status}");
+            assert_eq!(
+                &recorded_states(status).unwrap(),
+                states_before,
+                "{name}: {status}"
+            );
             forms.push(Form::of(status));
         }
         forms
     };
     for round in 0..rounds {
-        form = if form == Form::Compact { Form::Plain } else { Form::Compact };
+        form = if form == Form::Compact {
+            Form::Plain
+        } else {
+            Form::Compact
+        };
         // Of four rounds, the second and the third lose answers, one in each direction. Before both, another
         // process has moved all objects, so that all have yet to move. The one after the second round takes
         // over what lost answers have left.
@@ -109,7 +140,11 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
         network.proxy.slow_down(Duration::from_millis(delay));
         let sidecar = start(network, form, round);
         // Reads while it moves them, too. It dies when so many have moved, or a moment later.
-        let deadly = if loses_answers { 1 } else { usize::try_from(random.below(3)).unwrap() };
+        let deadly = if loses_answers {
+            1
+        } else {
+            usize::try_from(random.below(3)).unwrap()
+        };
         let watching = async {
             while check().await.iter().filter(|one| **one == form).count() < deadly {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -117,10 +152,16 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
             if loses_answers {
                 network.proxy.swallow();
             }
-            tokio::time::sleep(Duration::from_millis(random.below(if deadly == 0 { 1500 } else { 30 })))
-                .await;
+            tokio::time::sleep(Duration::from_millis(random.below(if deadly == 0 {
+                1500
+            } else {
+                30
+            })))
+            .await;
         };
-        tokio::time::timeout(PATIENCE, watching).await.expect("the sidecar moves objects");
+        tokio::time::timeout(PATIENCE, watching)
+            .await
+            .expect("the sidecar moves objects");
         sidecar.kill().await.unwrap();
         network.proxy.mend();
         let forms = check().await;
@@ -136,7 +177,9 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
             check().await;
         }
     }
-    note(&format!("{rounds} kills; objects that had moved at each: {seen:?}"));
+    note(&format!(
+        "{rounds} kills; objects that had moved at each: {seen:?}"
+    ));
     network.proxy.slow_down(Duration::ZERO);
     let last = start(network, Form::Compact, 9999);
     for (name, _) in SETS {
@@ -147,8 +190,18 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
 
 /// Starts a sidecar that moves objects to this form.
 fn start(network: &Network<'_>, form: Form, number: u32) -> Sidecar {
-    let kubeconfig = Some(network.proxy.kubeconfig(&network.cluster.control_plane, SIDECAR).unwrap());
+    let kubeconfig = Some(
+        network
+            .proxy
+            .kubeconfig(&network.cluster.control_plane, SIDECAR)
+            .unwrap(),
+    );
     let name = format!("pps-sidecar-{number}");
-    let options = SidecarOptions { name, kubeconfig, args: form.flags(), ..SidecarOptions::default() };
+    let options = SidecarOptions {
+        name,
+        kubeconfig,
+        args: form.flags(),
+        ..SidecarOptions::default()
+    };
     network.cluster.run_sidecar(options).unwrap()
 }

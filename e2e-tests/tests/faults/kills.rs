@@ -26,7 +26,10 @@ pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &C
     let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(24, |count| count.parse().unwrap());
     let mut random = Random::of("kills of the leader");
     let first = cluster.sidecar().unwrap();
-    let second = SidecarOptions { name: "pps-sidecar-second".to_owned(), ..SidecarOptions::default() };
+    let second = SidecarOptions {
+        name: "pps-sidecar-second".to_owned(),
+        ..SidecarOptions::default()
+    };
     let second = &cluster.run_sidecar(second).unwrap();
     let fleet = Fleet::new(cluster, "killed", SETS, 4).await;
     second.wait_ready(TIMEOUT).await.unwrap();
@@ -51,7 +54,9 @@ pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &C
                 expired += 1;
             } else {
                 let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
-                api.delete("pps-sidecar", &DeleteParams::default()).await.unwrap();
+                api.delete("pps-sidecar", &DeleteParams::default())
+                    .await
+                    .unwrap();
             }
             tokio::time::sleep(Duration::from_millis(random.below(500))).await;
             leader.start_again().unwrap();

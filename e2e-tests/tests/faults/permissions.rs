@@ -32,11 +32,18 @@ async fn grant_all_except(cluster: &Cluster, revoked: &[Permission]) {
             rule["resources"] = json!([resource]);
             let is_revoked = |verb: &Value| {
                 let same = |permission: &&Permission| {
-                    list(&rule["apiGroups"]).any(|group| *group == permission.0) && *resource == permission.1
+                    list(&rule["apiGroups"]).any(|group| *group == permission.0)
+                        && *resource == permission.1
                 };
-                revoked.iter().filter(same).any(|permission| *verb == permission.2)
+                revoked
+                    .iter()
+                    .filter(same)
+                    .any(|permission| *verb == permission.2)
             };
-            let verbs: Vec<Value> = list(&rule["verbs"]).filter(|verb| !is_revoked(verb)).cloned().collect();
+            let verbs: Vec<Value> = list(&rule["verbs"])
+                .filter(|verb| !is_revoked(verb))
+                .cloned()
+                .collect();
             if !verbs.is_empty() {
                 rule["verbs"] = json!(verbs);
                 rules.push(rule);
@@ -47,7 +54,15 @@ async fn grant_all_except(cluster: &Cluster, revoked: &[Permission]) {
     cluster.apply_objects(&objects).await.unwrap();
     for permission in [PATCH, LIST, WATCH, WATCH_NODES] {
         let (group, resource, verb) = permission;
-        wait_for_permission(cluster, SIDECAR, group, resource, verb, !revoked.contains(&permission)).await;
+        wait_for_permission(
+            cluster,
+            SIDECAR,
+            group,
+            resource,
+            verb,
+            !revoked.contains(&permission),
+        )
+        .await;
     }
 }
 
@@ -56,8 +71,7 @@ pub(crate) async fn writes_states_once_the_permission_returns(network: &Network<
     let fleet = Fleet::new(network.cluster, "unwritten", 2, 2).await;
     let sidecar = network.sidecar();
     let before = fleet.states().await;
-    let metric =
-        "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"refused\"}";
+    let metric = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"refused\"}";
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let count = refused().await.unwrap();
 
@@ -69,9 +83,17 @@ pub(crate) async fn writes_states_once_the_permission_returns(network: &Network<
     })
     .await
     .unwrap();
-    assert_eq!(fleet.states().await, before, "no state may have been written");
+    assert_eq!(
+        fleet.states().await,
+        before,
+        "no state may have been written"
+    );
     assert!(sidecar.log().contains("cannot write a status; retrying"));
-    assert_eq!(sidecar.get("/readyz").await.unwrap().0, 200, "its knowledge is complete");
+    assert_eq!(
+        sidecar.get("/readyz").await.unwrap().0,
+        200,
+        "its knowledge is complete"
+    );
     grant_all_except(network.cluster, &[]).await;
     fleet.end_state().await;
 }
@@ -81,7 +103,9 @@ pub(crate) async fn keeps_states_while_pods_cannot_be_watched(network: &Network<
     let mut fleet = Fleet::new(network.cluster, "unseen", 2, 3).await;
     let sidecar = network.sidecar();
     let errors = async || {
-        let metric = sidecar.metric("persistentpodstate_watch_errors_total{resource=\"pods\"}").await;
+        let metric = sidecar
+            .metric("persistentpodstate_watch_errors_total{resource=\"pods\"}")
+            .await;
         metric.map(Option::unwrap_or_default)
     };
     let before = errors().await.unwrap();
@@ -89,15 +113,23 @@ pub(crate) async fn keeps_states_while_pods_cannot_be_watched(network: &Network<
     grant_all_except(network.cluster, &[LIST, WATCH, WATCH_NODES]).await;
     // Revoking permissions does not end a running watch.
     network.interrupt().await;
-    network.wait_until_unready("cannot watch: nodes, pods").await;
+    network
+        .wait_until_unready("cannot watch: nodes, pods")
+        .await;
     fleet.relabel(&mut random).await;
     fleet.replace_some(&mut random, 3).await;
     fleet.scale("web-b", 2).await;
     fleet.ready().await;
     wait_for("the watch to be retried repeatedly", TIMEOUT, async || {
         let more = errors().await? - before;
-        let watching = sidecar.metric("persistentpodstate_watch_up{resource=\"pods\"}").await?;
-        Ok(Progress::when(more >= 2.0 && watching == Some(0.0), (), format!("{more} errors, {watching:?}")))
+        let watching = sidecar
+            .metric("persistentpodstate_watch_up{resource=\"pods\"}")
+            .await?;
+        Ok(Progress::when(
+            more >= 2.0 && watching == Some(0.0),
+            (),
+            format!("{more} errors, {watching:?}"),
+        ))
     })
     .await
     .unwrap();
@@ -105,7 +137,10 @@ pub(crate) async fn keeps_states_while_pods_cannot_be_watched(network: &Network<
         sidecar.log().contains(r#"cannot watch resource \"nodes\""#),
         "the log must name the missing permission"
     );
-    assert_eq!(sidecar.metric("persistentpodstate_ready").await.unwrap(), Some(0.0));
+    assert_eq!(
+        sidecar.metric("persistentpodstate_ready").await.unwrap(),
+        Some(0.0)
+    );
     assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200);
 
     // A sidecar that starts without the permission drops nothing either.
@@ -115,7 +150,11 @@ pub(crate) async fn keeps_states_while_pods_cannot_be_watched(network: &Network<
     network.wait_until_unready("pods").await;
     sidecar.wait_leading(TIMEOUT).await.unwrap();
     tokio::time::sleep(WHILE).await;
-    assert_eq!(fleet.states().await, states, "an unknown Pod is not a deleted one");
+    assert_eq!(
+        fleet.states().await,
+        states,
+        "an unknown Pod is not a deleted one"
+    );
 
     grant_all_except(network.cluster, &[]).await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();

@@ -52,20 +52,34 @@ impl Throttle {
     async fn start(cluster: &Cluster) -> Self {
         let control_plane = &cluster.control_plane;
         let client = control_plane.client_for(SIDECAR).unwrap();
-        let shared = Arc::new(Shared { client, rules: Mutex::default() });
+        let shared = Arc::new(Shared {
+            client,
+            rules: Mutex::default(),
+        });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let path = control_plane.kubeconfig_for(SIDECAR).unwrap();
-        let text = fs::read_to_string(&path).unwrap().replace(control_plane.url(), &url);
+        let text = fs::read_to_string(&path)
+            .unwrap()
+            .replace(control_plane.url(), &url);
         let kubeconfig = path.with_extension("throttled");
         fs::write(&kubeconfig, text).unwrap();
         let router = Router::new().fallback(forward).with_state(shared.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { shared, kubeconfig, task }
+        Self {
+            shared,
+            kubeconfig,
+            task,
+        }
     }
 
     fn refuse(&self, request: &str, times: usize, wait: Duration) {
-        let rule = Rule { request: request.to_owned(), times, wait, arrivals: Vec::new() };
+        let rule = Rule {
+            request: request.to_owned(),
+            times,
+            wait,
+            arrivals: Vec::new(),
+        };
         self.shared.rules().push(rule);
     }
 
@@ -73,7 +87,11 @@ impl Throttle {
     fn pauses(&self, request: &str) -> Vec<Duration> {
         let rules = self.shared.rules();
         let rule = rules.iter().find(|rule| rule.request == request).unwrap();
-        rule.arrivals.windows(2).take(rule.times).map(|pair| pair[1] - pair[0]).collect()
+        rule.arrivals
+            .windows(2)
+            .take(rule.times)
+            .map(|pair| pair[1] - pair[0])
+            .collect()
     }
 }
 
@@ -91,7 +109,9 @@ impl Shared {
     /// Retry-After for this request, if it is refused.
     fn refused(&self, request: &str) -> Option<Duration> {
         let mut rules = self.rules();
-        let rule = rules.iter_mut().find(|rule| request.ends_with(&rule.request))?;
+        let rule = rules
+            .iter_mut()
+            .find(|rule| request.ends_with(&rule.request))?;
         rule.arrivals.push(Instant::now());
         (rule.arrivals.len() <= rule.times).then_some(rule.wait)
     }
@@ -108,9 +128,16 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
         return (StatusCode::TOO_MANY_REQUESTS, wait, Json(status)).into_response();
     }
     let (mut parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
+    let Ok(body) = to_bytes(body, usize::MAX).await else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
     // These headers belong to this connection and are set again on the next one.
-    for name in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::AUTHORIZATION] {
+    for name in [
+        header::HOST,
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::AUTHORIZATION,
+    ] {
         parts.headers.remove(name);
     }
     let request = Request::from_parts(parts, kube::client::Body::from(body));
@@ -150,7 +177,10 @@ pub(crate) async fn honours_retry_after(network: &Network<'_>) {
     fleet.end_state().await;
     for (request, wait) in [(LIST, once), (WRITE, wait)] {
         let pauses = throttle.pauses(request);
-        assert!(pauses.len() == 2 && pauses.iter().all(|pause| *pause >= wait), "{request}: {pauses:?}");
+        assert!(
+            pauses.len() == 2 && pauses.iter().all(|pause| *pause >= wait),
+            "{request}: {pauses:?}"
+        );
     }
     assert_eq!(fleet.states().await.len(), before.len());
     assert_eq!(throttled.terminate(TIMEOUT).await.unwrap().code, Some(0));

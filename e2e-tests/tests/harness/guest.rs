@@ -7,9 +7,16 @@ pub(crate) enum Validate<'a> {
     /// Returns that answer.
     Answer(&'a Value),
     /// Makes a host call and returns its answer or error.
-    Relay { operation: &'a str, payload: &'a Value },
+    Relay {
+        operation: &'a str,
+        payload: &'a Value,
+    },
     /// Makes a host call, returns its error, or else that answer.
-    Ask { operation: &'a str, payload: &'a Value, answer: &'a Value },
+    Ask {
+        operation: &'a str,
+        payload: &'a Value,
+        answer: &'a Value,
+    },
     /// Loops forever.
     Loop,
 }
@@ -30,7 +37,11 @@ pub(crate) fn policy(metadata: &Value, validate: &Validate<'_>) -> Vec<u8> {
     let (operation, payload, answer) = match validate {
         Validate::Answer(answer) => ("", &nothing, *answer),
         Validate::Relay { operation, payload } => (*operation, *payload, &nothing),
-        Validate::Ask { operation, payload, answer } => (*operation, *payload, *answer),
+        Validate::Ask {
+            operation,
+            payload,
+            answer,
+        } => (*operation, *payload, *answer),
         Validate::Loop => ("", &nothing, &nothing),
     };
     let (payload, answer) = (payload.to_string(), answer.to_string());
@@ -43,7 +54,10 @@ pub(crate) fn policy(metadata: &Value, validate: &Validate<'_>) -> Vec<u8> {
         operation.len(),
         payload.len(),
     );
-    let say = format!("(call $guest_response (i32.const 32768) (i32.const {}))", answer.len());
+    let say = format!(
+        "(call $guest_response (i32.const 32768) (i32.const {}))",
+        answer.len()
+    );
     let relay = "(call $host_response (i32.const 1048576))
                  (call $guest_response (i32.const 1048576) (call $host_response_len))";
     let validate = match validate {

@@ -32,7 +32,12 @@ async fn run(cluster: &Cluster, name: &str, node: &str, annotations: &[(&str, &s
         "spec": {"nodeName": node, "automountServiceAccountToken": false,
             "containers": [{"name": "main", "image": "none"}]}});
     let pods: Api<Pod> = cluster.pods_api("default");
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    pods.create(
+        &PostParams::default(),
+        &serde_json::from_value(pod).unwrap(),
+    )
+    .await
+    .unwrap();
     wait_for(&format!("{name} to be Ready"), TIMEOUT, async || {
         let pod = PodInfo::from(&pods.get(name).await?);
         Ok(Progress::when(pod.ready, pod.clone(), format!("{pod:?}")))
@@ -73,18 +78,30 @@ pub(super) async fn assigns_the_requested_address_only_if_it_is_free(cluster: &C
     assert_eq!(Some(&second.annotations[IP_ANNOTATION]), second.ip.as_ref());
     let moved = run(cluster, "moved", "node-1", &[(IP_ANNOTATION, &ip)]).await;
     let moved_ip = moved.ip.unwrap();
-    assert!(in_subnet(&moved_ip, &cluster.kubelet.subnet("node-1")), "{moved_ip}");
+    assert!(
+        in_subnet(&moved_ip, &cluster.kubelet.subnet("node-1")),
+        "{moved_ip}"
+    );
     assert_eq!(moved.annotations[IP_ANNOTATION], moved_ip);
 
     // A Pod that opts out gets no annotation.
-    let plain = run(cluster, "plain", "node-0", &[(NO_RESERVATION, ""), (IP_ANNOTATION, &ip)]).await;
+    let plain = run(
+        cluster,
+        "plain",
+        "node-0",
+        &[(NO_RESERVATION, ""), (IP_ANNOTATION, &ip)],
+    )
+    .await;
     assert_ne!(plain.ip.as_ref(), Some(&ip));
     assert_eq!(plain.annotations[IP_ANNOTATION], ip);
 }
 
 pub(super) async fn holds_pods_and_fails_nodes(cluster: &Cluster) {
     cluster.kubelet.hold("default", "web-1");
-    cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 2)).await.unwrap();
+    cluster
+        .create_stateful_set(&StatefulSetSpec::new("default", "web", 2))
+        .await
+        .unwrap();
     let what = "web-0 to be Ready and web-1 to run";
     let pods = cluster
         .wait_for_pods("default", "web", what, TIMEOUT, |pods| {
@@ -94,17 +111,33 @@ pub(super) async fn holds_pods_and_fails_nodes(cluster: &Cluster) {
         .unwrap();
     assert!(!pods["web-1"].ready);
     cluster.kubelet.release("default", "web-1");
-    let pods = cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
+    let pods = cluster
+        .wait_ready("default", "web", 2, TIMEOUT)
+        .await
+        .unwrap();
     let node = pods["web-0"].node.clone().unwrap();
 
     // A Pod on a failed node keeps terminating.
     cluster.kubelet.stop_node(&node);
-    cluster.delete_pods("default", "web", &["web-0"]).await.unwrap();
-    let wait = cluster.wait_for_pods("default", "web", "web-0 to be gone", Duration::from_secs(2), |pods| {
-        pods.get("web-0").is_none_or(|pod| !pod.terminating)
-    });
+    cluster
+        .delete_pods("default", "web", &["web-0"])
+        .await
+        .unwrap();
+    let wait = cluster.wait_for_pods(
+        "default",
+        "web",
+        "web-0 to be gone",
+        Duration::from_secs(2),
+        |pods| pods.get("web-0").is_none_or(|pod| !pod.terminating),
+    );
     let error = wait.await.unwrap_err().to_string();
-    assert!(error.contains(&format!("web-0 terminating on {node}")), "{error}");
+    assert!(
+        error.contains(&format!("web-0 terminating on {node}")),
+        "{error}"
+    );
     cluster.kubelet.start_node(&node);
-    cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
+    cluster
+        .wait_ready("default", "web", 2, TIMEOUT)
+        .await
+        .unwrap();
 }

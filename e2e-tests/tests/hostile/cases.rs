@@ -37,9 +37,10 @@ impl HostileCase {
         let names = |name: &str| payload.contains(&format!("\"name\":\"{name}\""));
         match operation {
             "get_resource" if self.has_other_name && names("web") => Err(not_found_error("web")),
-            "get_resource" if self.has_other_name && names(SECOND_NAME) => {
-                self.alias.clone().ok_or_else(|| not_found_error(SECOND_NAME))
-            }
+            "get_resource" if self.has_other_name && names(SECOND_NAME) => self
+                .alias
+                .clone()
+                .ok_or_else(|| not_found_error(SECOND_NAME)),
             "get_resource" => self.object.clone(),
             _ => Err(format!("unknown operation: {operation}")),
         }
@@ -66,7 +67,10 @@ impl HostileCase {
         if fits {
             Ok(())
         } else {
-            Err(format!("{}: {:?} was expected, not {shown}", self.name, self.verdict))
+            Err(format!(
+                "{}: {:?} was expected, not {shown}",
+                self.name, self.verdict
+            ))
         }
     }
 
@@ -84,19 +88,28 @@ impl HostileCase {
     pub(super) fn with_pod(self, change: impl FnOnce(&mut Value)) -> Self {
         let mut pod = pod();
         change(&mut pod);
-        Self { payload: payload(&pod).to_string().into(), ..self }
+        Self {
+            payload: payload(&pod).to_string().into(),
+            ..self
+        }
     }
 
     /// Inserts JSON that serde would not write into the Pod's spec.
     pub(super) fn with_unknown_field(self, text: &str) -> Self {
         let payload = payload(&pod()).to_string().replace("\"UNKNOWN\"", text);
-        Self { payload: payload.into(), ..self }
+        Self {
+            payload: payload.into(),
+            ..self
+        }
     }
 
     pub(super) fn with_object(self, change: impl FnOnce(&mut Value)) -> Self {
         let mut object = object();
         change(&mut object);
-        Self { object: Ok(object.to_string().into()), ..self }
+        Self {
+            object: Ok(object.to_string().into()),
+            ..self
+        }
     }
 }
 
@@ -110,10 +123,19 @@ pub(super) const NO_OBJECT: Verdict = Verdict::Rejected(503, "get_resource web f
 
 /// All hostile cases.
 pub(crate) fn all() -> Vec<HostileCase> {
-    [payloads(), pods(), owners::all(), objects(), buckets::all(), reviews::all(), large::all(), truncated()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        payloads(),
+        pods(),
+        owners::all(),
+        objects(),
+        buckets::all(),
+        reviews::all(),
+        large::all(),
+        truncated(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn payloads() -> Vec<HostileCase> {
@@ -122,9 +144,15 @@ fn payloads() -> Vec<HostileCase> {
         ..HostileCase::new(name, NO_REQUEST)
     };
     let settings = |settings: String| {
-        let payload = format!(r#"{{"settings": {settings}, "request": {}}}"#, payload(&pod())["request"]);
+        let payload = format!(
+            r#"{{"settings": {settings}, "request": {}}}"#,
+            payload(&pod())["request"]
+        );
         let verdict = Verdict::Rejected(500, "the policy's settings are wrong");
-        HostileCase { payload: payload.into(), ..HostileCase::new("settings", verdict) }
+        HostileCase {
+            payload: payload.into(),
+            ..HostileCase::new("settings", verdict)
+        }
     };
     let text = payload(&pod()).to_string();
     vec![
@@ -133,8 +161,15 @@ fn payloads() -> Vec<HostileCase> {
         raw("a million brackets", "[".repeat(1_000_000).as_bytes()),
         raw("a million lists", &nest("[", "1", "]", 1_000_000)),
         raw("a Pod with a string that is not UTF-8", &break_utf8(&text)),
-        raw("a repeated field", text.replacen("\"namespace\"", "\"object\":1,\"namespace\"", 1).as_bytes()),
-        raw("a number for the operation", text.replace("\"CREATE\"", "1").as_bytes()),
+        raw(
+            "a repeated field",
+            text.replacen("\"namespace\"", "\"object\":1,\"namespace\"", 1)
+                .as_bytes(),
+        ),
+        raw(
+            "a number for the operation",
+            text.replace("\"CREATE\"", "1").as_bytes(),
+        ),
         settings(into_text(nest("[", "1", "]", 1_000_000))),
         settings("{\"annotations\": 1e999}".into()),
         settings("\"full\"".into()),
@@ -144,10 +179,14 @@ fn payloads() -> Vec<HostileCase> {
 fn pods() -> Vec<HostileCase> {
     let unreadable = |name: &str| HostileCase::new(name, UNREADABLE);
     let unchangeable = |name: &str, piece| HostileCase::new(name, Verdict::Rejected(400, piece));
-    let too_deep = Verdict::Rejected(400, "this Pod cannot be read: it is nested more than 126 deep");
+    let too_deep = Verdict::Rejected(
+        400,
+        "this Pod cannot be read: it is nested more than 126 deep",
+    );
     let terms = |terms: Value| {
         move |pod: &mut Value| {
-            pod["spec"]["affinity"] = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
+            pod["spec"]["affinity"] =
+                json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
         }
     };
     vec![
@@ -162,29 +201,46 @@ fn pods() -> Vec<HostileCase> {
             ..HostileCase::new("such a Pod without a recorded state", Verdict::Accepted)
         }
         .with_unknown_field(&into_text(nest("{\"a\":", "1", "}", 300_000))),
-        HostileCase::new("a large number with an exponent", Verdict::Changed).with_unknown_field("1e300"),
+        HostileCase::new("a large number with an exponent", Verdict::Changed)
+            .with_unknown_field("1e300"),
         unreadable("half a surrogate pair").with_unknown_field("\"\\ud800\""),
-        HostileCase::new("a number with many digits", Verdict::Changed).with_unknown_field(&"7".repeat(300)),
-        HostileCase::new("a Pod with a NUL in a string", Verdict::Changed).with_unknown_field("\"\\u0000\""),
+        HostileCase::new("a number with many digits", Verdict::Changed)
+            .with_unknown_field(&"7".repeat(300)),
+        HostileCase::new("a Pod with a NUL in a string", Verdict::Changed)
+            .with_unknown_field("\"\\u0000\""),
         unreadable("a number for the name").with_pod(|pod| pod["metadata"]["name"] = 7.into()),
         unreadable("a number for the owner's name")
             .with_pod(|pod| pod["metadata"]["ownerReferences"][0]["name"] = 7.into()),
         unreadable("a number for the node").with_pod(|pod| pod["spec"]["nodeName"] = 7.into()),
         unreadable("a number for the metadata").with_pod(|pod| pod["metadata"] = 7.into()),
         unreadable("a string in place of a Pod").with_pod(|pod| *pod = "web-0".into()),
-        unchangeable("a number for the annotations", "metadata.annotations is not an object")
-            .with_pod(|pod| pod["metadata"]["annotations"] = 7.into()),
-        unchangeable("a number for the terms", "nodeSelectorTerms is not a list").with_pod(terms(7.into())),
-        unchangeable("a number for a term", "nodeSelectorTerms[0] is not an object")
-            .with_pod(terms(json!([7]))),
-        unchangeable("a number for the expressions", "matchExpressions is not a list")
-            .with_pod(terms(json!([{"matchExpressions": 7}]))),
+        unchangeable(
+            "a number for the annotations",
+            "metadata.annotations is not an object",
+        )
+        .with_pod(|pod| pod["metadata"]["annotations"] = 7.into()),
+        unchangeable("a number for the terms", "nodeSelectorTerms is not a list")
+            .with_pod(terms(7.into())),
+        unchangeable(
+            "a number for a term",
+            "nodeSelectorTerms[0] is not an object",
+        )
+        .with_pod(terms(json!([7]))),
+        unchangeable(
+            "a number for the expressions",
+            "matchExpressions is not a list",
+        )
+        .with_pod(terms(json!([{"matchExpressions": 7}]))),
         HostileCase::new("numbers in the node selector", Verdict::Changed)
             .with_pod(|pod| pod["spec"]["nodeSelector"] = json!({"zone": 7, "host": {}})),
-        HostileCase::new("numbers in an expression", Verdict::Changed)
-            .with_pod(terms(json!([{"matchExpressions": [{"key": 7, "operator": 7, "values": 7}, 7]}]))),
-        HostileCase::new("a name with everything that JSON escapes", Verdict::Accepted)
-            .with_pod(|pod| pod["metadata"]["name"] = "\"\\\n\u{0}\u{1f}é".into()),
+        HostileCase::new("numbers in an expression", Verdict::Changed).with_pod(terms(
+            json!([{"matchExpressions": [{"key": 7, "operator": 7, "values": 7}, 7]}]),
+        )),
+        HostileCase::new(
+            "a name with everything that JSON escapes",
+            Verdict::Accepted,
+        )
+        .with_pod(|pod| pod["metadata"]["name"] = "\"\\\n\u{0}\u{1f}é".into()),
     ]
 }
 
@@ -201,30 +257,45 @@ fn objects() -> Vec<HostileCase> {
         broken("an answer without a name", b"{}"),
         broken(
             "an answer with another name",
-            text.replace("\"name\":\"web\"", "\"name\":\"other\"").as_bytes(),
+            text.replace("\"name\":\"web\"", "\"name\":\"other\"")
+                .as_bytes(),
         ),
         broken("an answer that is not UTF-8", &break_utf8(&text)),
-        broken("an answer of a million lists", &nest("[", "1", "]", 1_000_000)),
-        broken("an answer with something after it", format!("{text}{text}").as_bytes()),
-        HostileCase::new("a repeated status field, whose last value counts", Verdict::Changed)
-            .with_answer(|text| text.replace("\"status\":", "\"status\":null,\"status\":")),
+        broken(
+            "an answer of a million lists",
+            &nest("[", "1", "]", 1_000_000),
+        ),
+        broken(
+            "an answer with something after it",
+            format!("{text}{text}").as_bytes(),
+        ),
+        HostileCase::new(
+            "a repeated status field, whose last value counts",
+            Verdict::Changed,
+        )
+        .with_answer(|text| text.replace("\"status\":", "\"status\":null,\"status\":")),
         HostileCase::new("an answer with a field that is nested too deep", NO_OBJECT)
             .with_object(|object| object["unknown"] = "unknown".into())
             .with_answer(|text| {
                 text.replace(
                     "\"unknown\":\"unknown\"",
-                    &format!("\"unknown\":{}", into_text(nest("[", "1e999", "]", 1_000_000))),
+                    &format!(
+                        "\"unknown\":{}",
+                        into_text(nest("[", "1e999", "]", 1_000_000))
+                    ),
                 )
             }),
         HostileCase::new("numbers for labels", NO_OBJECT).with_object(|object| {
             object["status"]["podStates"]["web-0"]["nodeTopologyLabels"]["zone"] = 7.into();
         }),
-        HostileCase::new("numbers for annotations", NO_OBJECT)
-            .with_object(|object| object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into()),
+        HostileCase::new("numbers for annotations", NO_OBJECT).with_object(|object| {
+            object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into()
+        }),
         HostileCase::new("a number for a state", NO_OBJECT)
             .with_object(|object| object["status"]["podStates"]["web-0"] = 7.into()),
-        HostileCase::new("text for a weight", NO_OBJECT)
-            .with_object(|object| object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into()),
+        HostileCase::new("text for a weight", NO_OBJECT).with_object(|object| {
+            object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into()
+        }),
         HostileCase::new("a weight out of range", NO_OBJECT).with_object(|object| {
             object["spec"]["preferredPersistentTopology"][0]["weight"] = 3_000_000_000_u64.into();
         }),
@@ -235,7 +306,10 @@ fn objects() -> Vec<HostileCase> {
             object: Err("words ".repeat(200_000)),
             ..HostileCase::new("an error of a megabyte", NO_OBJECT)
         },
-        HostileCase { object: Err(String::new()), ..HostileCase::new("an empty error text", NO_OBJECT) },
+        HostileCase {
+            object: Err(String::new()),
+            ..HostileCase::new("an empty error text", NO_OBJECT)
+        },
     ]
 }
 
@@ -255,19 +329,29 @@ fn truncated() -> Vec<HostileCase> {
         let verdict = Verdict::Rejected(503, "get_resource web-bfaad516 failed");
         let hostile = HostileCase::new(&format!("an alias truncated at {end}"), verdict);
         let alias = Some(alias.as_bytes()[..end].into());
-        truncated.push(HostileCase { has_other_name: true, alias, ..hostile });
+        truncated.push(HostileCase {
+            has_other_name: true,
+            alias,
+            ..hostile
+        });
     }
     let text = payload(&pod()).to_string();
     for end in 0..text.len() {
         let hostile = HostileCase::new(&format!("a payload truncated at {end}"), NO_REQUEST);
-        truncated.push(HostileCase { payload: text.as_bytes()[..end].into(), ..hostile });
+        truncated.push(HostileCase {
+            payload: text.as_bytes()[..end].into(),
+            ..hostile
+        });
     }
     truncated
 }
 
 impl HostileCase {
     fn with_answer(self, change: impl FnOnce(String) -> String) -> Self {
-        Self { object: self.object.map(|text| change(into_text(text)).into()), ..self }
+        Self {
+            object: self.object.map(|text| change(into_text(text)).into()),
+            ..self
+        }
     }
 }
 

@@ -36,7 +36,9 @@ struct Exchange {
 impl Exchange {
     /// The host's answer or its error, whichever there is.
     fn last_answer(&self) -> &[u8] {
-        self.host_answer.as_deref().unwrap_or_else(|error| error.as_bytes())
+        self.host_answer
+            .as_deref()
+            .unwrap_or_else(|error| error.as_bytes())
     }
 }
 
@@ -62,26 +64,50 @@ impl Meter {
         budget: u64,
     ) -> Result<Measurement> {
         const OPERATION: &str = "validate";
-        let exchange =
-            Exchange { request: payload.to_vec(), response: None, host, host_answer: Ok(Vec::new()) };
+        let exchange = Exchange {
+            request: payload.to_vec(),
+            response: None,
+            host,
+            host_answer: Ok(Vec::new()),
+        };
         let mut store = Store::new(self.module.engine(), exchange);
         let failed = |error| anyhow!("{error:#}");
         store.set_fuel(budget).map_err(failed)?;
-        let instance = self.linker.instantiate(&mut store, &self.module).map_err(failed)?;
-        let init = instance.get_typed_func::<(), ()>(&mut store, "wapc_init").map_err(failed)?;
-        let call = instance.get_typed_func::<(u32, u32), u32>(&mut store, "__guest_call").map_err(failed)?;
-        let lengths = (u32::try_from(OPERATION.len())?, u32::try_from(payload.len())?);
-        let result = init.call(&mut store, ()).and_then(|()| call.call(&mut store, lengths));
-        let memory = instance.get_memory(&mut store, "memory").context("the policy exports no memory")?;
+        let instance = self
+            .linker
+            .instantiate(&mut store, &self.module)
+            .map_err(failed)?;
+        let init = instance
+            .get_typed_func::<(), ()>(&mut store, "wapc_init")
+            .map_err(failed)?;
+        let call = instance
+            .get_typed_func::<(u32, u32), u32>(&mut store, "__guest_call")
+            .map_err(failed)?;
+        let lengths = (
+            u32::try_from(OPERATION.len())?,
+            u32::try_from(payload.len())?,
+        );
+        let result = init
+            .call(&mut store, ())
+            .and_then(|()| call.call(&mut store, lengths));
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .context("the policy exports no memory")?;
         Ok(Measurement {
-            answer: if matches!(result, Ok(1)) { store.data_mut().response.take() } else { None },
+            answer: if matches!(result, Ok(1)) {
+                store.data_mut().response.take()
+            } else {
+                None
+            },
             instructions: budget - store.get_fuel().map_err(failed)?,
             memory: memory.data_size(&store) as u64,
         })
     }
 }
 
-fn memory_of(caller: &mut Caller<'_, Exchange>) -> Result<Memory, wasmtime_provider::wasmtime::Error> {
+fn memory_of(
+    caller: &mut Caller<'_, Exchange>,
+) -> Result<Memory, wasmtime_provider::wasmtime::Error> {
     caller
         .get_export("memory")
         .and_then(Extern::into_memory)
@@ -109,7 +135,9 @@ fn write(
 }
 
 /// The functions of waPC that a guest imports.
-fn define_protocol(linker: &mut Linker<Exchange>) -> Result<(), wasmtime_provider::wasmtime::Error> {
+fn define_protocol(
+    linker: &mut Linker<Exchange>,
+) -> Result<(), wasmtime_provider::wasmtime::Error> {
     const WAPC: &str = "wapc";
     linker.func_wrap(
         WAPC,
@@ -129,8 +157,16 @@ fn define_protocol(linker: &mut Linker<Exchange>) -> Result<(), wasmtime_provide
             Ok(())
         },
     )?;
-    linker.func_wrap(WAPC, "__guest_error", |_: Caller<'_, Exchange>, _: u32, _: u32| {})?;
-    linker.func_wrap(WAPC, "__console_log", |_: Caller<'_, Exchange>, _: u32, _: u32| {})?;
+    linker.func_wrap(
+        WAPC,
+        "__guest_error",
+        |_: Caller<'_, Exchange>, _: u32, _: u32| {},
+    )?;
+    linker.func_wrap(
+        WAPC,
+        "__console_log",
+        |_: Caller<'_, Exchange>, _: u32, _: u32| {},
+    )?;
     linker.func_wrap(
         WAPC,
         "__host_call",

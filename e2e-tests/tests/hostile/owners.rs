@@ -20,23 +20,36 @@ pub(super) fn all() -> Vec<HostileCase> {
     ];
     let shown = |name: &str| name.chars().take(40).collect::<String>();
     let owner_of = |name: &str| {
-        HostileCase { object: Err("a host call".into()), ..HostileCase::new(&shown(name), Verdict::Accepted) }
-            .with_pod(|pod| pod["metadata"]["ownerReferences"][0]["name"] = name.into())
+        HostileCase {
+            object: Err("a host call".into()),
+            ..HostileCase::new(&shown(name), Verdict::Accepted)
+        }
+        .with_pod(|pod| pod["metadata"]["ownerReferences"][0]["name"] = name.into())
     };
     // The get of the alias' target would succeed.
     let alias_of = |name: &str| {
         let hostile = HostileCase::new(&format!("an alias of {}", shown(name)), Verdict::Accepted);
-        HostileCase { has_other_name: true, alias: Some(alias(name).into()), ..hostile }
-            .with_object(|object| object["metadata"]["name"] = name.into())
+        HostileCase {
+            has_other_name: true,
+            alias: Some(alias(name).into()),
+            ..hostile
+        }
+        .with_object(|object| object["metadata"]["name"] = name.into())
     };
     let failing = |field: &str, value: &str| {
         let verdict = Verdict::Rejected(503, "check that the PolicyServer reaches the API server");
-        let name = format!("an owner whose {field} has a megabyte, and a host that does not answer");
-        HostileCase { object: Err("timed out".into()), ..HostileCase::new(&name, verdict) }
-            .with_pod(|pod| pod["metadata"]["ownerReferences"][0][field] = value.into())
+        let name =
+            format!("an owner whose {field} has a megabyte, and a host that does not answer");
+        HostileCase {
+            object: Err("timed out".into()),
+            ..HostileCase::new(&name, verdict)
+        }
+        .with_pod(|pod| pod["metadata"]["ownerReferences"][0][field] = value.into())
     };
-    let mut cases: Vec<HostileCase> =
-        names.iter().flat_map(|name| [owner_of(name), alias_of(name)]).collect();
+    let mut cases: Vec<HostileCase> = names
+        .iter()
+        .flat_map(|name| [owner_of(name), alias_of(name)])
+        .collect();
     cases.extend(["kind", "apiVersion", "uid"].map(|field| failing(field, &megabyte)));
     cases
 }

@@ -16,7 +16,10 @@ pub(super) fn all() -> Vec<HostileCase> {
             "object": object,
             "oldObject": before,
         }});
-        HostileCase { payload: payload.to_string().into(), ..HostileCase::new(name, verdict) }
+        HostileCase {
+            payload: payload.to_string().into(),
+            ..HostileCase::new(name, verdict)
+        }
     };
     let spec = |name: &str, verdict: Verdict, field: &str, value: Value| {
         review(
@@ -26,14 +29,22 @@ pub(super) fn all() -> Vec<HostileCase> {
         )
     };
     let refused = |piece| Verdict::Rejected(422, piece);
-    let keys = |count: usize| (0..count).map(|key| format!("example.io/key-{key}")).collect::<Vec<_>>();
+    let keys = |count: usize| {
+        (0..count)
+            .map(|key| format!("example.io/key-{key}"))
+            .collect::<Vec<_>>()
+    };
     let term = json!({"weight": 0, "preference": {"nodeTopologyKeys": vec!["-"; 64]}});
     let nested = |request: &str| {
         let deep = into_text(nest("[", "1", "]", 1_000_000));
-        let kind = json!({"group": "apps.kruise.io", "version": "v1alpha1", "kind": "PersistentPodState"});
+        let kind =
+            json!({"group": "apps.kruise.io", "version": "v1alpha1", "kind": "PersistentPodState"});
         format!(r#"{{"request": {{"kind": {kind}, {request}: {{"spec": {deep}}}}}}}"#).into_bytes()
     };
-    let unreadable = Verdict::Rejected(400, "this PersistentPodState cannot be read: recursion limit");
+    let unreadable = Verdict::Rejected(
+        400,
+        "this PersistentPodState cannot be read: recursion limit",
+    );
     let required = "requiredPersistentTopology";
     vec![
         spec(
@@ -89,7 +100,10 @@ pub(super) fn all() -> Vec<HostileCase> {
             payload: nested(
                 r#""operation": "DELETE", "userInfo": {"username": "system:kube-controller-manager"}, "oldObject""#,
             ),
-            ..HostileCase::new("the garbage collection of an object nested too deep", Verdict::Accepted)
+            ..HostileCase::new(
+                "the garbage collection of an object nested too deep",
+                Verdict::Accepted,
+            )
         },
     ]
 }

@@ -15,27 +15,58 @@ use pps_e2e::{
 use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, serving};
 
 /// Both Pods run the pushed image as the manifest says.
-pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, installation: &Installation) {
+pub(crate) async fn both_replicas_match_the_deployment(
+    cluster: &Cluster,
+    installation: &Installation,
+) {
     let pods = installation.sidecars(cluster).await.unwrap();
-    assert_eq!(pods.len(), 2, "{:?}", pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+    assert_eq!(
+        pods.len(),
+        2,
+        "{:?}",
+        pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+    );
     let (_, digest) = installation.published.sidecar.split_once('@').unwrap();
     let mut leaders = 0.0;
     for pod in &pods {
         let name = pod.name_any();
-        let image = pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap();
+        let image = pod.spec.as_ref().unwrap().containers[0]
+            .image
+            .clone()
+            .unwrap();
         assert!(image.ends_with(digest), "{image} is not {digest}");
         let status = pod.status.as_ref().unwrap();
-        assert_eq!(status.container_statuses.as_ref().unwrap()[0].restart_count, 0, "{name}");
+        assert_eq!(
+            status.container_statuses.as_ref().unwrap()[0].restart_count,
+            0,
+            "{name}"
+        );
         let address = format!("{}:8080", status.pod_ip.as_ref().unwrap());
-        assert_eq!(http::get(&address, "/healthz").await.unwrap().0, 200, "{name}");
+        assert_eq!(
+            http::get(&address, "/healthz").await.unwrap().0,
+            200,
+            "{name}"
+        );
         let (_, metrics) = http::get(&address, "/metrics").await.unwrap();
         leaders += http::metric(&metrics, "persistentpodstate_leader").unwrap();
 
-        let processes = cluster.real_nodes().unwrap().processes(&pod.uid().unwrap()).unwrap();
-        let [process] = processes[..] else { panic!("{name} has the processes {processes:?}") };
+        let processes = cluster
+            .real_nodes()
+            .unwrap()
+            .processes(&pod.uid().unwrap())
+            .unwrap();
+        let [process] = processes[..] else {
+            panic!("{name} has the processes {processes:?}")
+        };
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-        assert!(status.contains("Uid:\t65532\t65532\t65532\t65532"), "{status}");
-        assert!(status.contains("Gid:\t65532\t65532\t65532\t65532"), "{status}");
+        assert!(
+            status.contains("Uid:\t65532\t65532\t65532\t65532"),
+            "{status}"
+        );
+        assert!(
+            status.contains("Gid:\t65532\t65532\t65532\t65532"),
+            "{status}"
+        );
         assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
         assert!(status.contains("Seccomp:\t2"), "{status}");
@@ -44,11 +75,19 @@ pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, instal
 }
 
 /// Waits until another Pod leads. Returns its name.
-pub(crate) async fn other_leader(cluster: &Cluster, installation: &Installation, old: &str) -> String {
+pub(crate) async fn other_leader(
+    cluster: &Cluster,
+    installation: &Installation,
+    old: &str,
+) -> String {
     wait_for("another replica to lead", TIMEOUT, async || {
         let leader = installation.leader(cluster).await?;
         let other = leader.clone().filter(|name| name != old);
-        Ok(Progress::when(other.is_some(), other.unwrap_or_default(), format!("{leader:?}")))
+        Ok(Progress::when(
+            other.is_some(),
+            other.unwrap_or_default(),
+            format!("{leader:?}"),
+        ))
     })
     .await
     .unwrap()
@@ -64,12 +103,25 @@ pub(crate) async fn keeps_states_during_a_rollout(cluster: &Cluster, installatio
 
     let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await.unwrap();
     kubectl(&["-n", NAMESPACE, "rollout", "restart", "deployment", SIDECAR]).await;
-    kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment", SIDECAR, "--timeout=50s"]).await;
+    kubectl(&[
+        "-n",
+        NAMESPACE,
+        "rollout",
+        "status",
+        "deployment",
+        SIDECAR,
+        "--timeout=50s",
+    ])
+    .await;
     installation.wait_available(cluster).await.unwrap();
     // `rollout status` does not wait for the end of the old Pods.
     wait_for("both Pods to be replaced", TIMEOUT, async || {
         let after = uids(&installation.sidecars(cluster).await?);
-        Ok(Progress::when(before.is_disjoint(&after), (), format!("{before:?} {after:?}")))
+        Ok(Progress::when(
+            before.is_disjoint(&after),
+            (),
+            format!("{before:?} {after:?}"),
+        ))
     })
     .await
     .unwrap();

@@ -24,7 +24,12 @@ pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
 }
 
 pub(super) async fn nothing_is_known_without_a_definition(cluster: &Cluster) {
-    let args = ["delete", "crd", "persistentpodstates.apps.kruise.io", "--wait"];
+    let args = [
+        "delete",
+        "crd",
+        "persistentpodstates.apps.kruise.io",
+        "--wait",
+    ];
     cluster.control_plane.kubectl(&args).await.unwrap();
     for args in [
         &["status"][..],
@@ -35,8 +40,16 @@ pub(super) async fn nothing_is_known_without_a_definition(cluster: &Cluster) {
     ] {
         let answer = plugin(cluster, "admin").run(args).await.unwrap();
         assert_eq!(answer.exit_code, 2, "{args:?}: {answer:?}");
-        assert!(answer.stderr.contains("no definition of PersistentPodState"), "{args:?}: {answer:?}");
-        assert!(answer.stderr.contains("kubectl pps check"), "{args:?}: {answer:?}");
+        assert!(
+            answer
+                .stderr
+                .contains("no definition of PersistentPodState"),
+            "{args:?}: {answer:?}"
+        );
+        assert!(
+            answer.stderr.contains("kubectl pps check"),
+            "{args:?}: {answer:?}"
+        );
     }
 }
 
@@ -55,31 +68,61 @@ pub(super) async fn ask_as(pool: &Pool<'_>, user: &str, args: &[&str]) -> Answer
 }
 
 /// Waits until a command answers with this exit code, and that `holds`.
-pub(super) async fn until(pool: &Pool<'_>, args: &[&str], code: i32, holds: impl Fn(&str) -> bool) -> Answer {
-    wait_for(&format!("kubectl pps {args:?} to end with {code}"), TIMEOUT, async || {
-        let answer = ask(pool, args).await;
-        let is_meant = answer.exit_code == code && holds(&answer.stdout);
-        Ok(Progress::when(is_meant, answer.clone(), format!("{}\n{}", answer.stdout, answer.stderr)))
-    })
+pub(super) async fn until(
+    pool: &Pool<'_>,
+    args: &[&str],
+    code: i32,
+    holds: impl Fn(&str) -> bool,
+) -> Answer {
+    wait_for(
+        &format!("kubectl pps {args:?} to end with {code}"),
+        TIMEOUT,
+        async || {
+            let answer = ask(pool, args).await;
+            let is_meant = answer.exit_code == code && holds(&answer.stdout);
+            Ok(Progress::when(
+                is_meant,
+                answer.clone(),
+                format!("{}\n{}", answer.stdout, answer.stderr),
+            ))
+        },
+    )
     .await
     .unwrap()
 }
 
 pub(super) fn assert_exit(answer: &Answer, code: i32) {
-    assert_eq!(answer.exit_code, code, "{}\n{}", answer.stdout, answer.stderr);
+    assert_eq!(
+        answer.exit_code, code,
+        "{}\n{}",
+        answer.stdout, answer.stderr
+    );
 }
 
 pub(super) fn assert_says(answer: &Answer, words: &[&str]) {
     // Lines are broken anywhere.
-    let text = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = answer
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     for word in words {
-        assert!(text.contains(word), "{word:?} is not in\n{}\n{}", answer.stdout, answer.stderr);
+        assert!(
+            text.contains(word),
+            "{word:?} is not in\n{}\n{}",
+            answer.stdout,
+            answer.stderr
+        );
     }
 }
 
 /// Deletes a Pod and waits until the scheduler finds no node for the next one.
 pub(super) async fn make_pending(pool: &Pool<'_>, workload: &str, pod: &str) {
-    let before = pool.cluster.delete_pods(pool.namespace, workload, &[pod]).await.unwrap();
+    let before = pool
+        .cluster
+        .delete_pods(pool.namespace, workload, &[pod])
+        .await
+        .unwrap();
     wait_for(&format!("{pod} to be Pending"), TIMEOUT, async || {
         let Some(now) = pool.cluster.pods_api(pool.namespace).get_opt(pod).await? else {
             return Ok(Progress::when(false, (), "it does not exist"));

@@ -20,7 +20,11 @@ async fn recorded(pool: &Pool<'_>) -> String {
 
 /// The command of a remedy, as a user copies it.
 async fn carry_out(pool: &Pool<'_>, command: &str) {
-    let args: Vec<&str> = command.strip_prefix("kubectl ").unwrap().split(' ').collect();
+    let args: Vec<&str> = command
+        .strip_prefix("kubectl ")
+        .unwrap()
+        .split(' ')
+        .collect();
     pool.cluster.control_plane.kubectl(&args).await.unwrap();
 }
 
@@ -39,15 +43,26 @@ pub(super) async fn says_why_a_running_pod_is_where_it_is(cluster: &Cluster) {
         ],
     );
     pool.recreate("web", &["web-0"]).await;
-    let answer = until(&pool, &["explain", "web-0"], 0, |text| text.contains("where it is recorded")).await;
+    let answer = until(&pool, &["explain", "web-0"], 0, |text| {
+        text.contains("where it is recorded")
+    })
+    .await;
     assert_says(&answer, &[&format!("requires {HOSTNAME}={node}")]);
 
     // Only its volume keeps this one.
-    cluster.apply_objects(&volume_on("running-1")).await.unwrap();
-    let data =
-        json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
-    cluster.run_stateful_set(&pool.stateful_set("free", 1).template(&data)).await.unwrap();
-    let answer = until(&pool, &["explain", "free-0"], 0, |text| text.contains("the only")).await;
+    cluster
+        .apply_objects(&volume_on("running-1"))
+        .await
+        .unwrap();
+    let data = json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    cluster
+        .run_stateful_set(&pool.stateful_set("free", 1).template(&data))
+        .await
+        .unwrap();
+    let answer = until(&pool, &["explain", "free-0"], 0, |text| {
+        text.contains("the only")
+    })
+    .await;
     assert_says(
         &answer,
         &[
@@ -55,13 +70,20 @@ pub(super) async fn says_why_a_running_pod_is_where_it_is(cluster: &Cluster) {
             "No PersistentPodState governs StatefulSet free",
         ],
     );
-    let json = ask(&pool, &["explain", "web-0", "-o", "json"]).await.json().unwrap();
-    assert_eq!((&json["kind"], &json["verdict"]), (&"Explanation".into(), &"Running".into()));
+    let json = ask(&pool, &["explain", "web-0", "-o", "json"])
+        .await
+        .json()
+        .unwrap();
+    assert_eq!(
+        (&json["kind"], &json["verdict"]),
+        (&"Explanation".into(), &"Running".into())
+    );
 }
 
 /// A volume on a node, and the claim `data` that is bound to it: nothing waits until a controller binds them.
 fn volume_on(node: &str) -> [Value; 2] {
-    let selector = json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]});
+    let selector =
+        json!({"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]});
     let storage = json!({"storage": "1Gi"});
     [
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "running"},
@@ -82,7 +104,13 @@ pub(super) async fn what_a_node_needs_is_named_and_done(cluster: &Cluster) {
     make_pending(&pool, "web", "web-0").await;
     let answer = ask(&pool, &["explain", "web-0"]).await;
     assert_exit(&answer, 1);
-    assert!(answer.stdout.starts_with("web-0 is Pending: its recorded state requires"), "{}", answer.stdout);
+    assert!(
+        answer
+            .stdout
+            .starts_with("web-0 is Pending: its recorded state requires"),
+        "{}",
+        answer.stdout
+    );
     assert_says(
         &answer,
         &[
@@ -96,16 +124,31 @@ pub(super) async fn what_a_node_needs_is_named_and_done(cluster: &Cluster) {
         .await
         .unwrap();
     assert_exit(&narrow, 1);
-    assert!(narrow.stdout.starts_with("\u{1b}[31mweb-0 is Pending"), "{:?}", narrow.stdout);
+    assert!(
+        narrow.stdout.starts_with("\u{1b}[31mweb-0 is Pending"),
+        "{:?}",
+        narrow.stdout
+    );
     // It is uncordoned, and still cannot take the Pod.
     let taints = json!([{"key": "disk", "value": "bad", "effect": "NoSchedule"}]);
     let taint = Patch::Merge(json!({"spec": {"taints": taints}}));
-    cluster.nodes.api().patch(&node, &PatchParams::default(), &taint).await.unwrap();
+    cluster
+        .nodes
+        .api()
+        .patch(&node, &PatchParams::default(), &taint)
+        .await
+        .unwrap();
     carry_out(&pool, &format!("kubectl uncordon {node}")).await;
     let answer = ask(&pool, &["explain", "web-0"]).await;
     assert_exit(&answer, 1);
     let command = format!("kubectl taint nodes {node} disk:NoSchedule-");
-    assert_says(&answer, &["the Pod does not tolerate the taint disk=bad:NoSchedule", &command]);
+    assert_says(
+        &answer,
+        &[
+            "the Pod does not tolerate the taint disk=bad:NoSchedule",
+            &command,
+        ],
+    );
     carry_out(&pool, &command).await;
     assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
 }
@@ -124,25 +167,46 @@ pub(super) async fn a_refused_pod_is_explained(cluster: &Cluster) {
     cluster.apply_objects(&[labelled, webhook]).await.unwrap();
     pool.object("web", &required("web", &[ZONE])).await;
     wait_for("the webhook to refuse a Pod", TIMEOUT, async || {
-        let pod =
-            serde_json::from_value(json!({"metadata": {"generateName": "probe-"}, "spec": {"containers":
-            [{"name": "main", "image": "i"}]}}))?;
-        let params = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
-        let refused = cluster.pods_api("refused").create(&params, &pod).await.is_err();
+        let pod = serde_json::from_value(
+            json!({"metadata": {"generateName": "probe-"}, "spec": {"containers":
+            [{"name": "main", "image": "i"}]}}),
+        )?;
+        let params = kube::api::PostParams {
+            dry_run: true,
+            ..kube::api::PostParams::default()
+        };
+        let refused = cluster
+            .pods_api("refused")
+            .create(&params, &pod)
+            .await
+            .is_err();
         Ok(Progress::when(refused, (), "it is accepted"))
     })
     .await
     .unwrap();
-    cluster.create_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("is refused")).await;
+    cluster
+        .create_stateful_set(&pool.stateful_set("web", 1))
+        .await
+        .unwrap();
+    let answer = until(&pool, &["explain", "web-0"], 1, |text| {
+        text.contains("is refused")
+    })
+    .await;
     assert_says(
         &answer,
-        &["web-0 does not exist: its creation is refused.", "kubewarden.admission", "kubectl pps check"],
+        &[
+            "web-0 does not exist: its creation is refused.",
+            "kubewarden.admission",
+            "kubectl pps check",
+        ],
     );
     let answer = ask(&pool, &["status"]).await;
     assert_exit(&answer, 1);
     assert_says(&answer, &["web-0 Missing", "kubectl pps explain web-0"]);
-    carry_out(&pool, "kubectl label namespace refused persistent-pod-state/injection=disabled --overwrite")
-        .await;
+    carry_out(
+        &pool,
+        "kubectl label namespace refused persistent-pod-state/injection=disabled --overwrite",
+    )
+    .await;
     pool.ready("web", 1).await;
 }

@@ -31,25 +31,39 @@ const ZONES: [&str; 4] = ["zone-a", "zone-b", "zone-b", "zone-b"];
 
 pub(super) async fn the_readme_has_a_picture_of_the_plugin(cluster: &Cluster) {
     play(cluster).await.unwrap();
-    cluster.delete_stateful_set("default", "db", false).await.unwrap();
+    cluster
+        .delete_stateful_set("default", "db", false)
+        .await
+        .unwrap();
 }
 
 async fn play(cluster: &Cluster) -> Result<()> {
     let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN)?)
         .run_by(cluster.control_plane.binaries().path("kubectl")?);
-    let pool = Pool { cluster, namespace: "default" };
+    let pool = Pool {
+        cluster,
+        namespace: "default",
+    };
     make_pending_pod(&pool).await?;
 
     let mut screen = Screen::default();
     let explained = plugin.run_on_terminal(&["explain", "db-0"], 80, "").await?;
     ensure!(explained.exit_code == 1, "{explained:?}");
-    let (shown, _) = explained.stdout.split_once(CUT).with_context(|| format!("no {CUT}: {explained:?}"))?;
+    let (shown, _) = explained
+        .stdout
+        .split_once(CUT)
+        .with_context(|| format!("no {CUT}: {explained:?}"))?;
     screen.show("explain db-0", &format!("{}…\n", up_to_last_line(shown)));
 
-    let moved = plugin.run_while(&["move", "db-0", "--anywhere", "--any", "zone"], async {}).await?;
+    let moved = plugin
+        .run_while(&["move", "db-0", "--anywhere", "--any", "zone"], async {})
+        .await?;
     ensure!(moved.exit_code == 0, "{moved:?}");
     // The terminal of the test does not show what is typed.
-    screen.show("move db-0 --anywhere --any zone", &moved.stdout.replace("[y/N] ", "[y/N] y\n"));
+    screen.show(
+        "move db-0 --anywhere --any zone",
+        &moved.stdout.replace("[y/N] ", "[y/N] y\n"),
+    );
 
     let pods = pool.ready("db", 3).await;
     ensure!(pods["db-0"].node.as_deref() == Some("node-3"), "{pods:?}");
@@ -60,7 +74,10 @@ async fn play(cluster: &Cluster) -> Result<()> {
 
     let drawn = screen.draw();
     for line in text_of(&drawn) {
-        ensure!(line.chars().count() <= 80, "the terminal would break this line anywhere: {line}");
+        ensure!(
+            line.chars().count() <= 80,
+            "the terminal would break this line anywhere: {line}"
+        );
     }
     let file = repository_file(PICTURE);
     if env::var("UPDATE").is_ok_and(|value| value == "1") {
@@ -74,7 +91,10 @@ async fn play(cluster: &Cluster) -> Result<()> {
     );
     let page = fs::read_to_string(repository_file("docs/kubectl-pps.md"))?;
     let shown = PICTURE.replace("docs/", "");
-    ensure!(page.contains(&format!("({shown})")), "docs/kubectl-pps.md does not show {PICTURE}");
+    ensure!(
+        page.contains(&format!("({shown})")),
+        "docs/kubectl-pps.md does not show {PICTURE}"
+    );
     Ok(())
 }
 
@@ -85,15 +105,25 @@ async fn make_pending_pod(pool: &Pool<'_>) -> Result<()> {
     pool.object("db", &required("db", &[ZONE])).await;
     for (index, zone) in ZONES.into_iter().enumerate() {
         let node = format!("node-{index}");
-        cluster.nodes.create(NodeSpec::new(&node).zone(zone)).await?;
+        cluster
+            .nodes
+            .create(NodeSpec::new(&node).zone(zone))
+            .await?;
         match index {
-            0 => drop(cluster.run_stateful_set(&StatefulSetSpec::new("default", "db", 1)).await?),
+            0 => drop(
+                cluster
+                    .run_stateful_set(&StatefulSetSpec::new("default", "db", 1))
+                    .await?,
+            ),
             1 | 2 => pool.scale("db", u32::try_from(index)? + 1).await,
             _ => break,
         }
         let pods = pool.ready("db", index + 1).await;
         let pod = &pods[&format!("db-{index}")];
-        ensure!(pod.node.as_ref() == Some(&node), "the scheduler did not choose the empty node: {pod:?}");
+        ensure!(
+            pod.node.as_ref() == Some(&node),
+            "the scheduler did not choose the empty node: {pod:?}"
+        );
         pool.load(&node).await;
     }
     pool.recorded("db", "db").await;
@@ -110,7 +140,10 @@ impl Screen {
     /// A command, and what it prints.
     fn show(&mut self, command: &str, output: &str) {
         let prompt = if self.0.is_empty() { "" } else { "\n" };
-        let _ = writeln!(self.0, "{prompt}\u{1b}[36m$\u{1b}[0m \u{1b}[1mkubectl pps {command}\u{1b}[0m");
+        let _ = writeln!(
+            self.0,
+            "{prompt}\u{1b}[36m$\u{1b}[0m \u{1b}[1mkubectl pps {command}\u{1b}[0m"
+        );
         for line in output.lines().filter(|line| !line.starts_with(WAITING)) {
             self.0.push_str(line);
             self.0.push('\n');
@@ -136,10 +169,17 @@ impl Screen {
         let [width, height] = ["width", "height"].map(|name| pixels(&svg, name));
         let below = height + MARGIN;
         // Without a box, a browser cuts the picture where the page is narrower.
-        let size = format!("viewBox=\"0 0 {width} {below}\" width=\"{width}px\" height=\"{below}px\"");
-        let svg = svg.replacen(&format!("width=\"{width}px\" height=\"{height}px\""), &size, 1);
+        let size =
+            format!("viewBox=\"0 0 {width} {below}\" width=\"{width}px\" height=\"{below}px\"");
+        let svg = svg.replacen(
+            &format!("width=\"{width}px\" height=\"{height}px\""),
+            &size,
+            1,
+        );
         let svg = svg.replace("opacity: 0.4", "opacity: 0.65");
-        svg.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
+        svg.lines()
+            .flat_map(|line| [line.trim_end(), "\n"])
+            .collect()
     }
 }
 
@@ -150,8 +190,12 @@ fn up_to_last_line(text: &str) -> &str {
 
 /// A picture's width or height.
 fn pixels(svg: &str, name: &str) -> usize {
-    let value = svg.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split_once("px\""));
-    value.and_then(|(pixels, _)| pixels.parse().ok()).expect("a size in pixels")
+    let value = svg
+        .split_once(&format!(" {name}=\""))
+        .and_then(|(_, rest)| rest.split_once("px\""));
+    value
+        .and_then(|(pixels, _)| pixels.parse().ok())
+        .expect("a size in pixels")
 }
 
 /// The text that a picture shows, without colours.
@@ -159,9 +203,16 @@ fn text_of(svg: &str) -> Vec<String> {
     let lines = svg.lines().filter(|line| line.contains("<tspan x="));
     lines
         .map(|line| {
-            let plain: String =
-                line.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
-            plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").trim().to_owned()
+            let plain: String = line
+                .split('<')
+                .map(|part| part.split_once('>').map_or(part, |(_, text)| text))
+                .collect();
+            plain
+                .replace("&lt;", "<")
+                .replace("&gt;", ">")
+                .replace("&amp;", "&")
+                .trim()
+                .to_owned()
         })
         .collect()
 }

@@ -10,7 +10,9 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, list, required, wait_for_review};
+use crate::support::{
+    HOSTNAME, Pool, Scenario, TIMEOUT, ZONE, homes, list, required, wait_for_review,
+};
 
 /// May read its namespace, and nothing else.
 pub(super) const USER: &str = "forecaster";
@@ -52,7 +54,10 @@ pub(super) fn scenarios(cluster: &Cluster) -> Vec<Scenario<'_>> {
 
 async fn simulate_as(pool: &Pool<'_>, user: &str, args: &[&str]) -> Answer {
     let plugin = Plugin::new(pool.cluster.control_plane.kubeconfig_for(user).unwrap());
-    plugin.run(&[&["simulate", "--namespace", pool.namespace], args].concat()).await.unwrap()
+    plugin
+        .run(&[&["simulate", "--namespace", pool.namespace], args].concat())
+        .await
+        .unwrap()
 }
 
 async fn simulate(pool: &Pool<'_>, args: &[&str]) -> Answer {
@@ -61,19 +66,26 @@ async fn simulate(pool: &Pool<'_>, args: &[&str]) -> Answer {
 
 /// What would happen to each Pod.
 fn pods(answer: &Value) -> BTreeMap<String, Value> {
-    list(&answer["pods"]).map(|pod| (pod["pod"].as_str().unwrap().to_owned(), pod.clone())).collect()
+    list(&answer["pods"])
+        .map(|pod| (pod["pod"].as_str().unwrap().to_owned(), pod.clone()))
+        .collect()
 }
 
 /// Waits until a Pod is another one, and says where it is; nothing if no node can take it.
 async fn landed(pool: &Pool<'_>, name: &str, before: &str) -> Option<String> {
     wait_for(&format!("{name} to be placed"), TIMEOUT, async || {
         let pods = pool.cluster.pods(pool.namespace, "web").await?;
-        let pod = pods.get(name).filter(|pod| pod.uid != before && !pod.terminating);
+        let pod = pods
+            .get(name)
+            .filter(|pod| pod.uid != before && !pod.terminating);
         let decided = match pod {
             Some(pod) if pod.node.is_some() => Some(pod.node.clone()),
             Some(_) => {
                 let pod = pool.cluster.pods_api(pool.namespace).get(name).await?;
-                let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+                let conditions = pod
+                    .status
+                    .and_then(|status| status.conditions)
+                    .unwrap_or_default();
                 let is_refused = |one: &&_| {
                     let one: &k8s_openapi::api::core::v1::PodCondition = one;
                     one.reason.as_deref() == Some("Unschedulable")
@@ -82,25 +94,40 @@ async fn landed(pool: &Pool<'_>, name: &str, before: &str) -> Option<String> {
             }
             None => None,
         };
-        Ok(decided.map_or_else(|| Progress::Waiting("no decision".to_owned()), Progress::Done))
+        Ok(decided.map_or_else(
+            || Progress::Waiting("no decision".to_owned()),
+            Progress::Done,
+        ))
     })
     .await
     .unwrap()
 }
 
 async fn drain(pool: &Pool<'_>, node: &str) {
-    let args = ["drain", node, "--ignore-daemonsets", "--force", "--timeout=40s"];
+    let args = [
+        "drain",
+        node,
+        "--ignore-daemonsets",
+        "--force",
+        "--timeout=40s",
+    ];
     pool.cluster.control_plane.kubectl(&args).await.unwrap();
 }
 
 async fn a_drain_goes_as_forecast(cluster: &Cluster) {
     let pool = Pool::new(cluster, "sim-drain", 6, 2).await;
     pool.object("web", &required("web", &[ZONE])).await;
-    let before = cluster.run_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
+    let before = cluster
+        .run_stateful_set(&pool.stateful_set("web", 6))
+        .await
+        .unwrap();
     pool.recorded("web", "web").await;
     let node = homes(&before)["web-0"].clone();
-    let on_it: Vec<&String> =
-        before.iter().filter(|(_, pod)| pod.node.as_ref() == Some(&node)).map(|(name, _)| name).collect();
+    let on_it: Vec<&String> = before
+        .iter()
+        .filter(|(_, pod)| pod.node.as_ref() == Some(&node))
+        .map(|(name, _)| name)
+        .collect();
 
     let answer = simulate(&pool, &["--drain", &node, "-o", "json"]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");
@@ -110,14 +137,23 @@ async fn a_drain_goes_as_forecast(cluster: &Cluster) {
 
     drain(&pool, &node).await;
     for (name, expected) in &forecast {
-        let landed = landed(&pool, name, &before[name].uid).await.expect("it has a node");
+        let landed = landed(&pool, name, &before[name].uid)
+            .await
+            .expect("it has a node");
         let may = list(&expected["mayLandOn"]).any(|node| *node == landed);
         assert!(may, "{name} is on {landed}: {expected}");
-        assert_eq!((&expected["then"], &expected["asRecorded"]), (&json!("running"), &json!(true)));
+        assert_eq!(
+            (&expected["then"], &expected["asRecorded"]),
+            (&json!("running"), &json!(true))
+        );
     }
     let now = simulate(&pool, &["--drain", &node]).await;
     assert_eq!(
-        (now.exit_code, now.stdout.contains("No Pod of a StatefulSet would be touched")),
+        (
+            now.exit_code,
+            now.stdout
+                .contains("No Pod of a StatefulSet would be touched")
+        ),
         (0, true),
         "{now:?}"
     );
@@ -126,32 +162,55 @@ async fn a_drain_goes_as_forecast(cluster: &Cluster) {
 async fn a_pod_that_requires_its_node_stays_pending_as_forecast(cluster: &Cluster) {
     let pool = Pool::new(cluster, "sim-pending", 3, 1).await;
     pool.object("web", &required("web", &[HOSTNAME])).await;
-    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    let before = cluster
+        .run_stateful_set(&pool.stateful_set("web", 1))
+        .await
+        .unwrap();
     pool.recorded("web", "web").await;
     let node = homes(&before)["web-0"].clone();
     let answer = simulate(&pool, &["--drain", &node, "-o", "json"]).await;
     assert_eq!(answer.exit_code, 1, "{answer:?}");
     let forecast = pods(&answer.json().unwrap()).remove("web-0").unwrap();
-    assert_eq!((&forecast["then"], &forecast["nodeThen"]), (&json!("pending"), &Value::Null));
+    assert_eq!(
+        (&forecast["then"], &forecast["nodeThen"]),
+        (&json!("pending"), &Value::Null)
+    );
     assert_eq!(list(&forecast["withoutItsState"]).count(), 2, "{forecast}");
 
     let table = simulate(&pool, &["--drain", &node]).await;
     let expected = format!("If {node} is drained:");
     assert!(table.stdout.starts_with(&expected), "{table:?}");
-    let words = table.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = table
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let reason = format!("the Pod's recorded state requires {HOSTNAME} {node}");
-    assert!(words.contains(&reason) && words.contains("1 would be Pending."), "{table:?}");
+    assert!(
+        words.contains(&reason) && words.contains("1 would be Pending."),
+        "{table:?}"
+    );
     let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN).unwrap());
-    let narrow =
-        plugin.run_on_terminal(&["simulate", "-n", "sim-pending", "--drain", &node], 80, "").await.unwrap();
-    let longest = narrow.stdout.lines().map(|line| visible(line).chars().count()).max().unwrap();
+    let narrow = plugin
+        .run_on_terminal(&["simulate", "-n", "sim-pending", "--drain", &node], 80, "")
+        .await
+        .unwrap();
+    let longest = narrow
+        .stdout
+        .lines()
+        .map(|line| visible(line).chars().count())
+        .max()
+        .unwrap();
     assert!(longest <= 80, "{longest}: {narrow:?}");
 
     drain(&pool, &node).await;
     assert_eq!(landed(&pool, "web-0", &before["web-0"].uid).await, None);
     let pending = simulate(&pool, &["--drain", &node]).await;
     assert!(pending.stdout.contains("still Pending"), "{pending:?}");
-    assert_eq!(pending.exit_code, 1, "the drain changes nothing, but the Pod is not well");
+    assert_eq!(
+        pending.exit_code, 1,
+        "the drain changes nothing, but the Pod is not well"
+    );
 }
 
 /// A line without colours.
@@ -159,7 +218,9 @@ fn visible(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts
-        .fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+        .fold(first, |text, part| {
+            text + part.split_once('m').map_or(part, |(_, rest)| rest)
+        })
         .trim_end()
         .to_owned()
 }
@@ -167,23 +228,43 @@ fn visible(line: &str) -> String {
 async fn a_forecast_needs_no_more_rights_than_to_list(cluster: &Cluster) {
     let pool = Pool::new(cluster, "sim-rights", 2, 1).await;
     pool.object("web", &required("web", &[ZONE])).await;
-    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    let before = cluster
+        .run_stateful_set(&pool.stateful_set("web", 1))
+        .await
+        .unwrap();
     pool.recorded("web", "web").await;
     let node = homes(&before)["web-0"].clone();
     cluster.apply(RIGHTS).await.unwrap();
-    let review = |resource: &str| json!({"verb": "list", "resource": resource, "namespace": "sim-rights"});
+    let review =
+        |resource: &str| json!({"verb": "list", "resource": resource, "namespace": "sim-rights"});
     wait_for_review(cluster, USER, &review("pods"), true).await;
     let blind = simulate_as(&pool, USER, &["--drain", &node]).await;
     assert_eq!(blind.exit_code, 2, "{blind:?}");
-    assert_eq!(blind.stderr, "error: you have no permission to list nodes\n");
+    assert_eq!(
+        blind.stderr,
+        "error: you have no permission to list nodes\n"
+    );
 
     cluster.apply(NODES).await.unwrap();
-    wait_for_review(cluster, USER, &json!({"verb": "list", "resource": "nodes"}), true).await;
+    wait_for_review(
+        cluster,
+        USER,
+        &json!({"verb": "list", "resource": "nodes"}),
+        true,
+    )
+    .await;
     let answer = simulate_as(&pool, USER, &["--drain", &node]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");
     assert!(answer.stdout.contains("web-0"), "{answer:?}");
-    let words = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in ["so it is not known where those Pods are", "so it is not known where volumes keep Pods"] {
+    let words = answer
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for said in [
+        "so it is not known where those Pods are",
+        "so it is not known where volumes keep Pods",
+    ] {
         assert!(words.contains(said), "{said}: {answer:?}");
     }
 }

@@ -13,7 +13,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use nix::unistd::geteuid;
 use pps_e2e::{
     control_plane::ServerCertificate,
-    registry::{ImageConfig, Manifest, Publisher, digest, media_type, publish::static_sidecar_path},
+    registry::{
+        ImageConfig, Manifest, Publisher, digest, media_type, publish::static_sidecar_path,
+    },
 };
 
 use super::{VERSION, provenance};
@@ -26,7 +28,10 @@ async fn an_image_can_be_pulled_and_run() {
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
     let repository = format!("{}/persistent-pod-state-sidecar", registry.host());
     let pushed = publisher.image(&repository).await.unwrap();
-    let tagged = reader.manifest(&format!("{repository}:v{VERSION}")).await.unwrap();
+    let tagged = reader
+        .manifest(&format!("{repository}:v{VERSION}"))
+        .await
+        .unwrap();
     assert_eq!(pushed, format!("{repository}@{}", tagged.digest));
     let root = supervisor.folder().join("root");
     let config = reader.pull_image(&pushed, &root).await.unwrap();
@@ -37,8 +42,15 @@ async fn an_image_can_be_pulled_and_run() {
 fn has_labels_user_and_exactly_one_file(manifest: &Manifest, config: &ImageConfig, root: &Path) {
     assert_eq!(manifest.media_type, media_type::MANIFEST);
     assert_eq!(manifest.layers.len(), 1);
-    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-    assert_eq!((config.os.as_str(), config.architecture.as_str()), ("linux", architecture));
+    let architecture = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
+    assert_eq!(
+        (config.os.as_str(), config.architecture.as_str()),
+        ("linux", architecture)
+    );
     assert_eq!(config.user(), "65532:65532");
     assert_eq!(config.entrypoint(), ["/pps-sidecar"]);
     assert_eq!(config.env(), [] as [String; 0]);
@@ -46,11 +58,17 @@ fn has_labels_user_and_exactly_one_file(manifest: &Manifest, config: &ImageConfi
     for (key, value) in provenance() {
         assert_eq!(config.labels().get(key), Some(&value), "{key}");
     }
-    assert_eq!(config.labels()["org.opencontainers.image.created"], config.created);
+    assert_eq!(
+        config.labels()["org.opencontainers.image.created"],
+        config.created
+    );
     let revision = &config.labels()["org.opencontainers.image.revision"];
     assert!(revision.len() >= 40, "{revision}");
 
-    let files: BTreeSet<_> = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let files: BTreeSet<_> = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(files, BTreeSet::from(["pps-sidecar".into()]));
     let program = root.join("pps-sidecar");
     let built = fs::read(static_sidecar_path().unwrap()).unwrap();
@@ -65,19 +83,27 @@ fn has_labels_user_and_exactly_one_file(manifest: &Manifest, config: &ImageConfi
 fn runs_as_its_user_with_no_other_files(config: &ImageConfig, root: &Path) {
     let answer = run_in(root, config, "10", &["--version"]);
     assert!(answer.status.success(), "{answer:?}");
-    assert_eq!(String::from_utf8_lossy(&answer.stdout), format!("pps-sidecar {VERSION}\n"));
+    assert_eq!(
+        String::from_utf8_lossy(&answer.stdout),
+        format!("pps-sidecar {VERSION}\n")
+    );
 
     // Names are resolved as in a Pod, with the files that a kubelet provides. The server accepts but never
     // responds.
     fs::create_dir(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), "127.0.0.1 here.example\n").unwrap();
-    fs::write(root.join("etc/resolv.conf"), "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n").unwrap();
+    fs::write(
+        root.join("etc/resolv.conf"),
+        "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+    )
+    .unwrap();
     let authority = ServerCertificate::generate("unused").unwrap().authority;
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     server.set_nonblocking(true).unwrap();
     let port = server.local_addr().unwrap().port();
     // The sidecar waits for an answer for three seconds.
-    for (host, seconds, is_called) in [("nowhere.example", "2", false), ("here.example", "5", true)] {
+    for (host, seconds, is_called) in [("nowhere.example", "2", false), ("here.example", "5", true)]
+    {
         let kubeconfig = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -89,7 +115,12 @@ fn runs_as_its_user_with_no_other_files(config: &ImageConfig, root: &Path) {
             "current-context": "a",
         });
         fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
-        let args = ["--kubeconfig", "/kubeconfig", "--admin-address", "127.0.0.1:0"];
+        let args = [
+            "--kubeconfig",
+            "/kubeconfig",
+            "--admin-address",
+            "127.0.0.1:0",
+        ];
         let answer = run_in(root, config, seconds, &args);
         // It retried until `timeout` ended it.
         assert_eq!(answer.status.code(), Some(124), "{host}: {answer:?}");
@@ -111,7 +142,14 @@ fn run_in(root: &Path, config: &ImageConfig, seconds: &str, args: &[&str]) -> Ou
     };
     command.arg(root).args(config.entrypoint()).args(args);
     let mut limited = Command::new("timeout");
-    limited.args(["--kill-after=1", seconds]).arg(command.get_program()).args(command.get_args());
+    limited
+        .args(["--kill-after=1", seconds])
+        .arg(command.get_program())
+        .args(command.get_args());
     // PATH is needed to find `timeout` and `chroot`. The program gets no other variable.
-    limited.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+    limited
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .unwrap()
 }

@@ -18,8 +18,15 @@ use super::all_kinds;
 
 fn run(kwctl: &Path, registry: &Registry, home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(kwctl);
-    command.args(args).env("DOCKER_CONFIG", registry.docker_config()).env("XDG_CACHE_HOME", home);
-    command.env("HOME", home).current_dir(home).output().unwrap()
+    command
+        .args(args)
+        .env("DOCKER_CONFIG", registry.docker_config())
+        .env("XDG_CACHE_HOME", home);
+    command
+        .env("HOME", home)
+        .current_dir(home)
+        .output()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -40,10 +47,18 @@ async fn pulls_what_was_pushed() {
         for (index, from) in [reference, pushed.clone()].iter().enumerate() {
             let file = format!("policy-{index}.wasm");
             let uri = format!("registry://{from}");
-            let output =
-                run(&kwctl, &registry, &home, &["pull", "--sources-path", sources, "-o", &file, &uri]);
+            let output = run(
+                &kwctl,
+                &registry,
+                &home,
+                &["pull", "--sources-path", sources, "-o", &file, &uri],
+            );
             assert!(output.status.success(), "{output:?}");
-            assert_eq!(digest(&fs::read(home.join(&file)).unwrap()), module, "{from}");
+            assert_eq!(
+                digest(&fs::read(home.join(&file)).unwrap()),
+                module,
+                "{from}"
+            );
         }
         // kwctl pushes the same, except for annotations about the origin.
         let uri = format!("registry://{}/by-kwctl:v1", registry.host());
@@ -53,7 +68,13 @@ async fn pulls_what_was_pushed() {
             &kwctl,
             &registry,
             &home,
-            &["push", "--sources-path", sources, policy.to_str().unwrap(), &uri],
+            &[
+                "push",
+                "--sources-path",
+                sources,
+                policy.to_str().unwrap(),
+                &uri,
+            ],
         );
         assert!(output.status.success(), "{output:?}");
         let reader = registry.reader().unwrap();
@@ -74,5 +95,9 @@ async fn kwctls_manifest(
     reference: &str,
 ) -> (String, String, std::collections::BTreeMap<String, String>) {
     let manifest = reader.manifest(reference).await.unwrap();
-    (manifest.config.unwrap().digest, manifest.layers[0].digest.clone(), manifest.annotations)
+    (
+        manifest.config.unwrap().digest,
+        manifest.layers[0].digest.clone(),
+        manifest.annotations,
+    )
 }

@@ -2,7 +2,8 @@
 //! machine under an emulator.
 
 use std::{
-    collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Duration,
+    collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path, process::Command,
+    time::Duration,
 };
 
 use super::{VERSION, provenance, refusals::assert_refused, sbom};
@@ -23,13 +24,19 @@ use pps_e2e::{
 #[tokio::test]
 async fn an_image_for_two_processors_is_an_index_of_both() {
     let supervisor = Supervisor::start().unwrap();
-    let [native, other] = [NATIVE, FOREIGN].map(|of| foreign::stand_in(supervisor.folder(), of).unwrap());
+    let [native, other] =
+        [NATIVE, FOREIGN].map(|of| foreign::stand_in(supervisor.folder(), of).unwrap());
     let files = BTreeMap::from([(NATIVE, native.as_path()), (FOREIGN, other.as_path())]);
-    let registry = Registry::start(&supervisor, super::with_password()).await.unwrap();
+    let registry = Registry::start(&supervisor, super::with_password())
+        .await
+        .unwrap();
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
     let repository = format!("{}/sidecar", registry.host());
 
-    let pushed = publisher.images(&[&other, &native], &repository).await.unwrap();
+    let pushed = publisher
+        .images(&[&other, &native], &repository)
+        .await
+        .unwrap();
     let tagged = format!("{repository}:v{VERSION}");
     let index = reader.manifest(&tagged).await.unwrap();
     assert_eq!(pushed, format!("{repository}@{}", index.digest));
@@ -38,7 +45,10 @@ async fn an_image_for_two_processors_is_an_index_of_both() {
         assert_eq!(index.annotations.get(key), Some(&value), "{key}");
     }
     // The order of the executables does not matter.
-    let again = publisher.images(&[&native, &other], &format!("{repository}:v{VERSION}")).await.unwrap();
+    let again = publisher
+        .images(&[&native, &other], &format!("{repository}:v{VERSION}"))
+        .await
+        .unwrap();
     assert_eq!(again, pushed);
     assert_eq!(publisher.push(&["digest", &tagged]).await.unwrap(), pushed);
 
@@ -46,26 +56,46 @@ async fn an_image_for_two_processors_is_an_index_of_both() {
     assert_eq!(images.keys().collect::<Vec<_>>(), ["amd64", "arm64"]);
     let mut tags = vec![format!("v{VERSION}")];
     for (architecture, image) in &images {
-        let root = supervisor.folder().join(format!("{}-{architecture}", registry.host()));
+        let root = supervisor
+            .folder()
+            .join(format!("{}-{architecture}", registry.host()));
         let config = reader.pull_image(image, &root).await.unwrap();
         assert_eq!(config.architecture, *architecture);
         let program = fs::read(root.join("pps-sidecar")).unwrap();
         assert_eq!(foreign::architecture_of(&program).unwrap(), architecture);
-        assert_eq!(digest(&program), digest(&fs::read(files[architecture.as_str()]).unwrap()));
+        assert_eq!(
+            digest(&program),
+            digest(&fs::read(files[architecture.as_str()]).unwrap())
+        );
 
         let (list, _) = sbom::find(&reader, image).await;
-        sbom::check(&list, "pps-sidecar", sbom::rust_target(architecture), &program);
+        sbom::check(
+            &list,
+            "pps-sidecar",
+            sbom::rust_target(architecture),
+            &program,
+        );
 
         let stem = image.rsplit('@').next().unwrap().replace(':', "-");
-        tags.extend([format!("v{VERSION}-{architecture}"), format!("{stem}.sbom"), stem]);
+        tags.extend([
+            format!("v{VERSION}-{architecture}"),
+            format!("{stem}.sbom"),
+            stem,
+        ]);
     }
     tags.sort();
     assert_eq!(reader.tags(&pushed).await.unwrap(), tags);
 
     // A container runtime on this machine takes the image for it.
-    assert_eq!(reader.image_for_this_machine(&pushed).await.unwrap(), images[NATIVE]);
+    assert_eq!(
+        reader.image_for_this_machine(&pushed).await.unwrap(),
+        images[NATIVE]
+    );
     // An executable that is pushed alone becomes the same image, without an index.
-    let alone = publisher.images(&[&native], &format!("{repository}:alone")).await.unwrap();
+    let alone = publisher
+        .images(&[&native], &format!("{repository}:alone"))
+        .await
+        .unwrap();
     assert_eq!(alone, images[NATIVE]);
 }
 
@@ -76,10 +106,19 @@ async fn refuses_two_executables_for_one_processor_and_tags_that_do_not_exist() 
     let native = foreign::stand_in(supervisor.folder(), NATIVE).unwrap();
     let tag = format!("{}/sidecar:v1", registry.host());
     let binary = native.to_str().unwrap();
-    let output = publisher.run(&["image", "--binary", binary, "--binary", binary, &tag]).await.unwrap();
-    assert_refused(&output, &format!("two executables are for {NATIVE}: pass one for each architecture"));
+    let output = publisher
+        .run(&["image", "--binary", binary, "--binary", binary, &tag])
+        .await
+        .unwrap();
+    assert_refused(
+        &output,
+        &format!("two executables are for {NATIVE}: pass one for each architecture"),
+    );
     let output = publisher.run(&["digest", &tag]).await.unwrap();
-    let sentence = format!("{}/sidecar has no such tag: push it first with `make publish`", registry.host());
+    let sentence = format!(
+        "{}/sidecar has no such tag: push it first with `make publish`",
+        registry.host()
+    );
     assert_refused(&output, &sentence);
 }
 
@@ -96,31 +135,76 @@ async fn the_image_for_the_other_processor_works_under_an_emulator() {
     let (supervisor, registry) = super::start(RegistryOptions::default()).await;
     let native = static_sidecar_path().unwrap();
     let reference = format!("{}/sidecar", registry.host());
-    let pushed = Publisher::to(&registry).images(&[&native, &built], &reference).await.unwrap();
+    let pushed = Publisher::to(&registry)
+        .images(&[&native, &built], &reference)
+        .await
+        .unwrap();
     let reader = registry.reader().unwrap();
-    let image = reader.images(&pushed).await.unwrap().remove(FOREIGN).unwrap();
+    let image = reader
+        .images(&pushed)
+        .await
+        .unwrap()
+        .remove(FOREIGN)
+        .unwrap();
     let root = supervisor.folder().join("root");
     reader.pull_image(&image, &root).await.unwrap();
     let program = root.join("pps-sidecar");
-    assert_eq!(foreign::architecture_of(&fs::read(&program).unwrap()).unwrap(), FOREIGN);
+    assert_eq!(
+        foreign::architecture_of(&fs::read(&program).unwrap()).unwrap(),
+        FOREIGN
+    );
 
     let run = |argument| {
-        let output = Command::new(&emulator).arg(&program).arg(argument).env_clear().output().unwrap();
+        let output = Command::new(&emulator)
+            .arg(&program)
+            .arg(argument)
+            .env_clear()
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{argument}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(run("--version"), format!("pps-sidecar {VERSION}\n"));
-    assert!(run("--help").contains("--admin-address"), "{}", run("--help"));
+    assert!(
+        run("--help").contains("--admin-address"),
+        "{}",
+        run("--help")
+    );
 
     let emulated = supervisor.folder().join("emulated-sidecar");
-    write_script(&emulated, &format!("exec '{}' '{}' \"$@\"", emulator.display(), program.display()));
-    let options = SidecarOptions { program: Some(emulated), ..SidecarOptions::default() };
-    let cluster = Cluster::builder().product().sidecar(options).start().await.unwrap();
-    cluster.sidecar().unwrap().wait_leading(support::TIMEOUT).await.unwrap();
+    write_script(
+        &emulated,
+        &format!(
+            "exec '{}' '{}' \"$@\"",
+            emulator.display(),
+            program.display()
+        ),
+    );
+    let options = SidecarOptions {
+        program: Some(emulated),
+        ..SidecarOptions::default()
+    };
+    let cluster = Cluster::builder()
+        .product()
+        .sidecar(options)
+        .start()
+        .await
+        .unwrap();
+    cluster
+        .sidecar()
+        .unwrap()
+        .wait_leading(support::TIMEOUT)
+        .await
+        .unwrap();
     support::run(scenarios![&cluster; rescheduling::returns_a_deleted_pod_to_its_node_and_address])
         .await
         .unwrap();
-    let ended = cluster.sidecar().unwrap().terminate(Duration::from_secs(20)).await.unwrap();
+    let ended = cluster
+        .sidecar()
+        .unwrap()
+        .terminate(Duration::from_secs(20))
+        .await
+        .unwrap();
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 

@@ -24,8 +24,14 @@ async fn can_be_pulled_from_every_kind_of_registry() {
         let repository = format!("{}/policies/persistent-pod-state", registry.host());
 
         // The default tag is the version, and a scheme is accepted.
-        let pushed = publisher.policy(&format!("registry://{repository}")).await.unwrap();
-        let tagged = reader.manifest(&format!("{repository}:v{VERSION}")).await.unwrap();
+        let pushed = publisher
+            .policy(&format!("registry://{repository}"))
+            .await
+            .unwrap();
+        let tagged = reader
+            .manifest(&format!("{repository}:v{VERSION}"))
+            .await
+            .unwrap();
         assert_eq!(pushed, format!("{repository}@{}", tagged.digest), "{kind}");
         assert_eq!(reader.pull_policy(&pushed).await.unwrap(), module, "{kind}");
     }
@@ -35,13 +41,20 @@ async fn can_be_pulled_from_every_kind_of_registry() {
 async fn is_stored_in_kubewardens_format_and_answers_requests() {
     let (_supervisor, registry) = super::start(super::with_password()).await;
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
-    let reference = publisher.policy(&format!("{}/p:v1", registry.host())).await.unwrap();
+    let reference = publisher
+        .policy(&format!("{}/p:v1", registry.host()))
+        .await
+        .unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
     assert_eq!(manifest.media_type, media_type::MANIFEST);
     let config = manifest.config.as_ref().unwrap();
     assert_eq!(config.media_type, media_type::POLICY_CONFIG);
     assert_eq!(reader.blob(&reference, config).await.unwrap(), b"{}");
-    let types: Vec<_> = manifest.layers.iter().map(|layer| layer.media_type.as_str()).collect();
+    let types: Vec<_> = manifest
+        .layers
+        .iter()
+        .map(|layer| layer.media_type.as_str())
+        .collect();
     assert_eq!(types, [media_type::POLICY_LAYER]);
 
     for (key, value) in provenance() {
@@ -57,11 +70,20 @@ async fn is_stored_in_kubewardens_format_and_answers_requests() {
         assert_eq!(manifest.annotations.get(key), wanted.as_ref(), "{key}");
         lines += value.lines().count();
     }
-    assert!(lines > metadata["annotations"].as_object().unwrap().len(), "no annotation has several lines");
-    assert_eq!(manifest.annotations["org.opencontainers.image.title"], "persistent-pod-state");
+    assert!(
+        lines > metadata["annotations"].as_object().unwrap().len(),
+        "no annotation has several lines"
+    );
+    assert_eq!(
+        manifest.annotations["org.opencontainers.image.title"],
+        "persistent-pod-state"
+    );
 
     // Pushing again changes nothing.
-    let again = publisher.policy(&format!("{}/p:again", registry.host())).await.unwrap();
+    let again = publisher
+        .policy(&format!("{}/p:again", registry.host()))
+        .await
+        .unwrap();
     assert_eq!(again, reference);
     answers_requests(&module);
 }
@@ -71,7 +93,9 @@ fn embedded_metadata(module: &[u8]) -> &[u8] {
     wasmparser::Parser::new(0)
         .parse_all(module)
         .find_map(|payload| match payload.unwrap() {
-            wasmparser::Payload::CustomSection(section) if section.name() == "io.kubewarden.metadata" => {
+            wasmparser::Payload::CustomSection(section)
+                if section.name() == "io.kubewarden.metadata" =>
+            {
                 Some(section.data())
             }
             _ => None,
@@ -81,9 +105,14 @@ fn embedded_metadata(module: &[u8]) -> &[u8] {
 
 fn answers_requests(module: &[u8]) {
     let policy = PolicyModule::load(module).unwrap();
-    let case =
-        pps_corpus::cases().unwrap().into_iter().find(|case| case.name == "rule-02-alias-found").unwrap();
-    let evaluation = policy.evaluate(&case.request, &case.settings, &host_of(&case)).unwrap();
+    let case = pps_corpus::cases()
+        .unwrap()
+        .into_iter()
+        .find(|case| case.name == "rule-02-alias-found")
+        .unwrap();
+    let evaluation = policy
+        .evaluate(&case.request, &case.settings, &host_of(&case))
+        .unwrap();
     let outcome = outcome_of(evaluation.response).unwrap();
     assert!(!outcome.patch.is_empty(), "the case injects nothing");
     case.check_answer(&outcome).unwrap();

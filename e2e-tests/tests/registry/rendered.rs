@@ -26,18 +26,32 @@ use super::{VERSION, start};
 fn script(registry: &Registry, args: &[&str], overlay: &str) -> Output {
     let publisher = Publisher::to(registry);
     let mut command = Command::new(repository_file("hack/manifests.sh"));
-    command.args(args).args(&publisher.access).env("DOCKER_CONFIG", &publisher.docker_config);
-    command.env("PPS_PUBLISH", executable().unwrap()).env("OVERLAY", overlay).output().unwrap()
+    command
+        .args(args)
+        .args(&publisher.access)
+        .env("DOCKER_CONFIG", &publisher.docker_config);
+    command
+        .env("PPS_PUBLISH", executable().unwrap())
+        .env("OVERLAY", overlay)
+        .output()
+        .unwrap()
 }
 
 fn printed(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 fn assert_refused(output: &Output, sentence: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(sentence), "{said}");
+    assert!(
+        !output.status.success() && said.contains(sentence),
+        "{said}"
+    );
     assert!(output.stdout.is_empty());
 }
 
@@ -45,7 +59,10 @@ fn assert_refused(output: &Output, sentence: &str) {
 async fn push(supervisor: &Supervisor, registry: &Registry) -> (String, String) {
     let (publisher, host) = (Publisher::to(registry), registry.host());
     let program = stand_in(supervisor.folder(), NATIVE).unwrap();
-    let policy = publisher.policy(&format!("{host}/a/policies/persistent-pod-state")).await.unwrap();
+    let policy = publisher
+        .policy(&format!("{host}/a/policies/persistent-pod-state"))
+        .await
+        .unwrap();
     let image = format!("{host}/a/persistent-pod-state-sidecar");
     (policy, publisher.images(&[&program], &image).await.unwrap())
 }
@@ -58,7 +75,9 @@ fn replace(objects: &mut [Value], policy: &str, image: &str) -> (usize, usize) {
             object["spec"]["module"] = json!(format!("registry://{policy}"));
             policies += 1;
         }
-        let list = object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
+        let list = object
+            .pointer_mut("/spec/template/spec/containers")
+            .and_then(Value::as_array_mut);
         for container in list.into_iter().flatten() {
             container["image"] = json!(image);
             containers += 1;
@@ -73,27 +92,41 @@ async fn manifests_name_what_was_pushed_and_are_otherwise_those_of_deploy() {
     let (policy, image) = push(&supervisor, &registry).await;
     let source = format!("{}/a", registry.host());
     let overlays = fs::read_dir(repository_file("deploy/overlays")).unwrap();
-    let mut overlays: BTreeSet<String> =
-        overlays.map(|overlay| overlay.unwrap().file_name().into_string().unwrap()).collect();
+    let mut overlays: BTreeSet<String> = overlays
+        .map(|overlay| overlay.unwrap().file_name().into_string().unwrap())
+        .collect();
     overlays.insert(String::new());
     for overlay in &overlays {
         let rendered = parse(&printed(&script(&registry, &[&source], overlay))).unwrap();
-        let folder =
-            if overlay.is_empty() { "deploy".to_owned() } else { format!("deploy/overlays/{overlay}") };
+        let folder = if overlay.is_empty() {
+            "deploy".to_owned()
+        } else {
+            format!("deploy/overlays/{overlay}")
+        };
         let mut expected = render_kustomize(&folder).unwrap();
         let (policies, containers) = replace(&mut expected, &policy, &image);
         assert!(policies >= 1 && containers >= 1, "{folder}");
-        for server in expected.iter_mut().filter(|object| object["kind"] == "PolicyServer") {
+        for server in expected
+            .iter_mut()
+            .filter(|object| object["kind"] == "PolicyServer")
+        {
             server["spec"]["insecureSources"] = json!([registry.host()]);
         }
         assert_eq!(rendered, expected, "{folder}");
     }
     assert!(overlays.len() > 3, "{overlays:?}");
 
-    assert_refused(&script(&registry, &[&source], "none"), "OVERLAY is none: use one of ");
-    assert_refused(&script(&registry, &[], ""), "no registry given: add REGISTRY=");
+    assert_refused(
+        &script(&registry, &[&source], "none"),
+        "OVERLAY is none: use one of ",
+    );
+    assert_refused(
+        &script(&registry, &[], ""),
+        "no registry given: add REGISTRY=",
+    );
     let elsewhere = format!("{}/b", registry.host());
-    let sentence = format!("{elsewhere}/policies/persistent-pod-state has no such tag: push it first");
+    let sentence =
+        format!("{elsewhere}/policies/persistent-pod-state has no such tag: push it first");
     assert_refused(&script(&registry, &[&elsewhere], ""), &sentence);
 }
 
@@ -103,16 +136,26 @@ async fn chart_values_name_what_was_pushed() {
     let (policy, image) = push(&supervisor, &registry).await;
     let source = format!("{}/a", registry.host());
     let values = supervisor.folder().join("values.yaml");
-    fs::write(&values, printed(&script(&registry, &["--values", &source], ""))).unwrap();
+    fs::write(
+        &values,
+        printed(&script(&registry, &["--values", &source], "")),
+    )
+    .unwrap();
     let template = || render_chart("pps", "persistent-pod-state", Some(&values)).unwrap();
     let rendered = template();
     let mut expected = rendered.clone();
     let (policies, containers) = replace(&mut expected, &policy, &image);
     assert!(policies >= 1 && containers >= 1);
     assert_eq!(rendered, expected);
-    let server = rendered.iter().find(|object| object["kind"] == "PolicyServer").unwrap();
+    let server = rendered
+        .iter()
+        .find(|object| object["kind"] == "PolicyServer")
+        .unwrap();
     let authority = fs::read_to_string(registry.ca().unwrap()).unwrap();
-    assert_eq!(server["spec"]["sourceAuthorities"], json!({registry.host(): [authority]}));
+    assert_eq!(
+        server["spec"]["sourceAuthorities"],
+        json!({registry.host(): [authority]})
+    );
 
     // Where only the repositories are set, the version is the tag.
     let repositories = json!({

@@ -40,7 +40,10 @@ const KINDS: &str = "clusteradmissionpolicies,policyservers,mutatingwebhookconfi
 
 /// Pushes the same code as the next version, with digests of its own.
 pub(super) async fn push_next(installation: &Installation, dist: &Path, work: &Path) -> Published {
-    let (publisher, host) = (Publisher::to(&installation.registry), installation.registry.host());
+    let (publisher, host) = (
+        Publisher::to(&installation.registry),
+        installation.registry.host(),
+    );
     let changed = |name: &str, end: &[u8]| {
         let file = work.join(format!("next-{name}"));
         fs::write(&file, [&fs::read(dist.join(name)).unwrap(), end].concat()).unwrap();
@@ -49,12 +52,18 @@ pub(super) async fn push_next(installation: &Installation, dist: &Path, work: &P
     };
     // A section of a module that engines ignore, and what the loader of an executable does not read.
     let module = changed("policy.wasm", b"\0\x05\x04next");
-    let programs =
-        [NATIVE, FOREIGN].map(|processor| changed(&format!("pps-sidecar-linux-{processor}"), b"next"));
+    let programs = [NATIVE, FOREIGN]
+        .map(|processor| changed(&format!("pps-sidecar-linux-{processor}"), b"next"));
     let reference = format!("{host}/pps/policies/persistent-pod-state:v{NEXT}");
-    let policy = publisher.push(&["policy", "--module", module.to_str().unwrap(), &reference]).await.unwrap();
+    let policy = publisher
+        .push(&["policy", "--module", module.to_str().unwrap(), &reference])
+        .await
+        .unwrap();
     let reference = format!("{host}/pps/persistent-pod-state-sidecar:v{NEXT}");
-    let sidecar = publisher.images(&programs.each_ref().map(PathBuf::as_path), &reference).await.unwrap();
+    let sidecar = publisher
+        .images(&programs.each_ref().map(PathBuf::as_path), &reference)
+        .await
+        .unwrap();
     Published { policy, sidecar }
 }
 
@@ -78,7 +87,9 @@ pub(super) fn next_chart(chart: &Path, copy: PathBuf) -> PathBuf {
 pub(super) async fn run_workloads(cluster: &Cluster) -> Pool<'_> {
     let pool = Pool::on_real_nodes(cluster, "shop").await;
     let apart = spread_over_nodes(&json!({"matchLabels": {"app": "db"}}));
-    let db = serving("shop", "db", 3).template(&apart).persistent(HOSTNAME, "", ip_annotation());
+    let db = serving("shop", "db", 3)
+        .template(&apart)
+        .persistent(HOSTNAME, "", ip_annotation());
     let web = serving("shop", "web", 1).persistent(HOSTNAME, "", ip_annotation());
     for set in [db, web] {
         cluster.run_stateful_set(&set).await.unwrap();
@@ -88,15 +99,24 @@ pub(super) async fn run_workloads(cluster: &Cluster) -> Pool<'_> {
 }
 
 /// Waits until both sidecars run that image, and no other one is left.
-pub(super) async fn run_image(cluster: &Cluster, installation: &Installation, published: &Published) {
+pub(super) async fn run_image(
+    cluster: &Cluster,
+    installation: &Installation,
+    published: &Published,
+) {
     let (_, digest) = published.sidecar.split_once('@').unwrap();
-    wait_for(&format!("two sidecars of {digest}"), TIMEOUT * 2, async || {
-        let pods = json!(installation.sidecars(cluster).await?);
-        let images = list(&pods).map(|pod| pod["status"]["containerStatuses"][0]["imageID"].to_string());
-        let images: Vec<String> = images.collect();
-        let all = images.len() == 2 && images.iter().all(|image| image.contains(digest));
-        Ok(Progress::when(all, (), format!("{images:?}")))
-    })
+    wait_for(
+        &format!("two sidecars of {digest}"),
+        TIMEOUT * 2,
+        async || {
+            let pods = json!(installation.sidecars(cluster).await?);
+            let images =
+                list(&pods).map(|pod| pod["status"]["containerStatuses"][0]["imageID"].to_string());
+            let images: Vec<String> = images.collect();
+            let all = images.len() == 2 && images.iter().all(|image| image.contains(digest));
+            Ok(Progress::when(all, (), format!("{images:?}")))
+        },
+    )
     .await
     .unwrap();
     installation.wait_available(cluster).await.unwrap();
@@ -104,15 +124,20 @@ pub(super) async fn run_image(cluster: &Cluster, installation: &Installation, pu
 
 /// Deletes all Pods of `db` at once, and lets `web` grow, be rolled out and shrink, again and again until the
 /// change is complete, and once more. Every Pod that comes again has its place, and none is refused.
-pub(super) async fn while_pods_are_replaced<T>(pool: Pool<'_>, change: impl Future<Output = T>) -> T {
+pub(super) async fn while_pods_are_replaced<T>(
+    pool: Pool<'_>,
+    change: impl Future<Output = T>,
+) -> T {
     let complete = AtomicBool::new(false);
     let replace = Box::pin(async {
         let before = places(&pool.ready("db", 3).await);
         let mut rounds = 0;
         loop {
             let last = complete.load(Relaxed);
-            let (db, ()) =
-                tokio::join!(pool.recreate("db", &["db-0", "db-1", "db-2"]), grow_and_shrink(pool));
+            let (db, ()) = tokio::join!(
+                pool.recreate("db", &["db-0", "db-1", "db-2"]),
+                grow_and_shrink(pool)
+            );
             assert_eq!(places(&db), before);
             rounds += 1;
             if last {
@@ -151,15 +176,43 @@ async fn grow_and_shrink(pool: Pool<'_>) {
 pub(super) async fn remove_applied(cluster: &Cluster, objects: &[Value], webhook: &Webhook) {
     let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await.unwrap();
     delete_policies(cluster, webhook).await;
-    let all =
-        Scratch::file("all.json", json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
-    kubectl(&["delete", "--filename", &all.unwrap().argument(), "--selector", LABEL]).await;
-    assert_eq!(kubectl(&["get", KINDS, "--all-namespaces", "--selector", LABEL, "--output=name"]).await, "");
+    let all = Scratch::file(
+        "all.json",
+        json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
+    );
+    kubectl(&[
+        "delete",
+        "--filename",
+        &all.unwrap().argument(),
+        "--selector",
+        LABEL,
+    ])
+    .await;
+    assert_eq!(
+        kubectl(&[
+            "get",
+            KINDS,
+            "--all-namespaces",
+            "--selector",
+            LABEL,
+            "--output=name"
+        ])
+        .await,
+        ""
+    );
     let crd = ["crd", "persistentpodstates.apps.kruise.io"];
     let name = "meta.helm.sh/release-name=persistent-pod-state";
     let namespace = format!("meta.helm.sh/release-namespace={NAMESPACE}");
     kubectl(&[&["annotate", "--overwrite"], &crd[..], &[name, &namespace]].concat()).await;
-    kubectl(&[&["label", "--overwrite"], &crd[..], &["app.kubernetes.io/managed-by=Helm"]].concat()).await;
+    kubectl(
+        &[
+            &["label", "--overwrite"],
+            &crd[..],
+            &["app.kubernetes.io/managed-by=Helm"],
+        ]
+        .concat(),
+    )
+    .await;
 }
 
 /// Removes the release. The CRD with all objects, the namespace and the Lease remain.
@@ -171,13 +224,29 @@ pub(super) async fn uninstall(cluster: &Cluster, shell: &mut Shell, webhook: &We
     let selector = ["--selector", LABEL, "--output=name"];
     let left = kubectl(&[&["get", KINDS, "--all-namespaces"], &selector[..]].concat()).await;
     assert_eq!(left, "");
-    let lease = ["get", "lease", "pps-sidecar", "--namespace", NAMESPACE, "--output=name"];
-    assert_eq!(kubectl(&lease).await.trim(), "lease.coordination.k8s.io/pps-sidecar");
+    let lease = [
+        "get",
+        "lease",
+        "pps-sidecar",
+        "--namespace",
+        NAMESPACE,
+        "--output=name",
+    ];
+    assert_eq!(
+        kubectl(&lease).await.trim(),
+        "lease.coordination.k8s.io/pps-sidecar"
+    );
 }
 
 /// Kubewarden's controller, which does not run here, removes the webhooks.
 async fn delete_policies(cluster: &Cluster, webhook: &Webhook) {
-    let delete = ["delete", "clusteradmissionpolicies", "--selector", LABEL, "--wait"];
+    let delete = [
+        "delete",
+        "clusteradmissionpolicies",
+        "--selector",
+        LABEL,
+        "--wait",
+    ];
     cluster.control_plane.kubectl(&delete).await.unwrap();
     webhook.unregister(&cluster.client()).await.unwrap();
 }

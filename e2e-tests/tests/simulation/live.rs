@@ -64,7 +64,9 @@ impl<'a> Live<'a> {
         for node in &world.nodes {
             create_node(cluster, node).await;
         }
-        let last = world.nodes.last().unwrap()["metadata"]["name"].as_str().unwrap();
+        let last = world.nodes.last().unwrap()["metadata"]["name"]
+            .as_str()
+            .unwrap();
         live.noticed(last, Fact::Exists).await;
         live
     }
@@ -75,7 +77,14 @@ impl<'a> Live<'a> {
     }
 
     pub(crate) async fn roll_out(&mut self, world: &mut World) {
-        self.act(world, Happening { actions: vec![Action::RollOut {}], replaced: [].into() }).await;
+        self.act(
+            world,
+            Happening {
+                actions: vec![Action::RollOut {}],
+                replaced: [].into(),
+            },
+        )
+        .await;
     }
 
     /// Lets something happen, and waits until the cluster is as the simulation says.
@@ -91,8 +100,14 @@ impl<'a> Live<'a> {
         let nodes = &self.cluster.nodes;
         match action {
             Action::RollOut {} => {
-                self.cluster.apply_objects(from_ref(&world.pps)).await.unwrap();
-                self.cluster.apply_objects(from_ref(&world.stateful_set)).await.unwrap();
+                self.cluster
+                    .apply_objects(from_ref(&world.pps))
+                    .await
+                    .unwrap();
+                self.cluster
+                    .apply_objects(from_ref(&world.stateful_set))
+                    .await
+                    .unwrap();
             }
             Action::DeletePod { pod } => self.delete_pods(from_ref(pod)).await,
             Action::Cordon { node } => drop(nodes.cordon(node).await.unwrap()),
@@ -115,18 +130,31 @@ impl<'a> Live<'a> {
                 nodes.label(node, key, value.as_deref()).await.unwrap();
             }
             Action::Scale { replicas, .. } => {
-                self.cluster.scale(self.namespace, NAME, *replicas).await.unwrap();
+                self.cluster
+                    .scale(self.namespace, NAME, *replicas)
+                    .await
+                    .unwrap();
             }
             Action::ChangeSpec { object } => {
                 let annotations = &object["spec"]["template"]["metadata"]["annotations"];
-                let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
-                self.cluster.patch_stateful_set(self.namespace, NAME, &patch).await.unwrap();
+                let patch =
+                    json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
+                self.cluster
+                    .patch_stateful_set(self.namespace, NAME, &patch)
+                    .await
+                    .unwrap();
             }
             Action::DeleteWorkload { .. } => {
-                self.cluster.delete_stateful_set(self.namespace, NAME, false).await.unwrap();
+                self.cluster
+                    .delete_stateful_set(self.namespace, NAME, false)
+                    .await
+                    .unwrap();
             }
             Action::CreateWorkload { .. } => {
-                self.cluster.apply_objects(from_ref(&world.stateful_set)).await.unwrap();
+                self.cluster
+                    .apply_objects(from_ref(&world.stateful_set))
+                    .await
+                    .unwrap();
             }
             other => panic!("cannot do {other:?}"),
         }
@@ -140,7 +168,9 @@ impl<'a> Live<'a> {
 
     fn pods_on(&self, node: &str) -> Vec<String> {
         let pods = self.simulated().world.pods.iter();
-        pods.filter(|pod| pod.node.as_deref() == Some(node)).map(|pod| pod.name.clone()).collect()
+        pods.filter(|pod| pod.node.as_deref() == Some(node))
+            .map(|pod| pod.name.clone())
+            .collect()
     }
 
     async fn delete_pods(&self, pods: &[String]) {
@@ -152,8 +182,19 @@ impl<'a> Live<'a> {
 
     /// Makes a Node again, as a kubelet does that registers: it is not cordoned.
     async fn return_node(&self, world: &World, name: &str) {
-        let mut object = world.nodes.iter().find(|node| node["metadata"]["name"] == name).unwrap().clone();
-        let simulated = self.simulated().world.nodes.iter().find(|node| node.name == name).unwrap();
+        let mut object = world
+            .nodes
+            .iter()
+            .find(|node| node["metadata"]["name"] == name)
+            .unwrap()
+            .clone();
+        let simulated = self
+            .simulated()
+            .world
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .unwrap();
         object["metadata"]["labels"] = json!(simulated.labels);
         object["spec"]["unschedulable"] = json!(false);
         create_node(self.cluster, &object).await;
@@ -161,7 +202,12 @@ impl<'a> Live<'a> {
 
     async fn look(&self) -> Result<Look> {
         let params = ListParams::default().labels(&format!("app={NAME}"));
-        let pods: Vec<Pod> = self.cluster.pods_api(self.namespace).list(&params).await?.items;
+        let pods: Vec<Pod> = self
+            .cluster
+            .pods_api(self.namespace)
+            .list(&params)
+            .await?
+            .items;
         let mut look = Look {
             picture: Picture::default(),
             identities: BTreeMap::new(),
@@ -183,8 +229,14 @@ impl<'a> Live<'a> {
         }
         let pool = ListParams::default().labels(&format!("{POOL}={}", self.namespace));
         for node in self.cluster.nodes.api().list(&pool).await? {
-            let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
-            look.picture.nodes.insert(node.name_any(), (node.labels().clone(), is_cordoned));
+            let is_cordoned = node
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.unschedulable)
+                .unwrap_or_default();
+            look.picture
+                .nodes
+                .insert(node.name_any(), (node.labels().clone(), is_cordoned));
         }
         for (pod, state) in self.cluster.pod_states(self.namespace, NAME).await? {
             if let Some(address) = state["annotations"][IP_ANNOTATION].as_str() {
@@ -192,9 +244,16 @@ impl<'a> Live<'a> {
             }
             look.picture.states.insert(pod, without_address(state));
         }
-        let stateful_set = self.cluster.stateful_sets(self.namespace).get_opt(NAME).await?;
+        let stateful_set = self
+            .cluster
+            .stateful_sets(self.namespace)
+            .get_opt(NAME)
+            .await?;
         let is_observed = stateful_set.is_none_or(|stateful_set| {
-            let observed = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
+            let observed = stateful_set
+                .status
+                .as_ref()
+                .and_then(|status| status.observed_generation);
             observed == stateful_set.metadata.generation
         });
         if !is_observed {
@@ -225,8 +284,13 @@ impl<'a> Live<'a> {
                 same_since = None;
             }
             if started.elapsed() > TIMEOUT {
-                let waits = look.busy.or_else(|| old.map(|pod| format!("{pod} is the old one")));
-                panic!("{}", self.disagreement(world, happening, &look.picture, &step, waits.as_deref()));
+                let waits = look
+                    .busy
+                    .or_else(|| old.map(|pod| format!("{pod} is the old one")));
+                panic!(
+                    "{}",
+                    self.disagreement(world, happening, &look.picture, &step, waits.as_deref())
+                );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         };
@@ -240,8 +304,14 @@ impl<'a> Live<'a> {
     /// A Pod that was made again on its node has its recorded address.
     fn assert_addresses(&self, look: &Look) {
         for (name, (uid, ip)) in &look.identities {
-            let Some(recorded) = self.addresses.get(name) else { continue };
-            let Some((before, _)) = self.identities.get(name).filter(|(before, _)| before != uid) else {
+            let Some(recorded) = self.addresses.get(name) else {
+                continue;
+            };
+            let Some((before, _)) = self
+                .identities
+                .get(name)
+                .filter(|(before, _)| before != uid)
+            else {
                 continue;
             };
             let node = |step: &Step| {
@@ -250,7 +320,11 @@ impl<'a> Live<'a> {
             };
             let now = look.picture.pods[name].node.clone();
             if now.is_some() && now == node(self.simulated()) {
-                assert_eq!(ip.as_ref(), Some(recorded), "{name} was {before} and is {uid} on {now:?}");
+                assert_eq!(
+                    ip.as_ref(),
+                    Some(recorded),
+                    "{name} was {before} and is {uid} on {now:?}"
+                );
             }
         }
     }
@@ -315,19 +389,26 @@ pub(crate) async fn create_node(cluster: &Cluster, object: &Value) {
     let name = node.name_any();
     api.create(&PostParams::default(), &node).await.unwrap();
     let status = Patch::Merge(json!({"status": object["status"]}));
-    api.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
+    api.patch_status(&name, &PatchParams::default(), &status)
+        .await
+        .unwrap();
 }
 
 /// Why the scheduler finds no node, if it has said so.
 pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
-    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let said =
-        conditions.find(|one| one.type_ == "PodScheduled" && one.reason.as_deref() == Some("Unschedulable"));
+    let mut conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let said = conditions
+        .find(|one| one.type_ == "PodScheduled" && one.reason.as_deref() == Some("Unschedulable"));
     said.map(|one| one.message.as_deref().unwrap_or_default())
 }
 
 /// The nodes that the real scheduler took.
 fn observed(picture: &Picture) -> BTreeMap<String, String> {
     let nodes = picture.pods.iter();
-    nodes.filter_map(|(name, pod)| Some((name.clone(), pod.node.clone()?))).collect()
+    nodes
+        .filter_map(|(name, pod)| Some((name.clone(), pod.node.clone()?)))
+        .collect()
 }

@@ -45,13 +45,22 @@ pub(crate) async fn scheduler_knows(cluster: &Cluster, namespace: &str, node: &s
             "resources": {"requests": {"cpu": "1000000"}}}]}});
     let question: Pod = serde_json::from_value(question).unwrap();
     let api = cluster.pods_api(namespace);
-    wait_for(&format!("the scheduler to know that {node} {fact:?}"), TIMEOUT, async || {
-        let pod = api.create(&PostParams::default(), &question).await?;
-        let answer = decided(cluster, &pod).await;
-        api.delete(&pod.name_any(), &DeleteParams::default()).await?;
-        let is_possible = answer.as_ref().is_err_and(|why| why.contains(NO_ROOM));
-        Ok(Progress::when(is_possible == matches!(fact, Fact::Exists), (), format!("{answer:?}")))
-    })
+    wait_for(
+        &format!("the scheduler to know that {node} {fact:?}"),
+        TIMEOUT,
+        async || {
+            let pod = api.create(&PostParams::default(), &question).await?;
+            let answer = decided(cluster, &pod).await;
+            api.delete(&pod.name_any(), &DeleteParams::default())
+                .await?;
+            let is_possible = answer.as_ref().is_err_and(|why| why.contains(NO_ROOM));
+            Ok(Progress::when(
+                is_possible == matches!(fact, Fact::Exists),
+                (),
+                format!("{answer:?}"),
+            ))
+        },
+    )
     .await
     .unwrap();
 }

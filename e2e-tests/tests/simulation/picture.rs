@@ -52,18 +52,36 @@ impl PodPicture {
 impl Picture {
     /// Of a simulated world, after the last action.
     pub(crate) fn of(world: &World, pps: &str) -> Self {
-        let exists = world.pods.iter().filter(|pod| matches!(pod.phase, Phase::Running | Phase::Pending));
+        let exists = world
+            .pods
+            .iter()
+            .filter(|pod| matches!(pod.phase, Phase::Running | Phase::Pending));
         let pods = exists.map(|pod| {
-            let manifest = pod.manifest.as_ref().expect("a Pod that exists has a manifest");
-            let picture = PodPicture::of(&manifest.after, pod.node.clone(), pod.phase == Phase::Running);
+            let manifest = pod
+                .manifest
+                .as_ref()
+                .expect("a Pod that exists has a manifest");
+            let picture = PodPicture::of(
+                &manifest.after,
+                pod.node.clone(),
+                pod.phase == Phase::Running,
+            );
             (pod.name.clone(), picture)
         });
         let nodes = world.nodes.iter().filter(|node| node.exists);
-        let states = world.pps.iter().filter(|one| one.name == pps).flat_map(|pps| &pps.states);
+        let states = world
+            .pps
+            .iter()
+            .filter(|one| one.name == pps)
+            .flat_map(|pps| &pps.states);
         Self {
-            nodes: nodes.map(|node| (node.name.clone(), (node.labels.clone(), node.cordoned))).collect(),
+            nodes: nodes
+                .map(|node| (node.name.clone(), (node.labels.clone(), node.cordoned)))
+                .collect(),
             pods: pods.collect(),
-            states: states.map(|(pod, state)| (pod.clone(), without_address(json!(state)))).collect(),
+            states: states
+                .map(|(pod, state)| (pod.clone(), without_address(json!(state))))
+                .collect(),
         }
     }
 }

@@ -59,30 +59,65 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         }
         let (nodes, pods) = snapshot(cluster, namespace).await;
         let api = cluster.pods_api(namespace);
-        let created =
-            api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        let created = api
+            .create(
+                &PostParams::default(),
+                &serde_json::from_value(pod).unwrap(),
+            )
+            .await
+            .unwrap();
         let pod = serde_json::to_value(&created).unwrap();
         let node = decided(cluster, &created).await;
         let views: Vec<NodeView> = nodes
             .iter()
-            .map(|node| NodeView { node, pods: on(&pods, node["metadata"]["name"].as_str().unwrap()) })
+            .map(|node| NodeView {
+                node,
+                pods: on(&pods, node["metadata"]["name"].as_str().unwrap()),
+            })
             .collect();
-        let placement = Placement { pod: &pod, before: None, selector: selector.as_ref(), volumes: None };
+        let placement = Placement {
+            pod: &pod,
+            before: None,
+            selector: selector.as_ref(),
+            volumes: None,
+        };
         let found = select(&placement, &views);
-        let text = || format!("{namespace}: took {node:?}\n{found:#?}\n{pod}\n{}", json!([nodes, pods]));
-        let fits = found.verdicts.iter().filter(|verdict| verdict.exclusions.is_empty());
+        let text = || {
+            format!(
+                "{namespace}: took {node:?}\n{found:#?}\n{pod}\n{}",
+                json!([nodes, pods])
+            )
+        };
+        let fits = found
+            .verdicts
+            .iter()
+            .filter(|verdict| verdict.exclusions.is_empty());
         let fits: Vec<&String> = fits.map(|verdict| &verdict.node).collect();
         if let Ok(node) = &node {
             assert!(fits.contains(&node), "{}", text());
-            assert!(!knows_scores || found.may_land_on.contains(node), "{}", text());
+            assert!(
+                !knows_scores || found.may_land_on.contains(node),
+                "{}",
+                text()
+            );
             chosen += 1;
-            possible += if knows_scores { found.may_land_on.len() } else { fits.len() };
+            possible += if knows_scores {
+                found.may_land_on.len()
+            } else {
+                fits.len()
+            };
         } else {
-            assert!(fits.is_empty() && found.may_land_on.is_empty(), "{}", text());
+            assert!(
+                fits.is_empty() && found.may_land_on.is_empty(),
+                "{}",
+                text()
+            );
             pending += 1;
             // The scheduler would try it again, perhaps while it decides about the next one. Nothing has
             // changed since it decided, so the Pod has no node, and is gone at once.
-            api.delete(&created.name_any(), &DeleteParams::default()).await.unwrap();
+            api.delete(&created.name_any(), &DeleteParams::default())
+                .await
+                .unwrap();
         }
     }
     note(&format!(
@@ -94,25 +129,39 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
 async fn snapshot(cluster: &Cluster, namespace: &str) -> (Vec<Value>, Vec<Value>) {
     let params = ListParams::default().labels(&format!("{POOL}={namespace}"));
     let nodes: Vec<Node> = cluster.nodes.api().list(&params).await.unwrap().items;
-    let pods: Vec<Pod> = cluster.pods_api(namespace).list(&ListParams::default()).await.unwrap().items;
-    (nodes.iter().map(|node| json!(node)).collect(), pods.iter().map(|pod| json!(pod)).collect())
+    let pods: Vec<Pod> = cluster
+        .pods_api(namespace)
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items;
+    (
+        nodes.iter().map(|node| json!(node)).collect(),
+        pods.iter().map(|pod| json!(pod)).collect(),
+    )
 }
 
 fn on<'a>(pods: &'a [Value], node: &str) -> Vec<&'a Value> {
-    pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).collect()
+    pods.iter()
+        .filter(|pod| pod["spec"]["nodeName"] == node)
+        .collect()
 }
 
 /// Waits until the scheduler has taken a node, or has said why it takes none.
 pub(super) async fn decided(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
     let name = pod.name_any();
     let api = cluster.pods_api(&pod.namespace().unwrap());
-    wait_for(&format!("the scheduler to decide about {name}"), Duration::from_mins(2), async || {
-        let pod = api.get(&name).await?;
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        let said = super::live::unschedulable(&pod).map(str::to_owned);
-        let decision = node.map(Ok).or(said.map(Err));
-        Ok(decision.map_or_else(|| Progress::Waiting("nothing".to_owned()), Progress::Done))
-    })
+    wait_for(
+        &format!("the scheduler to decide about {name}"),
+        Duration::from_mins(2),
+        async || {
+            let pod = api.get(&name).await?;
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let said = super::live::unschedulable(&pod).map(str::to_owned);
+            let decision = node.map(Ok).or(said.map(Err));
+            Ok(decision.map_or_else(|| Progress::Waiting("nothing".to_owned()), Progress::Done))
+        },
+    )
     .await
     .unwrap()
 }

@@ -47,14 +47,29 @@ impl World {
         let pps = pps(&mut random, namespace);
         let mut objects = nodes.clone();
         objects.extend([stateful_set.clone(), pps.clone()]);
-        let scenario = Scenario { objects, with_pps: true, evict_pending_pods: true, ..Scenario::default() };
-        Self { namespace, nodes, stateful_set, pps, random, scenario, open: 0 }
+        let scenario = Scenario {
+            objects,
+            with_pps: true,
+            evict_pending_pods: true,
+            ..Scenario::default()
+        };
+        Self {
+            namespace,
+            nodes,
+            stateful_set,
+            pps,
+            random,
+            scenario,
+            open: 0,
+        }
     }
 
     /// The next things happen in the simulation.
     pub(crate) fn begin(&mut self, actions: &[Action]) {
         self.scenario.actions.extend_from_slice(actions);
-        self.scenario.observed.resize(self.scenario.actions.len(), BTreeMap::new());
+        self.scenario
+            .observed
+            .resize(self.scenario.actions.len(), BTreeMap::new());
         self.open = actions.len();
     }
 
@@ -69,10 +84,16 @@ impl World {
     /// The simulation after its last action.
     pub(crate) fn simulate(&self, observed: &BTreeMap<String, String>) -> Step {
         let mut result = run(&self.scenario(observed));
-        let errors: Vec<_> =
-            result.problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
+        let errors: Vec<_> = result
+            .problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+            .collect();
         assert!(errors.is_empty(), "{errors:?}");
-        result.steps.pop().expect("there is a step before the first action")
+        result
+            .steps
+            .pop()
+            .expect("there is a step before the first action")
     }
 
     /// What the real scheduler took in the last happening is known.
@@ -95,36 +116,55 @@ impl World {
         }
         let (exist, lost): (Vec<_>, Vec<_>) = world.nodes.iter().partition(|node| node.exists);
         let on = |node: &str| -> BTreeSet<String> {
-            let there = world.pods.iter().filter(|pod| pod.node.as_deref() == Some(node));
+            let there = world
+                .pods
+                .iter()
+                .filter(|pod| pod.node.as_deref() == Some(node));
             there.map(|pod| pod.name.clone()).collect()
         };
         // In which order the Pods of several deletions are placed again is unknown, unless the workload
         // orders them.
         let is_clear = |node: &str| !is_parallel || on(node).len() + pending <= 1;
-        let some =
-            |random: &mut Random, names: Vec<String>| (!names.is_empty()).then(|| random.one(&names).clone());
-        let names = |all: &[&pps_simulation::NodeState]| all.iter().map(|node| node.name.clone()).collect();
-        let happening =
-            |action: Action, replaced: BTreeSet<String>| Happening { actions: vec![action], replaced };
+        let some = |random: &mut Random, names: Vec<String>| {
+            (!names.is_empty()).then(|| random.one(&names).clone())
+        };
+        let names =
+            |all: &[&pps_simulation::NodeState]| all.iter().map(|node| node.name.clone()).collect();
+        let happening = |action: Action, replaced: BTreeSet<String>| Happening {
+            actions: vec![action],
+            replaced,
+        };
         let workload = NAME.to_owned();
         if world.workloads.iter().all(|workload| !workload.exists) && self.random.below(2) == 0 {
-            return Some(happening(Action::CreateWorkload { workload }, BTreeSet::new()));
+            return Some(happening(
+                Action::CreateWorkload { workload },
+                BTreeSet::new(),
+            ));
         }
         let exists = world.workloads.iter().any(|workload| workload.exists);
         for _ in 0..100 {
             let chosen = match self.random.below(13) {
                 0 | 1 => {
-                    let pods = world.pods.iter().filter(|pod| pod.node.is_some()).map(|pod| pod.name.clone());
+                    let pods = world
+                        .pods
+                        .iter()
+                        .filter(|pod| pod.node.is_some())
+                        .map(|pod| pod.name.clone());
                     let pod = some(&mut self.random, pods.collect());
                     pod.map(|pod| happening(Action::DeletePod { pod: pod.clone() }, [pod].into()))
                 }
                 2 => {
-                    let open: Vec<_> = exist.iter().copied().filter(|node| !node.cordoned).collect();
+                    let open: Vec<_> = exist
+                        .iter()
+                        .copied()
+                        .filter(|node| !node.cordoned)
+                        .collect();
                     let node = some(&mut self.random, names(&open));
                     node.map(|node| happening(Action::Cordon { node }, BTreeSet::new()))
                 }
                 3 => {
-                    let closed: Vec<_> = exist.iter().copied().filter(|node| node.cordoned).collect();
+                    let closed: Vec<_> =
+                        exist.iter().copied().filter(|node| node.cordoned).collect();
                     let node = some(&mut self.random, names(&closed));
                     node.map(|node| happening(Action::Uncordon { node }, BTreeSet::new()))
                 }
@@ -144,8 +184,11 @@ impl World {
                     node.map(|node| happening(Action::ReturnNode { node }, BTreeSet::new()))
                 }
                 9 => some(&mut self.random, names(&exist)).map(|node| {
-                    let (key, values) = *self.random.one(&[(ZONE, ["a", "b"]), (DISK, ["ssd", "hdd"])]);
-                    let value = Some(*self.random.one(&values)).filter(|_| self.random.below(4) > 0);
+                    let (key, values) = *self
+                        .random
+                        .one(&[(ZONE, ["a", "b"]), (DISK, ["ssd", "hdd"])]);
+                    let value =
+                        Some(*self.random.one(&values)).filter(|_| self.random.below(4) > 0);
                     let value = value.map(|value| own(self.namespace, value));
                     let key = key.to_owned();
                     happening(Action::LabelNode { node, key, value }, BTreeSet::new())
@@ -154,7 +197,10 @@ impl World {
                     let replicas = u32::try_from(self.random.below(5)).unwrap();
                     let is_new = self.stateful_set["spec"]["replicas"] != replicas;
                     self.stateful_set["spec"]["replicas"] = json!(replicas);
-                    let action = Action::Scale { workload: NAME.to_owned(), replicas };
+                    let action = Action::Scale {
+                        workload: NAME.to_owned(),
+                        replicas,
+                    };
                     is_new.then(|| happening(action, BTreeSet::new()))
                 }
                 11 if exists => {
@@ -164,9 +210,12 @@ impl World {
                     let object = self.stateful_set.clone();
                     Some(happening(Action::ChangeSpec { object }, BTreeSet::new()))
                 }
-                12 if exists => {
-                    Some(happening(Action::DeleteWorkload { workload: workload.clone() }, BTreeSet::new()))
-                }
+                12 if exists => Some(happening(
+                    Action::DeleteWorkload {
+                        workload: workload.clone(),
+                    },
+                    BTreeSet::new(),
+                )),
                 _ => None,
             };
             if chosen.is_some() {
@@ -228,14 +277,17 @@ pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
         json!({"key": ZONE, "operator": "Exists"}),
     ];
     if random.below(4) == 0 {
-        let terms: Vec<Value> =
-            (0..=random.below(2)).map(|_| json!({"matchExpressions": [random.one(&expressions)]})).collect();
+        let terms: Vec<Value> = (0..=random.below(2))
+            .map(|_| json!({"matchExpressions": [random.one(&expressions)]}))
+            .collect();
         let required = json!({"nodeSelectorTerms": terms});
-        spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = required;
+        spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            required;
     }
     if random.below(3) == 0 {
         let term = json!({"weight": 1 + random.below(100), "preference": {"matchExpressions": [random.one(&expressions)]}});
-        spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!([term]);
+        spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+            json!([term]);
     }
     let selected = json!({"matchLabels": {"app": NAME}});
     if random.below(4) == 0 {
@@ -250,8 +302,7 @@ pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
     }
     let mut container = json!({"name": "main", "image": "example.invalid/main:1"});
     if random.below(2) == 0 {
-        let requests =
-            json!({"cpu": random.one(&["100m", "700m", "1"]), "memory": random.one(&["64Mi", "1Gi"])});
+        let requests = json!({"cpu": random.one(&["100m", "700m", "1"]), "memory": random.one(&["64Mi", "1Gi"])});
         container["resources"] = json!({"requests": requests});
     }
     spec["containers"] = json!([container]);
@@ -263,8 +314,9 @@ pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
 }
 
 fn pps(random: &mut Random, namespace: &str) -> Value {
-    let keys =
-        |random: &mut Random| json!(random.one(&[&[ZONE][..], &[HOSTNAME], &[ZONE, HOSTNAME], &[DISK]]));
+    let keys = |random: &mut Random| {
+        json!(random.one(&[&[ZONE][..], &[HOSTNAME], &[ZONE, HOSTNAME], &[DISK]]))
+    };
     let mut spec = json!({"persistentPodStateRetentionPolicy": random.one(&["WhenScaled", "WhenDeleted", "Retain"]),
         "nodeDeletionPolicy": random.one(&["Keep", "Forget"])});
     let has_required = random.below(3) > 0;

@@ -12,14 +12,19 @@ use serde_json::Value;
 pub(crate) fn host_of(case: &Case) -> Arc<dyn HostCalls> {
     let host = case.host();
     Arc::new(move |_: &str, operation: &str, payload: &[u8]| {
-        host.call(operation, &String::from_utf8_lossy(payload)).map(String::into_bytes)
+        host.call(operation, &String::from_utf8_lossy(payload))
+            .map(String::into_bytes)
     })
 }
 
 /// What a response says, without host calls and log.
 pub(crate) fn outcome_of(response: AdmissionResponse) -> Result<Outcome> {
     let patch = response.decoded_patch();
-    ensure!(patch.is_some() == response.patch.is_some(), "not a patch: {:?}", response.patch);
+    ensure!(
+        patch.is_some() == response.patch.is_some(),
+        "not a patch: {:?}",
+        response.patch
+    );
     let patch = match serde_json::to_value(patch)? {
         Value::Array(operations) => operations,
         _ => Vec::new(),

@@ -8,7 +8,10 @@ pub(crate) const CAUSES: [(&str, &str); 9] = [
     ("module that cannot be pulled", "ModuleNotFound"),
     ("overlay applied later", "PolicyServerImmutable"),
     ("PolicyServer stopped", "PolicyServerNotReady"),
-    ("PolicyServer stopped, namespace of the StatefulSet without PPS not labelled", "PolicyServerNotReady"),
+    (
+        "PolicyServer stopped, namespace of the StatefulSet without PPS not labelled",
+        "PolicyServerNotReady",
+    ),
     ("PolicyServer hangs", "PolicyServerNotReady"),
     ("registry that needs us", "PolicyServerNotReady"),
     ("definition deleted", "DefinitionMissing"),
@@ -17,5 +20,7 @@ pub(crate) const CAUSES: [(&str, &str); 9] = [
 /// The code of the finding that names it.
 pub(crate) fn code_of(way: &str) -> &'static str {
     let cause = CAUSES.iter().find(|(cause, _)| *cause == way);
-    cause.unwrap_or_else(|| panic!("no finding names it: {way}")).1
+    cause
+        .unwrap_or_else(|| panic!("no finding names it: {way}"))
+        .1
 }

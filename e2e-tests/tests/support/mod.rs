@@ -59,7 +59,10 @@ macro_rules! scenarios {
 /// nothing.
 pub(crate) fn require_jq() {
     let output = std::process::Command::new("jq").arg("--version").output();
-    assert!(output.is_ok_and(|output| output.status.success()), "jq is missing: `make jq` installs it");
+    assert!(
+        output.is_ok_and(|output| output.status.success()),
+        "jq is missing: `make jq` installs it"
+    );
 }
 
 /// How many scenarios of one cluster run at the same time. A small machine is busy with as many.
@@ -82,7 +85,9 @@ pub(crate) async fn run_in_turn(scenarios: Vec<Scenario<'_>>) -> Result<()> {
 
 fn chosen(scenarios: Vec<Scenario<'_>>) -> impl Iterator<Item = Scenario<'_>> {
     let only = env::var("PPS_E2E_ONLY").unwrap_or_default();
-    scenarios.into_iter().filter(move |(name, _)| name.contains(&only))
+    scenarios
+        .into_iter()
+        .filter(move |(name, _)| name.contains(&only))
 }
 
 async fn attempt((name, scenario): Scenario<'_>) -> Option<&'static str> {
@@ -111,12 +116,16 @@ pub(crate) type Place = (String, String);
 /// The place of each Pod.
 pub(crate) fn places(pods: &BTreeMap<String, PodInfo>) -> BTreeMap<String, Place> {
     let place = |pod: &PodInfo| (pod.node.clone().unwrap(), pod.ip.clone().unwrap());
-    pods.iter().map(|(name, pod)| (name.clone(), place(pod))).collect()
+    pods.iter()
+        .map(|(name, pod)| (name.clone(), place(pod)))
+        .collect()
 }
 
 /// The node of each Pod.
 pub(crate) fn homes(pods: &BTreeMap<String, PodInfo>) -> BTreeMap<String, String> {
-    pods.iter().map(|(name, pod)| (name.clone(), pod.node.clone().unwrap())).collect()
+    pods.iter()
+        .map(|(name, pod)| (name.clone(), pod.node.clone().unwrap()))
+        .collect()
 }
 
 /// A StatefulSet for real nodes, whose Pods answer HTTP requests with their names.
@@ -149,28 +158,49 @@ pub(crate) async fn wait_for_permission(
 }
 
 /// Waits until a `SubjectAccessReview` with these attributes has that result.
-pub(crate) async fn wait_for_review(cluster: &Cluster, user: &str, attributes: &Value, granted: bool) {
+pub(crate) async fn wait_for_review(
+    cluster: &Cluster,
+    user: &str,
+    attributes: &Value,
+    granted: bool,
+) {
     let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
     let review = serde_json::from_value(review).unwrap();
     let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
-    wait_for(&format!("permission {attributes} of {user} to be {granted}"), TIMEOUT, async || {
-        let answer = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
-        Ok(Progress::when(answer.allowed == granted, (), format!("{answer:?}")))
-    })
+    wait_for(
+        &format!("permission {attributes} of {user} to be {granted}"),
+        TIMEOUT,
+        async || {
+            let answer = reviews
+                .create(&PostParams::default(), &review)
+                .await?
+                .status
+                .unwrap_or_default();
+            Ok(Progress::when(
+                answer.allowed == granted,
+                (),
+                format!("{answer:?}"),
+            ))
+        },
+    )
     .await
     .unwrap();
 }
 
 /// A spec that targets the StatefulSet.
 pub(crate) fn spec_for(workload: &str, rest: &Value) -> Value {
-    let mut spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload}});
+    let mut spec =
+        json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload}});
     json_patch::merge(&mut spec, rest);
     spec
 }
 
 /// A spec that requires these topology keys.
 pub(crate) fn required(workload: &str, keys: &[&str]) -> Value {
-    spec_for(workload, &json!({"requiredPersistentTopology": {"nodeTopologyKeys": keys}}))
+    spec_for(
+        workload,
+        &json!({"requiredPersistentTopology": {"nodeTopologyKeys": keys}}),
+    )
 }
 
 /// The elements of a list; none if the value is not a list.
@@ -180,6 +210,7 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// The condition of type Recording.
 pub(crate) fn recording(object: &DynamicObject) -> Value {
-    let condition = list(&object.data["status"]["conditions"]).find(|one| one["type"] == "Recording");
+    let condition =
+        list(&object.data["status"]["conditions"]).find(|one| one["type"] == "Recording");
     condition.cloned().unwrap_or_default()
 }

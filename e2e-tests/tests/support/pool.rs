@@ -79,7 +79,11 @@ impl<'a> Pool<'a> {
                 "containers": [{"name": "main", "image": "example.invalid/load:1", "resources": resources}]},
         });
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        self.cluster.pods_api(self.namespace).create(&PostParams::default(), &pod).await.unwrap();
+        self.cluster
+            .pods_api(self.namespace)
+            .create(&PostParams::default(), &pod)
+            .await
+            .unwrap();
     }
 
     /// Loads each of these Nodes once.
@@ -91,20 +95,33 @@ impl<'a> Pool<'a> {
     }
 
     pub(crate) async fn ready(&self, name: &str, replicas: usize) -> BTreeMap<String, PodInfo> {
-        self.cluster.wait_ready(self.namespace, name, replicas, TIMEOUT).await.unwrap()
+        self.cluster
+            .wait_ready(self.namespace, name, replicas, TIMEOUT)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn recreate(&self, name: &str, pods: &[&str]) -> BTreeMap<String, PodInfo> {
-        self.cluster.recreate_pods(self.namespace, name, pods, TIMEOUT).await.unwrap()
+        self.cluster
+            .recreate_pods(self.namespace, name, pods, TIMEOUT)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn scale(&self, name: &str, replicas: u32) {
-        self.cluster.scale(self.namespace, name, replicas).await.unwrap();
+        self.cluster
+            .scale(self.namespace, name, replicas)
+            .await
+            .unwrap();
     }
 
     /// Applies a PersistentPodState as a user.
     pub(crate) async fn object(&self, name: &str, spec: &Value) -> DynamicObject {
-        self.cluster.apply_objects(&[self.pps_object(name, spec)]).await.unwrap().remove(0)
+        self.cluster
+            .apply_objects(&[self.pps_object(name, spec)])
+            .await
+            .unwrap()
+            .remove(0)
     }
 
     /// Makes an object that the policy would refuse. The API server does not ask the policy for a moment, so
@@ -113,7 +130,10 @@ impl<'a> Pool<'a> {
         let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
         webhook.unregister(&client).await.unwrap();
         self.object(name, spec).await;
-        webhook.register(&client, self.cluster.control_plane.version()).await.unwrap();
+        webhook
+            .register(&client, self.cluster.control_plane.version())
+            .await
+            .unwrap();
     }
 
     fn pps_object(&self, name: &str, spec: &Value) -> Value {
@@ -123,7 +143,13 @@ impl<'a> Pool<'a> {
 
     /// The message with which the policy refuses an object.
     pub(crate) async fn refusal(&self, name: &str, spec: &Value) -> String {
-        format!("{:#}", self.cluster.apply_objects(&[self.pps_object(name, spec)]).await.unwrap_err())
+        format!(
+            "{:#}",
+            self.cluster
+                .apply_objects(&[self.pps_object(name, spec)])
+                .await
+                .unwrap_err()
+        )
     }
 
     pub(crate) async fn pps(&self, name: &str) -> Result<DynamicObject> {
@@ -138,7 +164,9 @@ impl<'a> Pool<'a> {
     pub(crate) async fn wipe(&self, name: &str) {
         let wipe = Patch::Merge(json!({"status": null}));
         let api = self.cluster.pps_api(self.namespace);
-        api.patch_status(name, &PatchParams::default(), &wipe).await.unwrap();
+        api.patch_status(name, &PatchParams::default(), &wipe)
+            .await
+            .unwrap();
     }
 
     /// Waits until `done` holds for the object.
@@ -151,7 +179,11 @@ impl<'a> Pool<'a> {
     ) -> DynamicObject {
         wait_for(what, timeout, async || {
             let object = self.pps(name).await?;
-            let seen = format!("{} {}", json!(object.metadata.owner_references), object.data);
+            let seen = format!(
+                "{} {}",
+                json!(object.metadata.owner_references),
+                object.data
+            );
             Ok(Progress::when(done(&object), object, seen))
         })
         .await
@@ -160,22 +192,38 @@ impl<'a> Pool<'a> {
 
     /// Waits until the object is gone.
     pub(crate) async fn wait_until_no_object(&self, name: &str) {
-        wait_for(&format!("PersistentPodState {name} to be gone"), TIMEOUT, async || {
-            let found = self.cluster.pps_api(self.namespace).get_opt(name).await?;
-            Ok(Progress::when(found.is_none(), (), "still there"))
-        })
+        wait_for(
+            &format!("PersistentPodState {name} to be gone"),
+            TIMEOUT,
+            async || {
+                let found = self.cluster.pps_api(self.namespace).get_opt(name).await?;
+                Ok(Progress::when(found.is_none(), (), "still there"))
+            },
+        )
         .await
         .unwrap();
     }
 
     /// Waits until states are recorded for exactly these Pods.
-    pub(crate) async fn wait_for_entries(&self, name: &str, names: &[&str]) -> BTreeMap<String, Value> {
-        wait_for(&format!("entries {names:?} in {name}"), TIMEOUT, async || {
-            let object = self.pps(name).await?;
-            let states = recorded_states(&object.data["status"])?;
-            let same = states.keys().map(String::as_str).eq(names.iter().copied());
-            Ok(Progress::when(same, states, object.data["status"].to_string()))
-        })
+    pub(crate) async fn wait_for_entries(
+        &self,
+        name: &str,
+        names: &[&str],
+    ) -> BTreeMap<String, Value> {
+        wait_for(
+            &format!("entries {names:?} in {name}"),
+            TIMEOUT,
+            async || {
+                let object = self.pps(name).await?;
+                let states = recorded_states(&object.data["status"])?;
+                let same = states.keys().map(String::as_str).eq(names.iter().copied());
+                Ok(Progress::when(
+                    same,
+                    states,
+                    object.data["status"].to_string(),
+                ))
+            },
+        )
         .await
         .unwrap()
     }
@@ -191,14 +239,22 @@ impl<'a> Pool<'a> {
         workload: &str,
         timeout: Duration,
     ) -> BTreeMap<String, Value> {
-        wait_for(&format!("{}/{object} to say where the Pods are", self.namespace), timeout, async || {
-            let pps = self.pps(object).await?;
-            let expected = self.shown(&pps, workload).await?;
-            let actual = recorded_states(&pps.data["status"])?;
-            let same = actual == expected && !expected.is_empty();
-            let seen = format!("recorded {}, the cluster shows {}", json!(actual), json!(expected));
-            Ok(Progress::when(same, expected, seen))
-        })
+        wait_for(
+            &format!("{}/{object} to say where the Pods are", self.namespace),
+            timeout,
+            async || {
+                let pps = self.pps(object).await?;
+                let expected = self.shown(&pps, workload).await?;
+                let actual = recorded_states(&pps.data["status"])?;
+                let same = actual == expected && !expected.is_empty();
+                let seen = format!(
+                    "recorded {}, the cluster shows {}",
+                    json!(actual),
+                    json!(expected)
+                );
+                Ok(Progress::when(same, expected, seen))
+            },
+        )
         .await
         .unwrap()
     }
@@ -207,13 +263,17 @@ impl<'a> Pool<'a> {
     async fn shown(&self, pps: &DynamicObject, workload: &str) -> Result<BTreeMap<String, Value>> {
         let spec = &pps.data["spec"];
         let mut keys: Vec<&Value> = Vec::new();
-        keys.extend(list(&spec["requiredPersistentTopology"]["nodeTopologyKeys"]));
+        keys.extend(list(
+            &spec["requiredPersistentTopology"]["nodeTopologyKeys"],
+        ));
         for term in list(&spec["preferredPersistentTopology"]) {
             keys.extend(list(&term["preference"]["nodeTopologyKeys"]));
         }
         let (mut states, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         for (name, pod) in self.cluster.pods(self.namespace, workload).await? {
-            let Some(node) = pod.node.filter(|_| pod.ready) else { continue };
+            let Some(node) = pod.node.filter(|_| pod.ready) else {
+                continue;
+            };
             if !nodes.contains_key(&node) {
                 let read = self.cluster.nodes.api().get(&node).await?;
                 nodes.insert(node.clone(), read.metadata.labels.unwrap_or_default());
@@ -228,10 +288,15 @@ impl<'a> Pool<'a> {
             for annotation in list(&spec["persistentPodAnnotations"]) {
                 let key = annotation["key"].as_str().unwrap_or_default();
                 // The policy makes this annotation of the recorded addresses: a first Pod does not have it.
-                let made = pod.ip.as_ref().filter(|_| annotation["valueFrom"] == "PodIPsJSON");
+                let made = pod
+                    .ip
+                    .as_ref()
+                    .filter(|_| annotation["valueFrom"] == "PodIPsJSON");
                 let made = made.map(|ip| json!([ip]).to_string());
-                if let Some(value) =
-                    made.as_ref().or(pod.annotations.get(key)).filter(|value| !value.is_empty())
+                if let Some(value) = made
+                    .as_ref()
+                    .or(pod.annotations.get(key))
+                    .filter(|value| !value.is_empty())
                 {
                     state["annotations"][key] = json!(value);
                 }
@@ -248,11 +313,22 @@ impl<'a> Pool<'a> {
 
     /// Waits for an Event on an object whose message contains this, and returns the message.
     pub(crate) async fn event_with(&self, object: &str, reason: &str, part: &str) -> String {
-        wait_for(&format!("an Event {reason} on {object}: {part}"), Duration::from_mins(2), async || {
-            let messages = self.events(object, reason).await?;
-            let found = messages.iter().find(|message| message.contains(part)).cloned();
-            Ok(Progress::when(found.is_some(), found.unwrap_or_default(), format!("{messages:?}")))
-        })
+        wait_for(
+            &format!("an Event {reason} on {object}: {part}"),
+            Duration::from_mins(2),
+            async || {
+                let messages = self.events(object, reason).await?;
+                let found = messages
+                    .iter()
+                    .find(|message| message.contains(part))
+                    .cloned();
+                Ok(Progress::when(
+                    found.is_some(),
+                    found.unwrap_or_default(),
+                    format!("{messages:?}"),
+                ))
+            },
+        )
         .await
         .unwrap()
     }
@@ -262,7 +338,8 @@ impl<'a> Pool<'a> {
         let api: Api<Event> = Api::namespaced(self.cluster.client(), self.namespace);
         let events = api.list(&ListParams::default()).await?.items.into_iter();
         let found = events.filter(|event| {
-            event.involved_object.name.as_deref() == Some(object) && event.reason.as_deref() == Some(reason)
+            event.involved_object.name.as_deref() == Some(object)
+                && event.reason.as_deref() == Some(reason)
         });
         Ok(found.filter_map(|event| event.message).collect())
     }
@@ -270,17 +347,26 @@ impl<'a> Pool<'a> {
     /// Sets annotations of a StatefulSet. Null removes one.
     pub(crate) async fn annotate(&self, workload: &str, annotations: &Value) {
         let patch = json!({"metadata": {"annotations": annotations}});
-        self.cluster.patch_stateful_set(self.namespace, workload, &patch).await.unwrap();
+        self.cluster
+            .patch_stateful_set(self.namespace, workload, &patch)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn annotate_pod(&self, pod: &str, annotations: &Value) {
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let api = self.cluster.pods_api(self.namespace);
-        api.patch(pod, &PatchParams::default(), &patch).await.unwrap();
+        api.patch(pod, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     /// Changes the Pod template and waits until every Pod is replaced.
-    pub(crate) async fn roll_out(&self, workload: &str, revision: &str) -> BTreeMap<String, PodInfo> {
+    pub(crate) async fn roll_out(
+        &self,
+        workload: &str,
+        revision: &str,
+    ) -> BTreeMap<String, PodInfo> {
         self.start_rollout(workload, revision).await;
         self.rolled_out(workload, revision).await
     }
@@ -288,19 +374,40 @@ impl<'a> Pool<'a> {
     pub(crate) async fn start_rollout(&self, workload: &str, revision: &str) {
         let template = json!({"metadata": {"annotations": {"revision": revision}}});
         let patch = json!({"spec": {"template": template}});
-        self.cluster.patch_stateful_set(self.namespace, workload, &patch).await.unwrap();
+        self.cluster
+            .patch_stateful_set(self.namespace, workload, &patch)
+            .await
+            .unwrap();
     }
 
-    pub(crate) async fn rolled_out(&self, workload: &str, revision: &str) -> BTreeMap<String, PodInfo> {
-        let replicas = self.cluster.stateful_sets(self.namespace).get(workload).await.unwrap();
+    pub(crate) async fn rolled_out(
+        &self,
+        workload: &str,
+        revision: &str,
+    ) -> BTreeMap<String, PodInfo> {
+        let replicas = self
+            .cluster
+            .stateful_sets(self.namespace)
+            .get(workload)
+            .await
+            .unwrap();
         let replicas = usize::try_from(replicas.spec.replicas.unwrap()).unwrap();
         let what = format!("all {replicas} Pods of {workload} to be of revision {revision}");
-        let current =
-            |pod: &PodInfo| pod.ready && pod.annotations.get("revision").is_some_and(|now| now == revision);
+        let current = |pod: &PodInfo| {
+            pod.ready
+                && pod
+                    .annotations
+                    .get("revision")
+                    .is_some_and(|now| now == revision)
+        };
         self.cluster
-            .wait_for_pods(self.namespace, workload, &what, Duration::from_mins(2), |pods| {
-                pods.len() == replicas && pods.values().all(current)
-            })
+            .wait_for_pods(
+                self.namespace,
+                workload,
+                &what,
+                Duration::from_mins(2),
+                |pods| pods.len() == replicas && pods.values().all(current),
+            )
             .await
             .unwrap()
     }
@@ -313,6 +420,13 @@ impl<'a> Pool<'a> {
 
     /// A Pod, as JSON.
     pub(crate) async fn pod_json(&self, name: &str) -> Value {
-        serde_json::to_value(self.cluster.pods_api(self.namespace).get(name).await.unwrap()).unwrap()
+        serde_json::to_value(
+            self.cluster
+                .pods_api(self.namespace)
+                .get(name)
+                .await
+                .unwrap(),
+        )
+        .unwrap()
     }
 }

@@ -40,14 +40,22 @@ impl Random {
 
 /// How to repeat this run: ` (repeat with PPS_E2E_SEED=…)`, or nothing if it drew no random numbers.
 pub(crate) fn how_to_repeat() -> String {
-    SEED.get().map(|seed| format!(" (repeat with {VARIABLE}={seed})")).unwrap_or_default()
+    SEED.get()
+        .map(|seed| format!(" (repeat with {VARIABLE}={seed})"))
+        .unwrap_or_default()
 }
 
 fn seed() -> u64 {
     *SEED.get_or_init(|| {
-        let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let clock = || {
+            SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap()
+        };
         let seed = match env::var(VARIABLE) {
-            Ok(seed) => seed.parse().unwrap_or_else(|_| panic!("{VARIABLE}={seed} is not a number")),
+            Ok(seed) => seed
+                .parse()
+                .unwrap_or_else(|_| panic!("{VARIABLE}={seed} is not a number")),
             Err(_) => clock().subsec_nanos().into(),
         };
         note(&format!("{VARIABLE}={seed}"));

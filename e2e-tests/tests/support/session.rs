@@ -41,12 +41,19 @@ pub(crate) fn session(case: &Case) -> Result<String> {
         match host.call(&operation, &payload.to_string()) {
             Ok(answer) => {
                 let quoted = answer.replace('\'', "''");
-                write!(yaml, "  response:\n    type: Success\n    payload: '{quoted}'\n")?;
+                write!(
+                    yaml,
+                    "  response:\n    type: Success\n    payload: '{quoted}'\n"
+                )?;
             }
             Err(error) => {
                 let text = error.strip_prefix(ERROR_PREFIX).unwrap_or(&error);
-                let quoted = Value::from(text.split("\n\nStack backtrace").next().unwrap_or_default());
-                write!(yaml, "  response:\n    type: Error\n    message: {quoted}\n")?;
+                let quoted =
+                    Value::from(text.split("\n\nStack backtrace").next().unwrap_or_default());
+                write!(
+                    yaml,
+                    "  response:\n    type: Error\n    message: {quoted}\n"
+                )?;
             }
         }
     }
@@ -59,6 +66,9 @@ pub(crate) fn read_request(
     parse: impl FnOnce(&str) -> Result<Value>,
 ) -> Result<(&'static str, Value)> {
     let (tag, fields) = request.split_once('\n').unwrap_or((request, ""));
-    ensure!(tag.strip_prefix('!') == Some(GET.1), "unknown request {tag:?}");
+    ensure!(
+        tag.strip_prefix('!') == Some(GET.1),
+        "unknown request {tag:?}"
+    );
     Ok((GET.0, parse(fields)?))
 }

@@ -25,14 +25,21 @@ impl Leases {
     pub(super) async fn read(reader: &Reader, facts: &Facts) -> Self {
         let at = Instant::now();
         let get = async |namespace: &str, name: Option<&str>| match name {
-            Some(name) => reader.get_one::<Lease>(Some(namespace), name).await.map(|lease| lease.spec),
+            Some(name) => reader
+                .get_one::<Lease>(Some(namespace), name)
+                .await
+                .map(|lease| lease.spec),
             None => Read::Unknown,
         };
         let (own, openkruise) = tokio::join!(
             get(&facts.settings.namespace, facts.setup.lease.as_deref()),
             get(&facts.setup.openkruise_namespace, Some("kruise-manager")),
         );
-        Self { at, own, openkruise }
+        Self {
+            at,
+            own,
+            openkruise,
+        }
     }
 }
 
@@ -44,14 +51,22 @@ pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, 
         facts.lease = pair(&first.own, second.own);
         facts.openkruise_lease = pair(&first.openkruise, second.openkruise);
         let is_silent = [&facts.lease, &facts.openkruise_lease].map(|reads| {
-            let is_held = |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
+            let is_held =
+                |reads: &LeaseReads| reads.holder().is_some() && reads.living_holder().is_none();
             reads.known().is_some_and(is_held)
         });
         let (is_missed, recorder) = match facts.setup.recorder {
-            Recorder::Own => (is_silent[0] && !facts.settings.is_before(), &mut facts.lease),
+            Recorder::Own => (
+                is_silent[0] && !facts.settings.is_before(),
+                &mut facts.lease,
+            ),
             Recorder::OpenKruise => (is_silent[1], &mut facts.openkruise_lease),
         };
-        let wait = if is_missed { timing.lease_duration } else { timing.lease_interval };
+        let wait = if is_missed {
+            timing.lease_duration
+        } else {
+            timing.lease_interval
+        };
         if is_silent == [false; 2] || second.at >= first.at + wait {
             return;
         }
@@ -59,7 +74,8 @@ pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, 
             if is_missed {
                 // Nobody has seen whether it is renewed.
                 let right = Right::new("get", "coordination.k8s.io", "leases");
-                *recorder = reader.failed(Some(right), "no time is left to see whether it is renewed");
+                *recorder =
+                    reader.failed(Some(right), "no time is left to see whether it is renewed");
             }
             return;
         }
@@ -71,8 +87,14 @@ pub(super) async fn compare(reader: &Reader, facts: &mut Facts, first: &Leases, 
 fn pair(first: &Read<Option<LeaseSpec>>, second: Read<Option<LeaseSpec>>) -> Read<LeaseReads> {
     match first {
         Read::Unknown => Read::Unknown,
-        Read::Absent => second.map(|second| LeaseReads { first: None, second }),
-        Read::Known(first) => second.map(|second| LeaseReads { first: first.clone(), second }),
+        Read::Absent => second.map(|second| LeaseReads {
+            first: None,
+            second,
+        }),
+        Read::Known(first) => second.map(|second| LeaseReads {
+            first: first.clone(),
+            second,
+        }),
     }
 }
 
@@ -87,12 +109,20 @@ pub struct Silence {
 
 /// Whether the recorder of a namespace, or of all, is silent. What may not be read, or is found under no name
 /// that is certain, is not called silent.
-pub async fn silent_recorder(client: &Client, namespace: Option<&str>, limits: Limits) -> Option<Silence> {
+pub async fn silent_recorder(
+    client: &Client,
+    namespace: Option<&str>,
+    limits: Limits,
+) -> Option<Silence> {
     let reader = Reader::new(client.clone(), limits, TIMING.total);
     silent_within(reader, namespace, &TIMING).await
 }
 
-pub(super) async fn silent_within(reader: Reader, of: Option<&str>, timing: &Timing) -> Option<Silence> {
+pub(super) async fn silent_within(
+    reader: Reader,
+    of: Option<&str>,
+    timing: &Timing,
+) -> Option<Silence> {
     let mut facts = Facts::default();
     read_sidecars(&reader, &mut facts).await;
     if let (Read::Known(all), Some(asked)) = (&mut facts.sidecars, of) {
@@ -109,8 +139,13 @@ pub(super) async fn silent_within(reader: Reader, of: Option<&str>, timing: &Tim
     }
     facts.setup = SidecarSetup::of(&facts.settings, facts.own_sidecar());
     let first = Leases::read(&reader, &facts).await;
-    let recorders = if facts.setup.recorder == Recorder::Own { &first.own } else { &first.openkruise };
-    let has_name = facts.own_sidecar().is_some() || facts.sidecars.items().is_some_and(<[_]>::is_empty);
+    let recorders = if facts.setup.recorder == Recorder::Own {
+        &first.own
+    } else {
+        &first.openkruise
+    };
+    let has_name =
+        facts.own_sidecar().is_some() || facts.sidecars.items().is_some_and(<[_]>::is_empty);
     let is_unclear = match recorders {
         Read::Known(lease) => !looks_renewed(lease.as_ref(), timing.lease_duration),
         other => other.is_absent() && has_name,
@@ -120,7 +155,10 @@ pub(super) async fn silent_within(reader: Reader, of: Option<&str>, timing: &Tim
     }
     let finding = rules::silent_recorder(&facts)?;
     let seen = words(&facts, &finding).seen;
-    Some(Silence { subject: finding.subject, seen })
+    Some(Silence {
+        subject: finding.subject,
+        seen,
+    })
 }
 
 /// Whether the Lease was renewed a moment ago by this machine's clock. Another clock may be wrong, so that a

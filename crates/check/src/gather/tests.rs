@@ -44,13 +44,21 @@ async fn api_server(delay: Duration, answer: Answer) -> Client {
             }
             let found = answer(&path, &query).or_else(|| empty(&path));
             let (code, body) = found.map_or((404, json!({})), |body| (200, body));
-            Response::builder().status(code).body(body.to_string()).unwrap().into_response()
+            Response::builder()
+                .status(code)
+                .body(body.to_string())
+                .unwrap()
+                .into_response()
         }
     });
     tokio::spawn(async { axum::serve(listener, app).await });
     let mut config = Config::new(format!("http://{address}").parse().unwrap());
-    config.root_cert =
-        Some(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec()).collect());
+    config.root_cert = Some(
+        webpki_root_certs::TLS_SERVER_ROOT_CERTS
+            .iter()
+            .map(|one| one.to_vec())
+            .collect(),
+    );
     Client::try_from(config).unwrap()
 }
 
@@ -67,7 +75,9 @@ fn empty(path: &str) -> Option<Value> {
     .any(|kind| path.ends_with(kind));
     match path {
         "/version" => Some(json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0"})),
-        path if path.ends_with("/subjectaccessreviews") => Some(json!({"status": {"allowed": false}})),
+        path if path.ends_with("/subjectaccessreviews") => {
+            Some(json!({"status": {"allowed": false}}))
+        }
         path if path.contains("/customresourcedefinitions/") => {
             Some(json!({"spec": {"group": "g", "scope": "Cluster",
             "names": {"kind": "K", "plural": "ks"}, "versions": []}}))
@@ -97,8 +107,11 @@ fn deployment(namespace: &str, name: &str, replicas: u64) -> Value {
 }
 
 fn found(facts: &Facts, code: &str) -> Vec<(Severity, String)> {
-    let all = judge(facts).into_iter().filter(|finding| finding.code() == code);
-    all.map(|finding| (finding.severity, words(facts, &finding).seen)).collect()
+    let all = judge(facts)
+        .into_iter()
+        .filter(|finding| finding.code() == code);
+    all.map(|finding| (finding.severity, words(facts, &finding).seen))
+        .collect()
 }
 
 /// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can make a page
@@ -111,15 +124,25 @@ async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
             if !path.ends_with("/persistentpodstates") {
                 return None;
             }
-            let parameter =
-                |name: &str| query.split('&').find_map(|one| one.strip_prefix(name)?.parse::<usize>().ok());
-            let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
+            let parameter = |name: &str| {
+                query
+                    .split('&')
+                    .find_map(|one| one.strip_prefix(name)?.parse::<usize>().ok())
+            };
+            let (limit, from) = (
+                parameter("limit=").unwrap(),
+                parameter("continue=").unwrap_or(0),
+            );
             let until = (from + limit).min(40);
             let object = |index| {
                 json!({"metadata": {"name": format!("w{index}"), "namespace": "aaa",
             "annotations": {"a": "x".repeat(256 << 10)}}})
             };
-            let next = if until < 40 { until.to_string() } else { String::new() };
+            let next = if until < 40 {
+                until.to_string()
+            } else {
+                String::new()
+            };
             Some(
                 json!({"items": (from..until).map(object).collect::<Vec<_>>(), "metadata": {"continue": next}}),
             )
@@ -127,8 +150,14 @@ async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
     );
     let facts = gather(&client.await, before(), &TIMING).await;
     assert_eq!(facts.problems, []);
-    let names: std::collections::BTreeSet<&str> =
-        facts.objects.known().unwrap().listed.iter().map(|one| one.name.as_str()).collect();
+    let names: std::collections::BTreeSet<&str> = facts
+        .objects
+        .known()
+        .unwrap()
+        .listed
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
     assert_eq!(names.len(), 40);
 }
 
@@ -156,7 +185,13 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
     assert!(asked <= 4, "{asked}");
     assert!(facts.kubernetes.known().is_some());
     let late = found(&facts, "RequestFailed");
-    assert!(!late.is_empty() && late.iter().all(|(_, seen)| seen.contains("no time is left")), "{late:?}");
+    assert!(
+        !late.is_empty()
+            && late
+                .iter()
+                .all(|(_, seen)| seen.contains("no time is left")),
+        "{late:?}"
+    );
     assert!(
         judge(&facts)
             .iter()
@@ -168,12 +203,27 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
 #[tokio::test]
 async fn without_a_policy_no_policy_server_is_judged() {
     let server = json!({"metadata": {"name": "default"}, "spec": {"replicas": 1}});
-    let answer: Answer =
-        Arc::new(move |path, _| path.ends_with("/policyservers/default").then(|| server.clone()));
+    let answer: Answer = Arc::new(move |path, _| {
+        path.ends_with("/policyservers/default")
+            .then(|| server.clone())
+    });
     let client = api_server(Duration::ZERO, answer).await;
     for (settings, expected) in [
-        (Settings { policy: "typo".into(), skip_registry: true, ..Settings::default() }, [0, 0, 2]),
-        (Settings { policy_server: Some("default".into()), ..Settings::default() }, [1, 1, 2]),
+        (
+            Settings {
+                policy: "typo".into(),
+                skip_registry: true,
+                ..Settings::default()
+            },
+            [0, 0, 2],
+        ),
+        (
+            Settings {
+                policy_server: Some("default".into()),
+                ..Settings::default()
+            },
+            [1, 1, 2],
+        ),
     ] {
         let facts = gather(&client, settings, &timing(60_000, 10, 10)).await;
         let codes = ["LookupForbidden", "ServiceAccountMissing", "PolicyMissing"];
@@ -184,10 +234,17 @@ async fn without_a_policy_no_policy_server_is_judged() {
 /// The chart names it after the release.
 #[tokio::test]
 async fn the_only_sidecar_in_its_namespace_may_have_any_name() {
-    for (names, expected) in [(&["web-sidecar"][..], "web-sidecar"), (&["a", "b"], "pps-sidecar")] {
+    for (names, expected) in [
+        (&["web-sidecar"][..], "web-sidecar"),
+        (&["a", "b"], "pps-sidecar"),
+    ] {
         let answer: Answer = Arc::new(move |path, query| {
-            let sidecars = names.iter().map(|name| deployment("persistent-pod-state", name, 1));
-            let all: Vec<Value> = sidecars.chain([deployment("elsewhere", "other", 1)]).collect();
+            let sidecars = names
+                .iter()
+                .map(|name| deployment("persistent-pod-state", name, 1));
+            let all: Vec<Value> = sidecars
+                .chain([deployment("elsewhere", "other", 1)])
+                .collect();
             (path.ends_with("/deployments") && query.contains("sidecar")).then(|| list(&all))
         });
         let client = api_server(Duration::ZERO, answer).await;
@@ -203,7 +260,11 @@ async fn many_rights_take_as_long_as_one() {
     let times = Arc::clone(&answered);
     let answer: Answer = Arc::new(move |path, query| match path {
         path if path.ends_with("/deployments") && query.contains("sidecar") => {
-            Some(list(&[deployment("persistent-pod-state", "pps-sidecar", 1)]))
+            Some(list(&[deployment(
+                "persistent-pod-state",
+                "pps-sidecar",
+                1,
+            )]))
         }
         path if path.ends_with("/subjectaccessreviews") => {
             times.lock().unwrap().push(Instant::now());
@@ -229,9 +290,14 @@ async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
             Duration::ZERO,
             Arc::new(move |path, query| match path {
                 path if path.ends_with("/leases/pps-sidecar") => {
-                    let renewed = if renews { started.elapsed().as_millis() / 400 } else { 0 };
-                    let renewed =
-                        Timestamp::from_second(i64::try_from(renewed).unwrap()).unwrap().to_string();
+                    let renewed = if renews {
+                        started.elapsed().as_millis() / 400
+                    } else {
+                        0
+                    };
+                    let renewed = Timestamp::from_second(i64::try_from(renewed).unwrap())
+                        .unwrap()
+                        .to_string();
                     Some(json!({"spec": {"holderIdentity": "a_b", "renewTime": renewed}}))
                 }
                 // A list that takes as long as the former interval between the reads.
@@ -242,9 +308,15 @@ async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
                 _ => None,
             }),
         );
-        let settings = Settings { without_policies: true, ..Settings::default() };
+        let settings = Settings {
+            without_policies: true,
+            ..Settings::default()
+        };
         let facts = gather(&client.await, settings, &timing).await;
-        facts.lease.known().map(|reads| reads.living_holder().is_some())
+        facts
+            .lease
+            .known()
+            .map(|reads| reads.living_holder().is_some())
     };
     assert_eq!(run(true, timing(20_000, 100, 2000)).await, Some(true));
     assert_eq!(run(false, timing(20_000, 100, 600)).await, Some(false));
@@ -268,9 +340,11 @@ async fn silence_of(
         Duration::ZERO,
         Arc::new(move |path, _| match path {
             // What is no list cannot be read.
-            path if path.ends_with("/deployments") => {
-                Some(deployments.as_ref().map_or(json!("no list"), |items| list(items)))
-            }
+            path if path.ends_with("/deployments") => Some(
+                deployments
+                    .as_ref()
+                    .map_or(json!("no list"), |items| list(items)),
+            ),
             path if path.ends_with("/namespaces/tools/leases/pps") => {
                 counted.fetch_add(1, Ordering::Relaxed);
                 lease.clone()
@@ -287,19 +361,31 @@ async fn silence_of(
 
 #[tokio::test]
 async fn a_lease_that_nobody_renews_is_noticed_and_one_that_is_renewed_costs_one_request() {
-    let held = |renewed: &str| Some(json!({"spec": {"holderIdentity": "pps-1_x", "renewTime": renewed}}));
+    let held =
+        |renewed: &str| Some(json!({"spec": {"holderIdentity": "pps-1_x", "renewTime": renewed}}));
     let named = || Some(vec![deployment("tools", "pps", 2)]);
     let now = Timestamp::now().to_string();
     let (fresh, reads) = silence(named(), held(&now)).await;
-    assert_eq!((fresh, reads), (None, 1), "it looks renewed, so nobody waits for the next time");
+    assert_eq!(
+        (fresh, reads),
+        (None, 1),
+        "it looks renewed, so nobody waits for the next time"
+    );
 
     let (stale, reads) = silence(named(), held("2026-11-23T00:00:00.000000Z")).await;
-    let text = "Lease tools/pps: pps-1_x holds it, but did not renew it for 15 s, so nothing is recorded";
+    let text =
+        "Lease tools/pps: pps-1_x holds it, but did not renew it for 15 s, so nothing is recorded";
     assert_eq!(stale.as_deref(), Some(text));
-    assert!(reads > 1, "another clock may be wrong: it is watched for as long as it lasts");
+    assert!(
+        reads > 1,
+        "another clock may be wrong: it is watched for as long as it lasts"
+    );
 
     let (missing, _) = silence(named(), None).await;
-    assert_eq!(missing.as_deref(), Some("Lease tools/pps: does not exist, so nothing is recorded"));
+    assert_eq!(
+        missing.as_deref(),
+        Some("Lease tools/pps: does not exist, so nothing is recorded")
+    );
     let (nothing, _) = silence(Some(Vec::new()), None).await;
     let text = "Lease persistent-pod-state/pps-sidecar: does not exist, so nothing is recorded";
     assert_eq!(nothing.as_deref(), Some(text), "there is no sidecar at all");
@@ -307,7 +393,11 @@ async fn a_lease_that_nobody_renews_is_noticed_and_one_that_is_renewed_costs_one
 
 #[tokio::test]
 async fn a_recorder_that_may_have_any_name_is_not_called_silent() {
-    assert_eq!(silence(None, None).await.0, None, "Deployments may not be read");
+    assert_eq!(
+        silence(None, None).await.0,
+        None,
+        "Deployments may not be read"
+    );
     let two = vec![deployment("tools", "pps", 1), deployment("more", "pps", 1)];
     assert_eq!(silence(Some(two), None).await.0, None);
     // One that uses no Lease.
@@ -318,7 +408,11 @@ async fn a_recorder_that_may_have_any_name_is_not_called_silent() {
 
 /// A sidecar of this namespace, as the chart installs one for each.
 fn sidecar_of(recorded: &str) -> Value {
-    let mut one = deployment("persistent-pod-state", &format!("pps-sidecar-{recorded}"), 1);
+    let mut one = deployment(
+        "persistent-pod-state",
+        &format!("pps-sidecar-{recorded}"),
+        1,
+    );
     let lease = format!("--lease-name=pps-sidecar-{recorded}");
     let container = &mut one["spec"]["template"]["spec"]["containers"][0];
     container["args"] = json!([format!("--namespace={recorded}"), lease]);
@@ -331,7 +425,11 @@ async fn each_sidecar_of_one_namespace_is_checked_with_its_lease_and_its_rights_
     let (seen, renewals) = (Arc::clone(&reviewed), AtomicUsize::new(0));
     let answer: Answer = Arc::new(move |path, query| match path {
         path if path.ends_with("/deployments") && query.contains("sidecar") => {
-            let all = [sidecar_of("a"), sidecar_of("b"), deployment("elsewhere", "other", 1)];
+            let all = [
+                sidecar_of("a"),
+                sidecar_of("b"),
+                deployment("elsewhere", "other", 1),
+            ];
             Some(list(&all))
         }
         path if path.ends_with("/leases/pps-sidecar-a") => {
@@ -347,22 +445,32 @@ async fn each_sidecar_of_one_namespace_is_checked_with_its_lease_and_its_rights_
         _ => None,
     });
     let client = api_server(Duration::ZERO, answer).await;
-    let settings = Settings { without_policies: true, ..Settings::default() };
+    let settings = Settings {
+        without_policies: true,
+        ..Settings::default()
+    };
     let facts = gather(&client, settings, &timing(60_000, 10, 10)).await;
     let leads = |name: &str| (Severity::Ok, format!("{name} leads"));
     assert_eq!(found(&facts, "LeaderActive"), [leads("a")]);
     let missing = |seen: &str| (Severity::Error, seen.to_owned());
-    assert_eq!(found(&facts, "LeaderMissing"), [missing("does not exist, so nothing is recorded")]);
+    assert_eq!(
+        found(&facts, "LeaderMissing"),
+        [missing("does not exist, so nothing is recorded")]
+    );
     let lacks = "its ServiceAccount may not list pods in namespace b, watch pods in namespace b";
     assert_eq!(found(&facts, "SidecarForbidden"), [missing(lacks)]);
     assert_eq!(found(&facts, "SidecarMissing"), []);
     let second = "another sidecar runs, which may record the same objects: elsewhere/other";
-    assert_eq!(found(&facts, "SecondInstallation"), [(Severity::Warning, second.to_owned())]);
+    assert_eq!(
+        found(&facts, "SecondInstallation"),
+        [(Severity::Warning, second.to_owned())]
+    );
     let reviews = reviewed.lock().unwrap();
     assert!(
         reviews
             .iter()
-            .any(|review| review.contains(r#""resource":"nodes""#) && !review.contains(r#""namespace":"a""#))
+            .any(|review| review.contains(r#""resource":"nodes""#)
+                && !review.contains(r#""namespace":"a""#))
     );
 }
 
@@ -372,11 +480,17 @@ async fn the_recorder_of_a_namespace_is_the_sidecar_that_records_it() {
     apart["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--namespace", "shop"]);
     let both = || Some(vec![sidecar_of("b"), apart.clone()]);
     let (missing, _) = silence_of(Some("shop"), both(), None).await;
-    assert_eq!(missing.as_deref(), Some("Lease tools/pps: does not exist, so nothing is recorded"));
+    assert_eq!(
+        missing.as_deref(),
+        Some("Lease tools/pps: does not exist, so nothing is recorded")
+    );
     let (other, _) = silence_of(Some("b"), both(), None).await;
     let text = "Lease persistent-pod-state/pps-sidecar-b: does not exist, so nothing is recorded";
     assert_eq!(other.as_deref(), Some(text));
     let now = Timestamp::now().to_string();
     let held = json!({"spec": {"holderIdentity": "pps-1_x", "renewTime": now}});
-    assert_eq!(silence_of(Some("shop"), both(), Some(held)).await, (None, 1));
+    assert_eq!(
+        silence_of(Some("shop"), both(), Some(held)).await,
+        (None, 1)
+    );
 }

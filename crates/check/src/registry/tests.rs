@@ -11,8 +11,14 @@ async fn registry(answer: fn(&str, Option<&str>, SocketAddr) -> Response<String>
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = Router::new().fallback(move |request: Request| async move {
-        let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        let token = request
+            .headers()
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("", |path| path.as_str());
         answer(path, token, address).into_response()
     });
     tokio::spawn(async { axum::serve(listener, app).await });
@@ -20,24 +26,49 @@ async fn registry(answer: fn(&str, Option<&str>, SocketAddr) -> Response<String>
 }
 
 fn status(code: u16) -> Response<String> {
-    Response::builder().status(code).body(String::new()).unwrap()
+    Response::builder()
+        .status(code)
+        .body(String::new())
+        .unwrap()
 }
 
 async fn ask_insecure(address: SocketAddr) -> ModuleAnswer {
     let insecure = [address.to_string()];
-    ask(&format!("registry://{address}/a/b:v1"), &Sources { insecure: &insecure, authorities: None }).await
+    ask(
+        &format!("registry://{address}/a/b:v1"),
+        &Sources {
+            insecure: &insecure,
+            authorities: None,
+        },
+    )
+    .await
 }
 
 #[tokio::test]
 async fn the_status_says_whether_the_module_exists() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     for (answer, wanted) in [
-        ((|_, _, _| status(200)) as fn(&str, Option<&str>, SocketAddr) -> _, ModuleAnswer::ModuleFound),
+        (
+            (|_, _, _| status(200)) as fn(&str, Option<&str>, SocketAddr) -> _,
+            ModuleAnswer::ModuleFound,
+        ),
         (|_, _, _| status(404), ModuleAnswer::ModuleNotFound),
-        (|_, _, _| status(403), ModuleAnswer::RegistryNeedsCredentials(403)),
-        (|_, _, _| status(401), ModuleAnswer::RegistryNeedsCredentials(401)),
-        (|_, _, _| status(429), ModuleAnswer::RegistryAnswerUnclear("429 Too Many Requests".into())),
-        (|_, _, _| status(307), ModuleAnswer::RegistryAnswerUnclear("307 Temporary Redirect".into())),
+        (
+            |_, _, _| status(403),
+            ModuleAnswer::RegistryNeedsCredentials(403),
+        ),
+        (
+            |_, _, _| status(401),
+            ModuleAnswer::RegistryNeedsCredentials(401),
+        ),
+        (
+            |_, _, _| status(429),
+            ModuleAnswer::RegistryAnswerUnclear("429 Too Many Requests".into()),
+        ),
+        (
+            |_, _, _| status(307),
+            ModuleAnswer::RegistryAnswerUnclear("307 Temporary Redirect".into()),
+        ),
     ] {
         assert_eq!(ask_insecure(registry(answer).await).await, wanted);
     }
@@ -65,7 +96,10 @@ fn with_tokens(path: &str, token: Option<&str>, address: SocketAddr) -> Response
 #[tokio::test]
 async fn fetches_an_anonymous_token_if_the_registry_asks_for_one() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    assert_eq!(ask_insecure(registry(with_tokens).await).await, ModuleAnswer::ModuleFound);
+    assert_eq!(
+        ask_insecure(registry(with_tokens).await).await,
+        ModuleAnswer::ModuleFound
+    );
 }
 
 #[tokio::test]
@@ -73,8 +107,18 @@ async fn a_registry_without_https_is_asked_only_if_the_policy_server_would() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = registry(|_, _, _| status(200)).await;
     let module = format!("registry://{address}/a/b:v1");
-    let answer = ask(&module, &Sources { insecure: &[], authorities: None }).await;
-    assert!(matches!(answer, ModuleAnswer::RegistryUnreachable(_)), "{answer:?}");
+    let answer = ask(
+        &module,
+        &Sources {
+            insecure: &[],
+            authorities: None,
+        },
+    )
+    .await;
+    assert!(
+        matches!(answer, ModuleAnswer::RegistryUnreachable(_)),
+        "{answer:?}"
+    );
     assert_eq!(ask_insecure(address).await, ModuleAnswer::ModuleFound);
 }
 
@@ -117,41 +161,77 @@ async fn tokens_are_fetched_only_as_the_policy_server_may_connect_to_their_host(
         if token.is_some() {
             return status(200);
         }
-        let realm = format!("Bearer realm=\"{scheme}://{}/admin/secret?x=1\"", ELSEWHERE.get().unwrap());
-        Response::builder().status(401).header(header::WWW_AUTHENTICATE, realm).body(String::new()).unwrap()
+        let realm = format!(
+            "Bearer realm=\"{scheme}://{}/admin/secret?x=1\"",
+            ELSEWHERE.get().unwrap()
+        );
+        Response::builder()
+            .status(401)
+            .header(header::WWW_AUTHENTICATE, realm)
+            .body(String::new())
+            .unwrap()
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     let elsewhere = registry(|_, _, _| {
         ASKED.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        Response::builder().body(r#"{"access_token":"secret"}"#.into()).unwrap()
+        Response::builder()
+            .body(r#"{"access_token":"secret"}"#.into())
+            .unwrap()
     })
     .await;
     ELSEWHERE.set(elsewhere).unwrap();
     let http = registry(|_, token, _| challenge("http", token)).await;
     let https = registry(|_, token, _| challenge("https", token)).await;
-    assert_eq!(ask_insecure(http).await, ModuleAnswer::RegistryNeedsCredentials(401));
+    assert_eq!(
+        ask_insecure(http).await,
+        ModuleAnswer::RegistryNeedsCredentials(401)
+    );
     // With HTTPS the service is not asked in plain HTTP.
     let answer = ask_insecure(https).await;
     assert!(!matches!(answer, ModuleAnswer::ModuleFound), "{answer:?}");
-    assert_eq!(ASKED.load(std::sync::atomic::Ordering::SeqCst), 0, "the service was asked");
+    assert_eq!(
+        ASKED.load(std::sync::atomic::Ordering::SeqCst),
+        0,
+        "the service was asked"
+    );
     // The PolicyServer may use plain HTTP there, too.
     let insecure = [http.to_string(), elsewhere.to_string()];
     let module = format!("registry://{http}/a/b:v1");
     assert_eq!(
-        ask(&module, &Sources { insecure: &insecure, authorities: None }).await,
+        ask(
+            &module,
+            &Sources {
+                insecure: &insecure,
+                authorities: None
+            }
+        )
+        .await,
         ModuleAnswer::ModuleFound
     );
 }
 
 #[test]
 fn reads_references_as_the_policy_server_does() {
-    let read = |text: &str| Reference::parse(text).map(|found| format!("{}{}", found.host, found.path));
+    let read =
+        |text: &str| Reference::parse(text).map(|found| format!("{}{}", found.host, found.path));
     for (text, wanted) in [
-        ("registry://r.example/a/b:v1", "r.example/v2/a/b/manifests/v1"),
+        (
+            "registry://r.example/a/b:v1",
+            "r.example/v2/a/b/manifests/v1",
+        ),
         ("r.example:5000/a", "r.example:5000/v2/a/manifests/latest"),
-        ("registry://localhost/a:v1@sha256:0a", "localhost/v2/a/manifests/sha256:0a"),
-        ("registry://docker.io/a/b:v1", "registry-1.docker.io/v2/a/b/manifests/v1"),
-        ("registry://a/b:v1", "registry-1.docker.io/v2/a/b/manifests/v1"),
+        (
+            "registry://localhost/a:v1@sha256:0a",
+            "localhost/v2/a/manifests/sha256:0a",
+        ),
+        (
+            "registry://docker.io/a/b:v1",
+            "registry-1.docker.io/v2/a/b/manifests/v1",
+        ),
+        (
+            "registry://a/b:v1",
+            "registry-1.docker.io/v2/a/b/manifests/v1",
+        ),
     ] {
         assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
     }
@@ -165,9 +245,15 @@ fn reads_references_as_the_policy_server_does() {
         "r.example/a\r\nb",
         "r ex.a/b",
     ] {
-        assert!(matches!(read(text), Err(ModuleAnswer::RegistryAnswerUnclear(_))), "{text}");
+        assert!(
+            matches!(read(text), Err(ModuleAnswer::RegistryAnswerUnclear(_))),
+            "{text}"
+        );
     }
     for text in ["https://r.example/policy.wasm", "file:///policy.wasm"] {
-        assert!(matches!(read(text), Err(ModuleAnswer::ModuleNotChecked)), "{text}");
+        assert!(
+            matches!(read(text), Err(ModuleAnswer::ModuleNotChecked)),
+            "{text}"
+        );
     }
 }

@@ -3,7 +3,9 @@
 use pps_core::{DEFAULT_NAMESPACE_SELECTOR, INJECTION_LABEL};
 
 use crate::facts::{Facts, LEASE_SECONDS, ModuleAnswer, Recorded};
-use crate::finding::{Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Replicas, Unready};
+use crate::finding::{
+    Diagnosis as D, Difference, Finding, Leaderless, Listed, Pull, Replicas, Unready,
+};
 use crate::rules::{OLDEST, OWN_FIELD, VERSIONS, is_ours};
 
 /// How many names a finding lists.
@@ -25,16 +27,27 @@ impl Words {
     /// What to do, with the command.
     pub(crate) fn advice(&self) -> String {
         let parts = [self.advice.as_str(), &self.command];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+        parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(": ")
     }
 
     fn run(self, command: impl Into<String>) -> Self {
-        Self { command: command.into(), ..self }
+        Self {
+            command: command.into(),
+            ..self
+        }
     }
 }
 
 fn say(seen: impl Into<String>, advice: impl Into<String>) -> Words {
-    Words { seen: seen.into(), advice: advice.into(), command: String::new() }
+    Words {
+        seen: seen.into(),
+        advice: advice.into(),
+        command: String::new(),
+    }
 }
 
 pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
@@ -42,7 +55,10 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
     let (namespace, cluster) = (&settings.namespace, &settings.cluster);
     let (server, server_namespace) = (&facts.server_name, &facts.server_namespace);
     let account = facts.account_name();
-    let version = facts.kubernetes.known().map_or("", |(_, _, version)| version.as_str());
+    let version = facts
+        .kubernetes
+        .known()
+        .map_or("", |(_, _, version)| version.as_str());
     let pods_of_server =
         format!("kubectl get pods -n {server_namespace} -l kubewarden/policy-server={server}");
     let mut words = match &finding.diagnosis {
@@ -271,11 +287,23 @@ pub(crate) fn words(facts: &Facts, finding: &Finding) -> Words {
             "run the check again; if it fails again, see why the API server refuses the request",
         ),
     };
-    words.command += if words.command.is_empty() { "" } else { cluster };
+    words.command += if words.command.is_empty() {
+        ""
+    } else {
+        cluster
+    };
     words
 }
 
-fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &Pull) -> Words {
+fn of_pull(
+    facts: &Facts,
+    Pull {
+        host,
+        answer,
+        is_harmless_now,
+        may_differ,
+    }: &Pull,
+) -> Words {
     let server = &facts.server_name;
     let later = if *is_harmless_now {
         " The installed policies name it already: they run until the next start of the PolicyServer."
@@ -293,7 +321,11 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
             format!("see whether PolicyServer {server} has a spec.imagePullSecret"),
         ),
         ModuleAnswer::RegistryUnreachable(why) => {
-            let context = if *may_differ { " from here; the PolicyServer may reach it" } else { "" };
+            let context = if *may_differ {
+                " from here; the PolicyServer may reach it"
+            } else {
+                ""
+            };
             say(
                 format!("{host} cannot be reached{context}: {why}.{later}"),
                 format!(
@@ -302,31 +334,55 @@ fn of_pull(facts: &Facts, Pull { host, answer, is_harmless_now, may_differ }: &P
                 ),
             )
         }
-        ModuleAnswer::RegistryAnswerUnclear(answer) => {
-            say(format!("{host} answers {answer}"), "try again; ask who runs the registry")
-        }
-        ModuleAnswer::ModuleNotChecked => {
-            say("the registry was not asked (--skip-registry), or the module is not in an OCI registry", "")
-        }
+        ModuleAnswer::RegistryAnswerUnclear(answer) => say(
+            format!("{host} answers {answer}"),
+            "try again; ask who runs the registry",
+        ),
+        ModuleAnswer::ModuleNotChecked => say(
+            "the registry was not asked (--skip-registry), or the module is not in an OCI registry",
+            "",
+        ),
     }
 }
 
 fn of_objects(failed: &[Recorded], listed: Listed) -> Words {
-    let reason = |one: &Recorded| one.recording.as_ref().map(|one| one.reason.clone()).unwrap_or_default();
+    let reason = |one: &Recorded| {
+        one.recording
+            .as_ref()
+            .map(|one| one.reason.clone())
+            .unwrap_or_default()
+    };
     let named = |one: &Recorded| format!("{}/{} ({})", one.namespace, one.name, reason(one));
     let named: Vec<String> = failed.iter().map(named).collect();
-    let first = failed.first().map_or_else(String::new, |one| format!("{} -n {}", one.name, one.namespace));
-    let seen = format!("{} of {} are not recorded: {}", failed.len(), count(listed), some_of(&named));
-    say(seen, "correct what the reason names; for all of it").run(format!("kubectl describe pps {first}"))
+    let first = failed.first().map_or_else(String::new, |one| {
+        format!("{} -n {}", one.name, one.namespace)
+    });
+    let seen = format!(
+        "{} of {} are not recorded: {}",
+        failed.len(),
+        count(listed),
+        some_of(&named)
+    );
+    say(seen, "correct what the reason names; for all of it")
+        .run(format!("kubectl describe pps {first}"))
 }
 
 fn count(Listed { read, more }: Listed) -> String {
-    if more == 0 { read.to_string() } else { format!("{read} (and {more} more that were not read)") }
+    if more == 0 {
+        read.to_string()
+    } else {
+        format!("{read} (and {more} more that were not read)")
+    }
 }
 
 /// The first names, and how many more there are.
 fn some_of(names: &[impl ToString]) -> String {
-    let shown = names.iter().take(MAX_NAMES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(MAX_NAMES)
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),

@@ -36,9 +36,15 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 
 /// Kubewarden refuses to change `spec.policyServer`, in the midst of an upgrade.
 fn check_server_change(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
-    let Some(to) = &facts.settings.policy_server else { return };
-    for policy in ours.iter().filter(|policy| policy.spec.policy_server != *to) {
-        let diagnosis = Diagnosis::PolicyServerImmutable(policy.spec.policy_server.clone(), to.clone());
+    let Some(to) = &facts.settings.policy_server else {
+        return;
+    };
+    for policy in ours
+        .iter()
+        .filter(|policy| policy.spec.policy_server != *to)
+    {
+        let diagnosis =
+            Diagnosis::PolicyServerImmutable(policy.spec.policy_server.clone(), to.clone());
         findings.error(subject(policy.name()), diagnosis);
     }
 }
@@ -60,7 +66,10 @@ fn check_installed(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
         ours.iter().map(|policy| field(policy).clone()).collect()
     };
     let servers = values(|policy| &policy.spec.policy_server);
-    for (field, values) in [("policyServer", servers), ("module", values(|policy| &policy.spec.module))] {
+    for (field, values) in [
+        ("policyServer", servers),
+        ("module", values(|policy| &policy.spec.module)),
+    ] {
         if values.len() > 1 {
             findings.warning(subject(base), Diagnosis::PoliciesDiffer(field, values));
         }
@@ -78,7 +87,9 @@ fn subject(policy: &str) -> String {
 fn check_one(policy: &Policy, findings: &mut Findings) {
     let (subject, spec) = (subject(policy.name()), &policy.spec);
     // The mode in which it runs is that of the spec until the PolicyServer has it.
-    let mode = [&policy.status.mode, &spec.mode].into_iter().find(|mode| !mode.is_empty());
+    let mode = [&policy.status.mode, &spec.mode]
+        .into_iter()
+        .find(|mode| !mode.is_empty());
     let mode = mode.map_or("protect", String::as_str);
     let is_deleted = policy.metadata.deletion_timestamp.is_some();
     if policy.is_active() && !is_deleted {
@@ -90,9 +101,14 @@ fn check_one(policy: &Policy, findings: &mut Findings) {
             state => state,
         };
         let reachable = policy.condition("PolicyUniquelyReachable");
-        let unmet =
-            reachable.filter(|one| one.status != "True").or(policy.condition("PolicyActive")).cloned();
-        findings.error(subject.as_str(), Diagnosis::PolicyNotActive(state.to_owned(), unmet));
+        let unmet = reachable
+            .filter(|one| one.status != "True")
+            .or(policy.condition("PolicyActive"))
+            .cloned();
+        findings.error(
+            subject.as_str(),
+            Diagnosis::PolicyNotActive(state.to_owned(), unmet),
+        );
     }
     if mode == "monitor" {
         findings.warning(subject, Diagnosis::PolicyMonitors);
@@ -105,18 +121,43 @@ fn check_what_is_sent(facts: &Facts, policy: &Policy, findings: &mut Findings) {
     let is_custom = policy.name().ends_with(CUSTOM_WORKLOADS);
     let fields = [
         // That for custom kinds depends on their Pods' labels.
-        ("objectSelector", !is_custom && is_other_selector(&spec.object_selector)),
-        ("namespaceSelector", expressions(&spec.namespace_selector).any(|one| is_further(one, facts))),
-        ("matchConditions", has_other_conditions(&spec.match_conditions, is_custom)),
+        (
+            "objectSelector",
+            !is_custom && is_other_selector(&spec.object_selector),
+        ),
+        (
+            "namespaceSelector",
+            expressions(&spec.namespace_selector).any(|one| is_further(one, facts)),
+        ),
+        (
+            "matchConditions",
+            has_other_conditions(&spec.match_conditions, is_custom),
+        ),
     ];
-    let fields: Vec<_> = fields.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect();
+    let fields: Vec<_> = fields
+        .into_iter()
+        .filter(|(_, differs)| *differs)
+        .map(|(field, _)| field)
+        .collect();
     for (differs, severity, difference) in [
         (!spec.mutating, Severity::Error, Difference::NotMutating),
-        (!spec.rules.iter().any(has_new_pods), Severity::Error, Difference::NoNewPods),
-        (!fields.is_empty(), Severity::Warning, Difference::Selects(fields)),
+        (
+            !spec.rules.iter().any(has_new_pods),
+            Severity::Error,
+            Difference::NoNewPods,
+        ),
+        (
+            !fields.is_empty(),
+            Severity::Warning,
+            Difference::Selects(fields),
+        ),
     ] {
         if differs {
-            findings.add(severity, subject.as_str(), Diagnosis::PolicyDiffers(difference));
+            findings.add(
+                severity,
+                subject.as_str(),
+                Diagnosis::PolicyDiffers(difference),
+            );
         }
     }
     let is_ours = |one: &ContextAwareResource| {
@@ -130,11 +171,16 @@ fn check_what_is_sent(facts: &Facts, policy: &Policy, findings: &mut Findings) {
 /// Whether the match conditions are others than those that a policy for Pods is installed with.
 fn has_other_conditions(conditions: &[MatchCondition], is_custom: bool) -> bool {
     // The last one depends on the kinds that are configured.
-    let (shipped, depends) =
-        if is_custom { (&SHIPPED_CONDITIONS[..2], CUSTOM_CONDITION) } else { (&SHIPPED_CONDITIONS[..], "") };
+    let (shipped, depends) = if is_custom {
+        (&SHIPPED_CONDITIONS[..2], CUSTOM_CONDITION)
+    } else {
+        (&SHIPPED_CONDITIONS[..], "")
+    };
     let is_same = |one: &str, other: &str| one.split_whitespace().eq(other.split_whitespace());
     let is_shipped = |one: &MatchCondition| {
-        shipped.iter().any(|(name, expression)| one.name == *name && is_same(&one.expression, expression))
+        shipped
+            .iter()
+            .any(|(name, expression)| one.name == *name && is_same(&one.expression, expression))
     };
     let (same, other): (Vec<_>, Vec<_>) = conditions.iter().partition(|one| is_shipped(one));
     same.len() != shipped.len() || other.iter().any(|one| one.name != depends)
@@ -143,7 +189,10 @@ fn has_other_conditions(conditions: &[MatchCondition], is_custom: bool) -> bool 
 /// Whether a rule has the creation of Pods.
 fn has_new_pods(rule: &RuleWithOperations) -> bool {
     let has = |field: &Option<Vec<String>>, names: &[&str]| {
-        field.iter().flatten().any(|one| names.contains(&one.as_str()))
+        field
+            .iter()
+            .flatten()
+            .any(|one| names.contains(&one.as_str()))
     };
     has(&rule.api_groups, &["", "*"])
         && (rule.api_versions.is_none() || has(&rule.api_versions, &["v1", "*"]))
@@ -153,7 +202,10 @@ fn has_new_pods(rule: &RuleWithOperations) -> bool {
 }
 
 fn is_other_selector(selector: &LabelSelector) -> bool {
-    selector.match_labels.as_ref().is_some_and(|labels| !labels.is_empty())
+    selector
+        .match_labels
+        .as_ref()
+        .is_some_and(|labels| !labels.is_empty())
         || expressions(selector).any(|one| one.key != POD_NAME || one.operator != "Exists")
 }
 
@@ -175,8 +227,14 @@ fn expressions(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorR
 
 /// The match conditions that a policy for Pods is installed with: names and expressions.
 const SHIPPED_CONDITIONS: [(&str, &str); 3] = [
-    ("pod-is-not-bound-to-a-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),
-    ("pod-has-a-name", "has(object.metadata.name) && object.metadata.name != ''"),
+    (
+        "pod-is-not-bound-to-a-node",
+        "!has(object.spec.nodeName) || object.spec.nodeName == ''",
+    ),
+    (
+        "pod-has-a-name",
+        "has(object.metadata.name) && object.metadata.name != ''",
+    ),
     (
         "controller-is-a-statefulset",
         "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
@@ -191,17 +249,25 @@ const WEBHOOK_PREFIX: &str = "clusterwide-";
 /// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies, unless
 /// those have names of their own.
 pub fn is_own_webhook(name: &str) -> bool {
-    let policy =
-        name.strip_suffix(".kubewarden.admission").and_then(|name| name.strip_prefix(WEBHOOK_PREFIX));
+    let policy = name
+        .strip_suffix(".kubewarden.admission")
+        .and_then(|name| name.strip_prefix(WEBHOOK_PREFIX));
     policy.is_some_and(|policy| is_policy_of(POLICY, policy))
 }
 
 fn check_webhooks(facts: &Facts, findings: &mut Findings) {
-    let mutating = registered(&facts.mutating, |one| one.webhooks.iter().flatten().next().is_some());
-    let validating = registered(&facts.validating, |one| one.webhooks.iter().flatten().next().is_some());
+    let mutating = registered(&facts.mutating, |one| {
+        one.webhooks.iter().flatten().next().is_some()
+    });
+    let validating = registered(&facts.validating, |one| {
+        one.webhooks.iter().flatten().next().is_some()
+    });
     for policy in facts.own_policies() {
-        let (kind, names) =
-            if policy.spec.mutating { ("Mutating", &mutating) } else { ("Validating", &validating) };
+        let (kind, names) = if policy.spec.mutating {
+            ("Mutating", &mutating)
+        } else {
+            ("Validating", &validating)
+        };
         let Some(names) = names else { continue };
         let name = format!("{WEBHOOK_PREFIX}{}", policy.name());
         let subject = format!("{kind}WebhookConfiguration {name}");
@@ -214,7 +280,14 @@ fn check_webhooks(facts: &Facts, findings: &mut Findings) {
 }
 
 /// The names of configurations. One without webhooks asks nobody.
-fn registered<K: Resource>(all: &Read<Vec<K>>, has_webhooks: impl Fn(&K) -> bool) -> Option<Vec<&str>> {
+fn registered<K: Resource>(
+    all: &Read<Vec<K>>,
+    has_webhooks: impl Fn(&K) -> bool,
+) -> Option<Vec<&str>> {
     let asking = all.items()?.iter().filter(|one| has_webhooks(one));
-    Some(asking.filter_map(|one| one.meta().name.as_deref()).collect())
+    Some(
+        asking
+            .filter_map(|one| one.meta().name.as_deref())
+            .collect(),
+    )
 }

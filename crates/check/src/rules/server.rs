@@ -19,8 +19,16 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     match unready(facts, server.spec.replicas) {
         Some(unready) => {
             // An installation on a PolicyServer that is not ready works once it is.
-            let severity = if is_before { Severity::Warning } else { Severity::Error };
-            findings.add(severity, subject.as_str(), Diagnosis::PolicyServerNotReady(unready));
+            let severity = if is_before {
+                Severity::Warning
+            } else {
+                Severity::Error
+            };
+            findings.add(
+                severity,
+                subject.as_str(),
+                Diagnosis::PolicyServerNotReady(unready),
+            );
         }
         None if facts.server_deployment.known().is_some() => {
             findings.ok(subject.as_str(), Diagnosis::PolicyServerReady);
@@ -40,7 +48,10 @@ fn unready(facts: &Facts, wanted: i32) -> Option<Unready> {
             let ready = status.ready_replicas.unwrap_or(0);
             let unavailable = status.unavailable_replicas.unwrap_or(0);
             // A Pod that cannot pull a module ends at its start, while those of the former ReplicaSet answer.
-            let replicas = Replicas { available: ready, wanted };
+            let replicas = Replicas {
+                available: ready,
+                wanted,
+            };
             (ready < wanted || unavailable > 0).then_some(Unready::Pods(replicas, unavailable))
         }
     }
@@ -67,7 +78,11 @@ fn check_account(facts: &Facts, subject: String, findings: &mut Findings) {
     }
 }
 
-pub(super) fn check_module(facts: &Facts, Module { reference, answer }: &Module, findings: &mut Findings) {
+pub(super) fn check_module(
+    facts: &Facts,
+    Module { reference, answer }: &Module,
+    findings: &mut Findings,
+) {
     // As long as the policies are active, only the next start of the PolicyServer fails. An upgrade that
     // keeps the module may be the repair.
     let mut ours = facts.own_policies().peekable();
@@ -77,13 +92,23 @@ pub(super) fn check_module(facts: &Facts, Module { reference, answer }: &Module,
         ours.peek().is_some() && ours.all(Policy::is_active)
     };
     // The PolicyServer may reach a registry that the check does not reach.
-    let mut variables = facts.server.known().into_iter().flat_map(|server| &server.spec.env);
+    let mut variables = facts
+        .server
+        .known()
+        .into_iter()
+        .flat_map(|server| &server.spec.env);
     let may_differ = !facts.settings.runs_in_cluster
         || variables.any(|variable| variable.name.to_ascii_uppercase().ends_with("_PROXY"));
-    let host = reference.split_once("://").map_or(reference.as_str(), |(_, rest)| rest);
+    let host = reference
+        .split_once("://")
+        .map_or(reference.as_str(), |(_, rest)| rest);
     let host = host.split('/').next().unwrap_or_default().to_owned();
     let is_given = facts.settings.source_authority.contains(&host);
-    let failed = if is_harmless_now { Severity::Warning } else { Severity::Error };
+    let failed = if is_harmless_now {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
     let severity = match answer {
         ModuleAnswer::ModuleFound => Severity::Ok,
         ModuleAnswer::ModuleNotFound => failed,
@@ -91,6 +116,11 @@ pub(super) fn check_module(facts: &Facts, Module { reference, answer }: &Module,
         ModuleAnswer::ModuleNotChecked => Severity::Info,
         _ => Severity::Unknown,
     };
-    let diagnosis = Diagnosis::Module(Pull { host, answer: answer.clone(), is_harmless_now, may_differ });
+    let diagnosis = Diagnosis::Module(Pull {
+        host,
+        answer: answer.clone(),
+        is_harmless_now,
+        may_differ,
+    });
     findings.add(severity, format!("module {reference}"), diagnosis);
 }

@@ -25,7 +25,9 @@ fn known<T: DeserializeOwned>(value: Value) -> Read<T> {
 
 /// An object as `deploy/base` has it.
 fn shipped(file: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/base").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy/base")
+        .join(file);
     yaml_serde::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -49,8 +51,10 @@ fn lease(holder: &str, seconds: [i64; 2]) -> Read<LeaseReads> {
 
 /// The definition of a kind whose spec has these fields.
 fn kubewarden(fields: &[&str]) -> Value {
-    let fields: serde_json::Map<String, Value> =
-        fields.iter().map(|field| ((*field).to_owned(), json!({}))).collect();
+    let fields: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|field| ((*field).to_owned(), json!({})))
+        .collect();
     json!({"spec": {"group": "g", "names": {"kind": "K", "plural": "ks"}, "scope": "Cluster", "versions": [{"name": "v1",
         "served": true, "storage": true, "schema": {"openAPIV3Schema": {"properties": {"spec": {"properties": fields}}}}}]}})
 }
@@ -62,7 +66,12 @@ fn deployment(namespace: &str, name: &str, image: &str, ready: i32) -> Value {
 }
 
 fn sidecar(namespace: &str, ready: i32) -> Value {
-    deployment(namespace, "pps-sidecar", "r.example/persistent-pod-state-sidecar:v0.1.0", ready)
+    deployment(
+        namespace,
+        "pps-sidecar",
+        "r.example/persistent-pod-state-sidecar:v0.1.0",
+        ready,
+    )
 }
 
 fn object(namespace: &str, recording: &str) -> Value {
@@ -81,8 +90,7 @@ fn healthy() -> Facts {
     let mut definition = shipped("crd.yaml");
     definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
     let webhook = |policy: &str| {
-        let webhook =
-            json!({"name": "w", "admissionReviewVersions": [], "clientConfig": {}, "sideEffects": "None"});
+        let webhook = json!({"name": "w", "admissionReviewVersions": [], "clientConfig": {}, "sideEffects": "None"});
         json!([{"metadata": {"name": format!("clusterwide-{policy}")}, "webhooks": [webhook]}])
     };
     Facts {
@@ -91,7 +99,9 @@ fn healthy() -> Facts {
         policy_definition: known(kubewarden(&versions::POLICY_FIELDS)),
         server_definition: known(kubewarden(&[])),
         mutating: known::<Vec<MutatingWebhookConfiguration>>(webhook("persistent-pod-state")),
-        validating: known::<Vec<ValidatingWebhookConfiguration>>(webhook("persistent-pod-state-validation")),
+        validating: known::<Vec<ValidatingWebhookConfiguration>>(webhook(
+            "persistent-pod-state-validation",
+        )),
         policies: known(json!([pods, validation])),
         server_name: "own".into(),
         server: known(json!({"spec": {"replicas": 2, "serviceAccountName": "policy-server-own"}})),
@@ -130,7 +140,9 @@ fn before(change: impl FnOnce(&mut Facts)) -> Facts {
 /// Changes the policy for Pods.
 fn policy(change: impl FnOnce(&mut Policy)) -> Facts {
     changed(|facts| {
-        let Read::Known(policies) = &mut facts.policies else { panic!() };
+        let Read::Known(policies) = &mut facts.policies else {
+            panic!()
+        };
         change(&mut policies[0]);
     })
 }
@@ -153,7 +165,13 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
     use Severity::{Error, Info, Unknown, Warning};
     let refused = || ModuleAnswer::RegistryUnreachable("connection refused".into());
     let each_version = |change: fn(&mut Value)| {
-        definition(|one| one["spec"]["versions"].as_array_mut().unwrap().iter_mut().for_each(change))
+        definition(|one| {
+            one["spec"]["versions"]
+                .as_array_mut()
+                .unwrap()
+                .iter_mut()
+                .for_each(change)
+        })
     };
     let with_other = |replicas: i32| {
         let mut other = sidecar("aaa", 2);
@@ -161,72 +179,174 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
         changed(|facts| facts.sidecars = known(json!([sidecar("persistent-pod-state", 2), other])))
     };
     vec![
-        ("KubernetesTooOld", Warning, changed(|facts| facts.kubernetes = Read::Known((1, 29, "v".into())))),
-        ("KubewardenMissing", Error, changed(|facts| facts.policy_definition = Read::Absent)),
-        ("KubewardenMissing", Error, before(|facts| facts.server_definition = Read::Absent)),
+        (
+            "KubernetesTooOld",
+            Warning,
+            changed(|facts| facts.kubernetes = Read::Known((1, 29, "v".into()))),
+        ),
+        (
+            "KubewardenMissing",
+            Error,
+            changed(|facts| facts.policy_definition = Read::Absent),
+        ),
+        (
+            "KubewardenMissing",
+            Error,
+            before(|facts| facts.server_definition = Read::Absent),
+        ),
         (
             "KubewardenTooOld",
             Error,
             changed(|facts| facts.policy_definition = known(kubewarden(&["module"]))),
         ),
-        ("DefinitionMissing", Error, changed(|facts| facts.definition = Read::Absent)),
+        (
+            "DefinitionMissing",
+            Error,
+            changed(|facts| facts.definition = Read::Absent),
+        ),
         (
             "DefinitionOfOpenKruise",
             Error,
             each_version(|version| {
-                version["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({"type": "object"});
+                version["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+                    json!({"type": "object"});
             }),
         ),
-        ("DefinitionNotEstablished", Error, definition(|one| one["status"] = json!({}))),
+        (
+            "DefinitionNotEstablished",
+            Error,
+            definition(|one| one["status"] = json!({})),
+        ),
         (
             "DefinitionNotEstablished",
             Error,
             definition(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
         ),
-        ("DefinitionVersionNotServed", Error, each_version(|version| version["served"] = false.into())),
-        ("DefinitionVersionNotServed", Error, each_version(|version| version["subresources"] = json!({}))),
+        (
+            "DefinitionVersionNotServed",
+            Error,
+            each_version(|version| version["served"] = false.into()),
+        ),
+        (
+            "DefinitionVersionNotServed",
+            Error,
+            each_version(|version| version["subresources"] = json!({})),
+        ),
         ("DefinitionWithoutCompactForm", Error, hidden_states()),
-        ("PolicyServerMissing", Error, changed(|facts| facts.server = Read::Absent)),
-        ("PolicyServerMissing", Error, before(|facts| facts.server = Read::Absent)),
+        (
+            "PolicyServerMissing",
+            Error,
+            changed(|facts| facts.server = Read::Absent),
+        ),
+        (
+            "PolicyServerMissing",
+            Error,
+            before(|facts| facts.server = Read::Absent),
+        ),
         (
             "PolicyServerNotReady",
             Error,
             changed(|facts| facts.server_deployment = known(deployment("kubewarden", "s", "i", 1))),
         ),
-        ("PolicyServerNotReady", Warning, before(|facts| facts.server_deployment = Read::Absent)),
+        (
+            "PolicyServerNotReady",
+            Warning,
+            before(|facts| facts.server_deployment = Read::Absent),
+        ),
         (
             "PolicyServerNotReady",
             Error,
             changed(|facts| facts.server = known(json!({"spec": {"replicas": 0}}))),
         ),
-        ("ServiceAccountMissing", Error, changed(|facts| facts.server_account = Read::Absent)),
+        (
+            "ServiceAccountMissing",
+            Error,
+            changed(|facts| facts.server_account = Read::Absent),
+        ),
         (
             "ServiceAccountMismatch",
             Error,
             before(|facts| {
-                facts.settings.service_account = Some(("kubewarden".into(), "policy-server".into()));
+                facts.settings.service_account =
+                    Some(("kubewarden".into(), "policy-server".into()));
             }),
         ),
-        ("LookupForbidden", Error, changed(|facts| facts.server_may_look_up = Read::Known(false))),
-        ("PolicyMissing", Error, changed(|facts| facts.policies = Read::Known(Vec::new()))),
-        ("PolicyNotActive", Error, policy(|policy| policy.status.conditions[0].status = "False".into())),
-        ("PolicyNotActive", Error, policy(|policy| policy.status.conditions.clear())),
-        ("PoliciesDiffer", Warning, policy(|policy| policy.spec.policy_server = "default".into())),
+        (
+            "LookupForbidden",
+            Error,
+            changed(|facts| facts.server_may_look_up = Read::Known(false)),
+        ),
+        (
+            "PolicyMissing",
+            Error,
+            changed(|facts| facts.policies = Read::Known(Vec::new())),
+        ),
+        (
+            "PolicyNotActive",
+            Error,
+            policy(|policy| policy.status.conditions[0].status = "False".into()),
+        ),
+        (
+            "PolicyNotActive",
+            Error,
+            policy(|policy| policy.status.conditions.clear()),
+        ),
+        (
+            "PoliciesDiffer",
+            Warning,
+            policy(|policy| policy.spec.policy_server = "default".into()),
+        ),
         (
             "PolicyServerImmutable",
             Error,
             before(|facts| facts.settings.policy_server = Some("default".into())),
         ),
-        ("PolicyMonitors", Warning, policy(|policy| policy.status.mode = "monitor".into())),
-        ("PolicyDiffers", Warning, policy(|policy| policy.spec.match_conditions.clear())),
-        ("PolicyDiffers", Error, policy(|policy| policy.spec.mutating = false)),
-        ("LookupNotGranted", Error, policy(|policy| policy.spec.context_aware_resources.clear())),
-        ("PoliciesDiffer", Warning, policy(|policy| policy.spec.module = "registry://other/p:v1".into())),
-        ("WebhookMissing", Error, changed(|facts| facts.mutating = Read::Known(Vec::new()))),
+        (
+            "PolicyMonitors",
+            Warning,
+            policy(|policy| policy.status.mode = "monitor".into()),
+        ),
+        (
+            "PolicyDiffers",
+            Warning,
+            policy(|policy| policy.spec.match_conditions.clear()),
+        ),
+        (
+            "PolicyDiffers",
+            Error,
+            policy(|policy| policy.spec.mutating = false),
+        ),
+        (
+            "LookupNotGranted",
+            Error,
+            policy(|policy| policy.spec.context_aware_resources.clear()),
+        ),
+        (
+            "PoliciesDiffer",
+            Warning,
+            policy(|policy| policy.spec.module = "registry://other/p:v1".into()),
+        ),
+        (
+            "WebhookMissing",
+            Error,
+            changed(|facts| facts.mutating = Read::Known(Vec::new())),
+        ),
         ("WebhookMissing", Error, without_webhooks()),
-        ("ModuleNotFound", Error, registry(ModuleAnswer::ModuleNotFound)),
-        ("ModuleNotFound", Warning, changed(|facts| facts.modules[0].answer = ModuleAnswer::ModuleNotFound)),
-        ("RegistryNeedsCredentials", Unknown, registry(ModuleAnswer::RegistryNeedsCredentials(401))),
+        (
+            "ModuleNotFound",
+            Error,
+            registry(ModuleAnswer::ModuleNotFound),
+        ),
+        (
+            "ModuleNotFound",
+            Warning,
+            changed(|facts| facts.modules[0].answer = ModuleAnswer::ModuleNotFound),
+        ),
+        (
+            "RegistryNeedsCredentials",
+            Unknown,
+            registry(ModuleAnswer::RegistryNeedsCredentials(401)),
+        ),
         ("RegistryUnreachable", Error, registry(refused())),
         (
             "RegistryUnreachable",
@@ -241,8 +361,9 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             Unknown,
             before(|facts| {
                 facts.modules[0].answer = refused();
-                facts.server =
-                    known(json!({"spec": {"replicas": 2, "env": [{"name": "https_proxy", "value": "p"}]}}));
+                facts.server = known(
+                    json!({"spec": {"replicas": 2, "env": [{"name": "https_proxy", "value": "p"}]}}),
+                );
             }),
         ),
         (
@@ -253,14 +374,28 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
                 facts.settings.source_authority = vec!["r.example".into()];
             }),
         ),
-        ("RegistryAnswerUnclear", Unknown, registry(ModuleAnswer::RegistryAnswerUnclear("429".into()))),
-        ("ModuleNotChecked", Info, registry(ModuleAnswer::ModuleNotChecked)),
+        (
+            "RegistryAnswerUnclear",
+            Unknown,
+            registry(ModuleAnswer::RegistryAnswerUnclear("429".into())),
+        ),
+        (
+            "ModuleNotChecked",
+            Info,
+            registry(ModuleAnswer::ModuleNotChecked),
+        ),
         (
             "SidecarMissing",
             Error,
-            changed(|facts| (facts.sidecars, facts.lease) = (Read::Known(Vec::new()), Read::Absent)),
+            changed(|facts| {
+                (facts.sidecars, facts.lease) = (Read::Known(Vec::new()), Read::Absent)
+            }),
         ),
-        ("SidecarMissing", Warning, changed(|facts| facts.sidecars = Read::Known(Vec::new()))),
+        (
+            "SidecarMissing",
+            Warning,
+            changed(|facts| facts.sidecars = Read::Known(Vec::new())),
+        ),
         (
             "SidecarNotAvailable",
             Error,
@@ -276,12 +411,32 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             Error,
             changed(|facts| facts.sidecar_lacks = vec![Right::new("list", "", "pods")]),
         ),
-        ("LeaderMissing", Error, changed(|facts| facts.lease = Read::Absent)),
-        ("LeaderMissing", Error, changed(|facts| facts.lease = lease("pps-sidecar-1_x", [1, 1]))),
-        ("LeaderMissing", Error, changed(|facts| facts.lease = lease("", [1, 2]))),
+        (
+            "LeaderMissing",
+            Error,
+            changed(|facts| facts.lease = Read::Absent),
+        ),
+        (
+            "LeaderMissing",
+            Error,
+            changed(|facts| facts.lease = lease("pps-sidecar-1_x", [1, 1])),
+        ),
+        (
+            "LeaderMissing",
+            Error,
+            changed(|facts| facts.lease = lease("", [1, 2])),
+        ),
         ("SecondInstallation", Warning, with_other(1)),
-        ("ConflictingRecorder", Error, changed(|facts| facts.openkruise_lease = lease("manager", [1, 2]))),
-        ("RecorderMissing", Error, changed(|facts| facts.setup.recorder = Recorder::OpenKruise)),
+        (
+            "ConflictingRecorder",
+            Error,
+            changed(|facts| facts.openkruise_lease = lease("manager", [1, 2])),
+        ),
+        (
+            "RecorderMissing",
+            Error,
+            changed(|facts| facts.setup.recorder = Recorder::OpenKruise),
+        ),
         (
             "ObjectsNotRecorded",
             Warning,
@@ -292,24 +447,36 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
             Warning,
             changed(|facts| facts.objects = objects(&[object("kubewarden", "True")])),
         ),
-        ("WhitelistMalformed", Warning, changed(|facts| facts.whitelist = Read::Known(Some("{".into())))),
+        (
+            "WhitelistMalformed",
+            Warning,
+            changed(|facts| facts.whitelist = Read::Known(Some("{".into()))),
+        ),
         (
             "CustomKindNotCovered",
             Warning,
             changed(|facts| {
-                facts.whitelist =
-                    Read::Known(Some(r#"{"workloads":[{"group":"g.example","kind":"Ring"}]}"#.into()));
+                facts.whitelist = Read::Known(Some(
+                    r#"{"workloads":[{"group":"g.example","kind":"Ring"}]}"#.into(),
+                ));
             }),
         ),
         (
             "PermissionMissing",
             Unknown,
-            changed(|facts| facts.problems = vec![Problem::Forbidden(Right::new("list", "", "pods"))]),
+            changed(|facts| {
+                facts.problems = vec![Problem::Forbidden(Right::new("list", "", "pods"))]
+            }),
         ),
         (
             "RequestFailed",
             Unknown,
-            changed(|facts| facts.problems = vec![Problem::Failed { right: None, why: "b".into() }]),
+            changed(|facts| {
+                facts.problems = vec![Problem::Failed {
+                    right: None,
+                    why: "b".into(),
+                }]
+            }),
         ),
     ]
 }
@@ -317,7 +484,9 @@ fn flaws() -> Vec<(&'static str, Severity, Facts)> {
 /// The webhook's configuration exists, and the API server asks nobody.
 fn without_webhooks() -> Facts {
     changed(|facts| {
-        let Read::Known(all) = &mut facts.mutating else { panic!() };
+        let Read::Known(all) = &mut facts.mutating else {
+            panic!()
+        };
         all[0].webhooks = Some(Vec::new());
     })
 }
@@ -331,8 +500,13 @@ fn hidden_states() -> Facts {
     ]);
     let mut facts = definition(|one| {
         for version in one["spec"]["versions"].as_array_mut().unwrap() {
-            let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
-            status.as_object_mut().unwrap().remove("packed").expect("our definition has the compact form");
+            let status =
+                &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+            status
+                .as_object_mut()
+                .unwrap()
+                .remove("packed")
+                .expect("our definition has the compact form");
         }
     });
     facts.objects = objects(&[packed]);
@@ -340,12 +514,19 @@ fn hidden_states() -> Facts {
 }
 
 fn severities(facts: &Facts, code: &str) -> Vec<Severity> {
-    judge(facts).into_iter().filter(|one| one.code() == code).map(|one| one.severity).collect()
+    judge(facts)
+        .into_iter()
+        .filter(|one| one.code() == code)
+        .map(|one| one.severity)
+        .collect()
 }
 
 fn assert_fine(facts: &Facts) {
     let found = judge(facts);
-    assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
+    assert!(
+        found.iter().all(|finding| finding.severity == Severity::Ok),
+        "{found:#?}"
+    );
 }
 
 #[test]
@@ -357,11 +538,21 @@ fn a_right_installation_has_no_flaw() {
 #[test]
 fn each_flaw_has_its_code_and_severity_and_says_what_to_do() {
     for (code, severity, facts) in flaws() {
-        assert!(severities(&facts, code).contains(&severity), "{code} {severity:?}: {:#?}", judge(&facts));
+        assert!(
+            severities(&facts, code).contains(&severity),
+            "{code} {severity:?}: {:#?}",
+            judge(&facts)
+        );
         for finding in judge(&facts).iter().filter(|one| one.code() == code) {
             let words = report::words(&facts, finding);
-            assert!(!words.seen.is_empty() && !finding.subject.is_empty(), "{finding:?}");
-            assert!(!words.advice().is_empty() || code == "ModuleNotChecked", "{finding:?}");
+            assert!(
+                !words.seen.is_empty() && !finding.subject.is_empty(),
+                "{finding:?}"
+            );
+            assert!(
+                !words.advice().is_empty() || code == "ModuleNotChecked",
+                "{finding:?}"
+            );
         }
     }
 }
@@ -371,21 +562,32 @@ fn each_flaw_has_its_code_and_severity_and_says_what_to_do() {
 fn each_code_is_produced_by_some_facts_and_documented() {
     let flaws: BTreeSet<&str> = flaws().into_iter().map(|(code, ..)| code).collect();
     let fine: BTreeSet<&str> = judge(&healthy()).iter().map(Finding::code).collect();
-    assert_eq!(flaws.intersection(&fine).count(), 0, "a code is either fine or a flaw");
+    assert_eq!(
+        flaws.intersection(&fine).count(),
+        0,
+        "a code is either fine or a flaw"
+    );
     let codes = || {
         let codes = Diagnosis::VARIANTS.iter();
-        codes.flat_map(
-            move |code| if *code == "Module" { ModuleAnswer::VARIANTS.to_vec() } else { vec![*code] },
-        )
+        codes.flat_map(move |code| {
+            if *code == "Module" {
+                ModuleAnswer::VARIANTS.to_vec()
+            } else {
+                vec![*code]
+            }
+        })
     };
     let all: BTreeSet<&str> = codes().collect();
     assert_eq!(all, flaws.union(&fine).copied().collect::<BTreeSet<_>>());
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/check.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let rows = document.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` |")?.0));
-    let rows =
-        rows.filter(|code| code.chars().all(char::is_alphanumeric) && code.starts_with(char::is_uppercase));
+    let rows = document
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once("` |")?.0));
+    let rows = rows.filter(|code| {
+        code.chars().all(char::is_alphanumeric) && code.starts_with(char::is_uppercase)
+    });
     assert_eq!(rows.collect::<Vec<_>>(), codes().collect::<Vec<_>>());
 }
 
@@ -397,7 +599,8 @@ fn before_an_installation_what_it_creates_may_be_absent() {
         facts.server_may_look_up = Read::Known(false);
         facts.settings.creates_policy_server = true;
         (facts.mutating, facts.validating) = (Read::Known(Vec::new()), Read::Known(Vec::new()));
-        (facts.sidecars, facts.lease, facts.objects) = (Read::Known(Vec::new()), Read::Absent, Read::Absent);
+        (facts.sidecars, facts.lease, facts.objects) =
+            (Read::Known(Vec::new()), Read::Absent, Read::Absent);
     });
     // The account is looked for only if the PolicyServer exists.
     facts.server_account = Read::Unknown;
@@ -409,8 +612,14 @@ fn before_an_installation_what_it_creates_may_be_absent() {
 #[test]
 fn policies_for_the_recorded_namespaces_alone_are_those_that_the_chart_installs() {
     let mut facts = policy(|policy| {
-        let named = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["default"]});
-        let all = policy.spec.namespace_selector.match_expressions.as_mut().unwrap();
+        let named =
+            json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["default"]});
+        let all = policy
+            .spec
+            .namespace_selector
+            .match_expressions
+            .as_mut()
+            .unwrap();
         all.push(serde_json::from_value(named).unwrap());
     });
     assert_eq!(severities(&facts, "PolicyDiffers"), [Severity::Warning]);
@@ -428,12 +637,18 @@ fn a_custom_kind_is_covered_only_by_a_policy_that_names_it_with_its_group() {
         ("example.io", "Cache", &[Severity::Warning]),
     ] {
         let facts = changed(|facts| {
-            let Read::Known(policies) = &mut facts.policies else { panic!() };
+            let Read::Known(policies) = &mut facts.policies else {
+                panic!()
+            };
             policies.push(of(shipped(file)));
             let list = json!({"workloads": [{"group": group, "kind": kind}]});
             facts.whitelist = Read::Known(Some(list.to_string()));
         });
-        assert_eq!(severities(&facts, "CustomKindNotCovered"), expected, "{kind}.{group}");
+        assert_eq!(
+            severities(&facts, "CustomKindNotCovered"),
+            expected,
+            "{kind}.{group}"
+        );
     }
 }
 
@@ -450,7 +665,11 @@ fn a_sidecar_without_policies_is_checked_alone() {
 
 #[test]
 fn openkruise_may_record_with_its_own_definition() {
-    let mut facts = flaws().into_iter().find(|(code, ..)| *code == "DefinitionOfOpenKruise").unwrap().2;
+    let mut facts = flaws()
+        .into_iter()
+        .find(|(code, ..)| *code == "DefinitionOfOpenKruise")
+        .unwrap()
+        .2;
     facts.setup.recorder = Recorder::OpenKruise;
     facts.openkruise_lease = lease("manager", [1, 2]);
     facts.lease = Read::Absent;
@@ -461,10 +680,19 @@ fn openkruise_may_record_with_its_own_definition() {
 #[test]
 fn hidden_states_are_named() {
     let mut facts = hidden_states();
-    let finding = judge(&facts).into_iter().find(|one| one.code() == "DefinitionWithoutCompactForm").unwrap();
-    assert_eq!(finding.diagnosis, Diagnosis::DefinitionWithoutCompactForm(vec!["shop/w".into()]));
+    let finding = judge(&facts)
+        .into_iter()
+        .find(|one| one.code() == "DefinitionWithoutCompactForm")
+        .unwrap();
+    assert_eq!(
+        finding.diagnosis,
+        Diagnosis::DefinitionWithoutCompactForm(vec!["shop/w".into()])
+    );
     facts.settings.phase = Phase::Before;
-    assert_eq!(severities(&facts, "DefinitionWithoutCompactForm"), [Severity::Warning]);
+    assert_eq!(
+        severities(&facts, "DefinitionWithoutCompactForm"),
+        [Severity::Warning]
+    );
     facts.objects = objects(&[object("shop", "True")]);
     assert_eq!(severities(&facts, "DefinitionWithoutCompactForm"), []);
 }
@@ -478,9 +706,15 @@ fn what_cannot_be_read_is_unknown_and_not_wrong() {
         ..Facts::default()
     };
     let found = judge(&facts);
-    let unknown: Vec<&Finding> = found.iter().filter(|finding| finding.severity != Severity::Ok).collect();
+    let unknown: Vec<&Finding> = found
+        .iter()
+        .filter(|finding| finding.severity != Severity::Ok)
+        .collect();
     assert_eq!(unknown.len(), 1, "{found:#?}");
-    assert_eq!(report::words(&facts, unknown[0]).seen, "may not list pods in namespace kubewarden");
+    assert_eq!(
+        report::words(&facts, unknown[0]).seen,
+        "may not list pods in namespace kubewarden"
+    );
 }
 
 /// Nothing looks wrong, and Pods do not get their states back.
@@ -495,8 +729,16 @@ fn a_policy_that_is_never_asked_is_not_fine() {
     };
     let expression = json!({"key": "no", "operator": "In", "values": ["where"]});
     for (severity, wanted, facts) in [
-        (Severity::Error, D::NotMutating, policy(|policy| policy.spec.mutating = false)),
-        (Severity::Error, D::NoNewPods, policy(|policy| policy.spec.rules.clear())),
+        (
+            Severity::Error,
+            D::NotMutating,
+            policy(|policy| policy.spec.mutating = false),
+        ),
+        (
+            Severity::Error,
+            D::NoNewPods,
+            policy(|policy| policy.spec.rules.clear()),
+        ),
         (
             Severity::Error,
             D::NoNewPods,
@@ -505,15 +747,22 @@ fn a_policy_that_is_never_asked_is_not_fine() {
         (
             Severity::Warning,
             D::Selects(vec!["objectSelector"]),
-            policy(|policy| policy.spec.object_selector = of(json!({"matchLabels": {"no": "where"}}))),
+            policy(|policy| {
+                policy.spec.object_selector = of(json!({"matchLabels": {"no": "where"}}))
+            }),
         ),
         (
             Severity::Warning,
             D::Selects(vec!["namespaceSelector", "matchConditions"]),
             policy(|policy| {
                 let expressions = &mut policy.spec.namespace_selector.match_expressions;
-                expressions.get_or_insert_default().push(of(expression.clone()));
-                let more = MatchCondition { name: "more".into(), expression: "false".into() };
+                expressions
+                    .get_or_insert_default()
+                    .push(of(expression.clone()));
+                let more = MatchCondition {
+                    name: "more".into(),
+                    expression: "false".into(),
+                };
                 policy.spec.match_conditions.push(more);
             }),
         ),
@@ -537,11 +786,16 @@ fn a_module_that_is_installed_already_stops_no_upgrade() {
     let mut facts = registry(ModuleAnswer::RegistryUnreachable("refused".into()));
     let installed = facts.own_policies().next().unwrap().spec.module.clone();
     facts.modules[0].reference = installed;
-    let Read::Known(policies) = &mut facts.policies else { panic!() };
+    let Read::Known(policies) = &mut facts.policies else {
+        panic!()
+    };
     for policy in policies {
         policy.status.conditions.clear();
     }
-    assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
+    assert_eq!(
+        severities(&facts, "RegistryUnreachable"),
+        [Severity::Warning]
+    );
 }
 
 #[test]
@@ -558,17 +812,30 @@ fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
         let mut facts = before(|facts| {
             facts.settings.scope = scope.into();
             facts.settings.skipped_namespace = vec![skipped.into()];
-            let labels = json!({"kubernetes.io/metadata.name": "shop", "covered": covered_now.to_string()});
+            let labels =
+                json!({"kubernetes.io/metadata.name": "shop", "covered": covered_now.to_string()});
             facts.namespaces = known(json!([{"metadata": {"name": "shop", "labels": labels}}]));
             facts.objects = objects(&[object("shop", "True")]);
         });
-        let Read::Known(policies) = &mut facts.policies else { panic!() };
-        policies[0].spec.namespace_selector =
-            of(json!({"matchExpressions": [{"key": "covered", "operator": "NotIn", "values": ["false"]}]}));
+        let Read::Known(policies) = &mut facts.policies else {
+            panic!()
+        };
+        policies[0].spec.namespace_selector = of(
+            json!({"matchExpressions": [{"key": "covered", "operator": "NotIn", "values": ["false"]}]}),
+        );
         if let (Some(value), Read::Known(namespaces)) = (label_value, &mut facts.namespaces) {
-            namespaces[0].metadata.labels.as_mut().unwrap().insert(label.into(), value.into());
+            namespaces[0]
+                .metadata
+                .labels
+                .as_mut()
+                .unwrap()
+                .insert(label.into(), value.into());
         }
-        assert_eq!(severities(&facts, "NamespacesNotCovered"), wanted, "{scope} {skipped} {label_value:?}");
+        assert_eq!(
+            severities(&facts, "NamespacesNotCovered"),
+            wanted,
+            "{scope} {skipped} {label_value:?}"
+        );
         // Nothing is installed yet.
         facts.policies = Read::Known(Vec::new());
         assert_eq!(severities(&facts, "NamespacesNotCovered"), []);
@@ -585,12 +852,23 @@ fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
         facts.settings.without_policies = true;
         facts.policies = Read::Known(Vec::new());
     });
-    assert_eq!(severities(&facts, "ObjectsNotRecorded"), [], "this is no fault of each object");
-    assert_eq!(severities(&facts, "NamespacesNotCovered"), [Severity::Warning]);
+    assert_eq!(
+        severities(&facts, "ObjectsNotRecorded"),
+        [],
+        "this is no fault of each object"
+    );
+    assert_eq!(
+        severities(&facts, "NamespacesNotCovered"),
+        [Severity::Warning]
+    );
     let mut found = judge(&facts);
     found.retain(|one| one.code() == "NamespacesNotCovered");
     let words = report::words(&facts, &found[0]);
-    assert!(words.seen.ends_with("start without their states: shop"), "{}", words.seen);
+    assert!(
+        words.seen.ends_with("start without their states: shop"),
+        "{}",
+        words.seen
+    );
     let command = "kubectl label namespace shop persistent-pod-state/injection=enabled --overwrite";
     assert_eq!(words.command, command);
 
@@ -601,10 +879,22 @@ fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
         facts.objects = objects(&[out]);
         facts.settings.cluster = " --context staging".into();
     });
-    assert_eq!(severities(&facts, "NamespacesNotCovered"), [Severity::Warning]);
-    let words =
-        report::words(&facts, judge(&facts).iter().find(|one| one.code() == "NamespacesNotCovered").unwrap());
-    assert!(words.command.ends_with(" --context staging"), "{}", words.command);
+    assert_eq!(
+        severities(&facts, "NamespacesNotCovered"),
+        [Severity::Warning]
+    );
+    let words = report::words(
+        &facts,
+        judge(&facts)
+            .iter()
+            .find(|one| one.code() == "NamespacesNotCovered")
+            .unwrap(),
+    );
+    assert!(
+        words.command.ends_with(" --context staging"),
+        "{}",
+        words.command
+    );
 
     // It has the label.
     found[0].diagnosis = Diagnosis::NamespacesNotCovered(vec!["default".into()]);
@@ -615,7 +905,20 @@ fn a_namespace_out_of_scope_is_named_once_with_the_command_that_enables_it() {
 fn an_object_that_is_not_recorded_is_named_with_the_reason_and_a_command() {
     let facts = changed(|facts| facts.objects = objects(&[object("shop", "False")]));
     let found = judge(&facts);
-    let words = report::words(&facts, found.iter().find(|one| one.code() == "ObjectsNotRecorded").unwrap());
-    assert_eq!(words.seen, "1 of 1 are not recorded: shop/w (WorkloadNotFound)");
-    assert!(words.command.ends_with("kubectl describe pps w -n shop"), "{}", words.command);
+    let words = report::words(
+        &facts,
+        found
+            .iter()
+            .find(|one| one.code() == "ObjectsNotRecorded")
+            .unwrap(),
+    );
+    assert_eq!(
+        words.seen,
+        "1 of 1 are not recorded: shop/w (WorkloadNotFound)"
+    );
+    assert!(
+        words.command.ends_with("kubectl describe pps w -n shop"),
+        "{}",
+        words.command
+    );
 }

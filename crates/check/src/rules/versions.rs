@@ -54,15 +54,26 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 }
 
 fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
-    let definitions =
-        [(&facts.policy_definition, "ClusterAdmissionPolicy"), (&facts.server_definition, "PolicyServer")];
-    let missing: Vec<&str> =
-        definitions.iter().filter(|(definition, _)| definition.is_absent()).map(|(_, kind)| *kind).collect();
+    let definitions = [
+        (&facts.policy_definition, "ClusterAdmissionPolicy"),
+        (&facts.server_definition, "PolicyServer"),
+    ];
+    let missing: Vec<&str> = definitions
+        .iter()
+        .filter(|(definition, _)| definition.is_absent())
+        .map(|(_, kind)| *kind)
+        .collect();
     if !missing.is_empty() {
         return findings.error("Kubewarden", Diagnosis::KubewardenMissing(missing));
     }
-    let Read::Known(definition) = &facts.policy_definition else { return };
-    let version = definition.spec.versions.iter().find(|version| version.name == "v1" && version.served);
+    let Read::Known(definition) = &facts.policy_definition else {
+        return;
+    };
+    let version = definition
+        .spec
+        .versions
+        .iter()
+        .find(|version| version.name == "v1" && version.served);
     let lacks = version.map_or(vec!["version v1"], |version| {
         let known = fields(version, "spec");
         let is_unknown = |field: &&str| known.is_some_and(|known| !known.contains_key(*field));
@@ -77,9 +88,14 @@ fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
 
 fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findings: &mut Findings) {
     let before = findings.0.len();
-    let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let conditions = definition
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
     let is_true = |kind: &str| {
-        conditions.clone().any(|condition| condition.type_ == kind && condition.status == "True")
+        conditions
+            .clone()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
     };
     let is_deleted = is_true("Terminating") || definition.metadata.deletion_timestamp.is_some();
     if is_deleted || !is_true("Established") {
@@ -95,22 +111,38 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
         version.name == VERSIONS[0]
             && fields(version, "status").is_some_and(|fields| !fields.contains_key("packed"))
     };
-    let listed = facts.objects.known().map_or(&[][..], |objects| &objects.listed).iter();
+    let listed = facts
+        .objects
+        .known()
+        .map_or(&[][..], |objects| &objects.listed)
+        .iter();
     let hidden: Vec<String> = listed
         .filter(|object| object.may_hide_states)
         .map(|object| format!("{}/{}", object.namespace, object.name))
         .collect();
     if !hidden.is_empty() && versions.iter().any(prunes_packed) {
         // The installation brings the field back.
-        let severity = if facts.settings.is_before() { Severity::Warning } else { Severity::Error };
-        findings.add(severity, DEFINITION, Diagnosis::DefinitionWithoutCompactForm(hidden));
+        let severity = if facts.settings.is_before() {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
+        findings.add(
+            severity,
+            DEFINITION,
+            Diagnosis::DefinitionWithoutCompactForm(hidden),
+        );
     }
     let is_read = |version: &&CustomResourceDefinitionVersion| {
         let subresources = version.subresources.as_ref();
         let has_status = subresources.is_some_and(|subresources| subresources.status.is_some());
         version.served && has_status && VERSIONS.contains(&version.name.as_str())
     };
-    let read: Vec<String> = versions.iter().filter(is_read).map(|version| version.name.clone()).collect();
+    let read: Vec<String> = versions
+        .iter()
+        .filter(is_read)
+        .map(|version| version.name.clone())
+        .collect();
     if read.is_empty() {
         findings.error(DEFINITION, Diagnosis::DefinitionVersionNotServed);
     }
@@ -121,7 +153,11 @@ fn check_definition(facts: &Facts, definition: &CustomResourceDefinition, findin
 
 /// Whether the definition is this product's, and not OpenKruise's.
 pub(crate) fn is_ours(definition: &CustomResourceDefinition) -> bool {
-    let mut fields = definition.spec.versions.iter().filter_map(|version| fields(version, "spec"));
+    let mut fields = definition
+        .spec
+        .versions
+        .iter()
+        .filter_map(|version| fields(version, "spec"));
     fields.any(|fields| fields.contains_key(OWN_FIELD))
 }
 

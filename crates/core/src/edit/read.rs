@@ -36,8 +36,12 @@ impl<'a> Object<'a> {
         let mut length = 0;
         for (name, text) in map(&packed["buckets"], "status.packed.buckets")? {
             let bucket = parse_bucket(name)?;
-            let text = text.as_str().ok_or_else(|| Damaged::at(bucket, "it is no text"))?;
-            read_states(bucket, text, &mut length, |pod, state| entries.insert(pod, state).is_none())?;
+            let text = text
+                .as_str()
+                .ok_or_else(|| Damaged::at(bucket, "it is no text"))?;
+            read_states(bucket, text, &mut length, |pod, state| {
+                entries.insert(pod, state).is_none()
+            })?;
         }
         let mut overlaid = BTreeSet::new();
         for (pod, state) in map(&status["podStates"], "status.podStates")? {
@@ -54,7 +58,11 @@ impl<'a> Object<'a> {
         if claim(pps) == PackedClaim::Yes && may_hide_states(pps) {
             return Err(EditError::Hidden);
         }
-        let field = |name: &str| pps["metadata"][name].as_str().filter(|text| !text.is_empty());
+        let field = |name: &str| {
+            pps["metadata"][name]
+                .as_str()
+                .filter(|text| !text.is_empty())
+        };
         Ok(Self {
             uid: field("uid"),
             resource_version: field("resourceVersion"),
@@ -67,7 +75,10 @@ impl<'a> Object<'a> {
 
     /// About what the entries take in `podStates`, in bytes.
     pub(super) fn plain_size(&self) -> usize {
-        self.entries.iter().map(|(pod, state)| plain_size(pod, state)).sum()
+        self.entries
+            .iter()
+            .map(|(pod, state)| plain_size(pod, state))
+            .sum()
     }
 
     /// About what the entries take in the stored object, in bytes.
@@ -76,22 +87,30 @@ impl<'a> Object<'a> {
             return self.plain_size();
         }
         let buckets = self.rows();
-        buckets.iter().map(|(bucket, rows)| bucket_size(&bucket.to_string(), &write_bucket(rows))).sum()
+        buckets
+            .iter()
+            .map(|(bucket, rows)| bucket_size(&bucket.to_string(), &write_bucket(rows)))
+            .sum()
     }
 
     /// The entries as rows of the buckets that have some.
     pub(super) fn rows(&self) -> BTreeMap<Bucket, Vec<Row<'_>>> {
         let mut buckets: BTreeMap<Bucket, Vec<Row<'_>>> = BTreeMap::new();
         for (pod, state) in &self.entries {
-            buckets.entry(Bucket::of(pod)).or_default().push(Row::of(pod, state));
+            buckets
+                .entry(Bucket::of(pod))
+                .or_default()
+                .push(Row::of(pod, state));
         }
         buckets
     }
 }
 
 fn plain_size(pod: &str, state: &PodState) -> usize {
-    let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
-        .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let [labels, annotations] = [&state.node_topology_labels, &state.annotations].map(|map| {
+        map.iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+    });
     entry_size(pod, &state.node_name, labels, annotations)
 }
 
@@ -116,10 +135,14 @@ pub fn may_hide_states(pps: &Value) -> bool {
     let status = &pps["status"];
     let was_written = status.as_object().is_some_and(|status| !status.is_empty());
     let shown = status["podStates"].as_object().map_or(0, Map::len);
-    status["packed"].is_null() && claim(pps).may_hide_states(shown, status["recorded"].as_i64(), was_written)
+    status["packed"].is_null()
+        && claim(pps).may_hide_states(shown, status["recorded"].as_i64(), was_written)
 }
 
 fn claim(pps: &Value) -> PackedClaim {
-    let managed = pps["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let managed = pps["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten();
     PackedClaim::of(managed.filter_map(|entry| entry["fieldsV1"].get("f:status")))
 }

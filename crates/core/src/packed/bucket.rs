@@ -43,10 +43,13 @@ impl Bucket {
     /// The bucket of this name.
     pub fn parse(name: &str) -> Option<Self> {
         let bucket = match name.strip_prefix(BY_ORDINAL) {
-            Some(first) => number(first).filter(|first: &u32| first.is_multiple_of(ORDINALS))? / ORDINALS,
+            Some(first) => {
+                number(first).filter(|first: &u32| first.is_multiple_of(ORDINALS))? / ORDINALS
+            }
             None => {
                 ORDINAL_BUCKETS
-                    + number(name.strip_prefix(BY_HASH)?).filter(|hash: &u32| *hash < HASH_BUCKETS)?
+                    + number(name.strip_prefix(BY_HASH)?)
+                        .filter(|hash: &u32| *hash < HASH_BUCKETS)?
             }
         };
         (name.starts_with(BY_HASH) || bucket < ORDINAL_BUCKETS).then_some(Self(bucket))

@@ -33,7 +33,8 @@ impl PackedClaim {
     pub fn may_hide_states(self, shown: usize, recorded: Option<i64>, was_written: bool) -> bool {
         // Some may be shown because another client has recorded a Pod in `podStates` before. `OpenKruise`'s
         // definition hides the number as well.
-        let are_all = |recorded| shown > 0 && i64::try_from(shown).is_ok_and(|shown| shown >= recorded);
+        let are_all =
+            |recorded| shown > 0 && i64::try_from(shown).is_ok_and(|shown| shown >= recorded);
         let are_all_shown = recorded.is_some_and(are_all);
         match self {
             Self::No => false,

@@ -24,6 +24,8 @@ impl Damaged {
 
     /// A bucket that cannot be read.
     pub(crate) fn at(bucket: Bucket, reason: impl fmt::Display) -> Self {
-        Self(format!("status.packed.buckets.{bucket} is damaged: {reason}"))
+        Self(format!(
+            "status.packed.buckets.{bucket} is damaged: {reason}"
+        ))
     }
 }

@@ -18,7 +18,9 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
     let mut found = None;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
-        if row.is_of(pod).map_err(damaged)? && found.replace(row.state().map_err(damaged)?).is_some() {
+        if row.is_of(pod).map_err(damaged)?
+            && found.replace(row.state().map_err(damaged)?).is_some()
+        {
             return Err(damaged(row.error("repeats a Pod")));
         }
     }
@@ -28,7 +30,9 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
 /// All states in the text of a bucket.
 pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodState>, Damaged> {
     let mut states = BTreeMap::new();
-    read_states(bucket, text, &mut 0, |pod, state| states.insert(pod, state).is_none())?;
+    read_states(bucket, text, &mut 0, |pod, state| {
+        states.insert(pod, state).is_none()
+    })?;
     Ok(states)
 }
 
@@ -47,12 +51,16 @@ pub fn read_states(
         let row = row.map_err(damaged)?;
         let pod = row.name(0).map_err(damaged)?;
         if Bucket::of(&pod) != bucket {
-            return Err(damaged(row.error("has a Pod that belongs into another bucket")));
+            return Err(damaged(
+                row.error("has a Pod that belongs into another bucket"),
+            ));
         }
         let state = row.state().map_err(damaged)?;
         *length += pod.len() + length_of(&state);
         if *length > MAX_UNPACKED_LENGTH {
-            return Err(damaged(format!("the object's states have more than {MAX_UNPACKED_LENGTH} bytes")));
+            return Err(damaged(format!(
+                "the object's states have more than {MAX_UNPACKED_LENGTH} bytes"
+            )));
         }
         if !take(pod, state) {
             return Err(damaged(row.error("repeats a Pod")));
@@ -63,7 +71,11 @@ pub fn read_states(
 
 fn length_of(state: &PodState) -> usize {
     let maps = [&state.node_topology_labels, &state.annotations];
-    let pairs: usize = maps.into_iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
+    let pairs: usize = maps
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
     state.node_name.len() + pairs
 }
 
@@ -97,23 +109,42 @@ struct Row<'t, 'a> {
 
 impl<'a> Table<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
-        let mut lines = text.strip_suffix('\n').ok_or("its end is missing")?.split('\n');
-        let (count, head) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
-        let columns: Option<Vec<Column<'_>>> =
-            head.split(' ').enumerate().map(|(at, word)| Column::read(at, word)).collect();
-        let columns = columns.filter(|columns| columns.len() >= 2).ok_or("line 1 cannot be read")?;
+        let mut lines = text
+            .strip_suffix('\n')
+            .ok_or("its end is missing")?
+            .split('\n');
+        let (count, head) = lines
+            .next()
+            .and_then(|line| line.split_once(' '))
+            .unwrap_or_default();
+        let columns: Option<Vec<Column<'_>>> = head
+            .split(' ')
+            .enumerate()
+            .map(|(at, word)| Column::read(at, word))
+            .collect();
+        let columns = columns
+            .filter(|columns| columns.len() >= 2)
+            .ok_or("line 1 cannot be read")?;
         let rows = lines.clone().count();
         // What is there is not repeated: it may be no number, and secret.
-        let count: usize = count.parse().map_err(|_| "line 1 does not begin with a number")?;
+        let count: usize = count
+            .parse()
+            .map_err(|_| "line 1 does not begin with a number")?;
         if count != rows {
-            return Err(format!("{rows} lines follow the first one, which says {count}"));
+            return Err(format!(
+                "{rows} lines follow the first one, which says {count}"
+            ));
         }
         Ok(Self { columns, lines })
     }
 
     fn rows(&self) -> impl Iterator<Item = Result<Row<'_, 'a>, String>> {
         self.lines.clone().enumerate().map(|(at, line)| {
-            let row = Row { number: at + 2, columns: &self.columns, cells: line.split(' ') };
+            let row = Row {
+                number: at + 2,
+                columns: &self.columns,
+                cells: line.split(' '),
+            };
             if row.cells.clone().count() == row.columns.len() {
                 Ok(row)
             } else {
@@ -130,10 +161,19 @@ impl<'a> Column<'a> {
             (_, Some(rest)) => (Kind::Label, rest),
             (_, None) => (Kind::Annotation, word.strip_prefix(ANNOTATION)?),
         };
-        let (key, affixes) = if kind == Kind::Name { ("", rest) } else { rest.split_once('=')? };
+        let (key, affixes) = if kind == Kind::Name {
+            ("", rest)
+        } else {
+            rest.split_once('=')?
+        };
         let (prefix, suffix) = affixes.split_once('*').unwrap_or((affixes, ""));
         let affix = |word| unescape(word).filter(|affix| is_short(affix));
-        Some(Self { kind, key: unescape(key)?, prefix: affix(prefix)?, suffix: affix(suffix)? })
+        Some(Self {
+            kind,
+            key: unescape(key)?,
+            prefix: affix(prefix)?,
+            suffix: affix(suffix)?,
+        })
     }
 
     fn value(&self, cell: &str) -> Option<String> {
@@ -144,7 +184,9 @@ impl<'a> Column<'a> {
     /// with.
     fn has_value(&self, cell: &str, value: &str) -> Option<bool> {
         let cell = read_cell(cell)?;
-        let rest = value.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.suffix));
+        let rest = value
+            .strip_prefix(&*self.prefix)
+            .and_then(|rest| rest.strip_suffix(&*self.suffix));
         Some(rest == Some(&*cell))
     }
 }
@@ -161,25 +203,40 @@ impl<'t, 'a> Row<'t, 'a> {
 
     /// Reads the name of the Pod or the node.
     fn name(&self, at: usize) -> Result<String, String> {
-        let name = self.cells().nth(at).and_then(|(column, cell)| column.value(cell));
+        let name = self
+            .cells()
+            .nth(at)
+            .and_then(|(column, cell)| column.value(cell));
         name.ok_or_else(|| self.error("cannot be read"))
     }
 
     fn is_of(&self, pod: &str) -> Result<bool, String> {
-        let is_same = self.cells().next().and_then(|(column, cell)| column.has_value(cell, pod));
+        let is_same = self
+            .cells()
+            .next()
+            .and_then(|(column, cell)| column.has_value(cell, pod));
         is_same.ok_or_else(|| self.error("cannot be read"))
     }
 
     fn state(&self) -> Result<PodState, String> {
-        let mut state = PodState { node_name: self.name(1)?, ..PodState::default() };
+        let mut state = PodState {
+            node_name: self.name(1)?,
+            ..PodState::default()
+        };
         for (column, cell) in self.cells().skip(2).filter(|(_, cell)| *cell != ABSENT) {
             let is_label = column.kind == Kind::Label;
             let value = match cell {
-                SAME_AS_NODE if is_label && is_short(&state.node_name) => Some(state.node_name.clone()),
+                SAME_AS_NODE if is_label && is_short(&state.node_name) => {
+                    Some(state.node_name.clone())
+                }
                 _ => column.value(cell),
             };
             let value = value.ok_or_else(|| self.error("cannot be read"))?;
-            let map = if is_label { &mut state.node_topology_labels } else { &mut state.annotations };
+            let map = if is_label {
+                &mut state.node_topology_labels
+            } else {
+                &mut state.annotations
+            };
             if map.insert(column.key.to_string(), value).is_some() {
                 return Err(self.error("has two values of one key"));
             }

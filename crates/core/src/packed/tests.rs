@@ -24,7 +24,12 @@ fn hostile() -> impl Strategy<Value = String> {
         Just("node-".into()),
         Just("é-é".into()),
     ];
-    prop_oneof![special, "[a-c%*= \\-.]{0,5}", any::<String>(), "(node|zone)-[0-9]{1,2}(\\.example)?"]
+    prop_oneof![
+        special,
+        "[a-c%*= \\-.]{0,5}",
+        any::<String>(),
+        "(node|zone)-[0-9]{1,2}(\\.example)?"
+    ]
 }
 
 fn state() -> impl Strategy<Value = PodState> {
@@ -45,9 +50,15 @@ fn states() -> impl Strategy<Value = BTreeMap<String, PodState>> {
 fn pack(states: &BTreeMap<String, PodState>) -> BTreeMap<Bucket, String> {
     let mut buckets: BTreeMap<Bucket, Vec<Row<'_>>> = BTreeMap::new();
     for (pod, state) in states {
-        buckets.entry(Bucket::of(pod)).or_default().push(Row::of(pod, state));
+        buckets
+            .entry(Bucket::of(pod))
+            .or_default()
+            .push(Row::of(pod, state));
     }
-    buckets.into_iter().map(|(bucket, rows)| (bucket, write_bucket(&rows))).collect()
+    buckets
+        .into_iter()
+        .map(|(bucket, rows)| (bucket, write_bucket(&rows)))
+        .collect()
 }
 
 proptest! {
@@ -112,7 +123,9 @@ fn a_bucket_can_be_read_by_people() {
             "annotations": {"example.io/ip": "10.16.0.9"}},
     }))
     .unwrap();
-    let [(bucket, text)] = &pack(&states).into_iter().collect::<Vec<_>>()[..] else { panic!() };
+    let [(bucket, text)] = &pack(&states).into_iter().collect::<Vec<_>>()[..] else {
+        panic!()
+    };
     assert_eq!(bucket.to_string(), "ordinals-0");
     assert_eq!(
         text,
@@ -132,43 +145,86 @@ fn refuses_what_is_damaged_and_says_where() {
         ("1 web-0\n", "line 1 cannot be read"),
         ("1 web-* n x=\n0 %\n", "line 1 cannot be read"),
         ("1 web-* n label:zone\n0 % a\n", "line 1 cannot be read"),
-        ("2 web-* n\n0 %\n", "1 lines follow the first one, which says 2"),
-        ("1 web-* n\n0 %\n1 %\n", "2 lines follow the first one, which says 1"),
+        (
+            "2 web-* n\n0 %\n",
+            "1 lines follow the first one, which says 2",
+        ),
+        (
+            "1 web-* n\n0 %\n1 %\n",
+            "2 lines follow the first one, which says 1",
+        ),
         ("one web-* n\n0 %\n", "line 1 does not begin with a number"),
-        ("1 web-* n label:zone=*\n0 %\n", "line 2 has another number of columns than line 1"),
-        ("1 web-* n label:zone=*\n0 % a b\n", "line 2 has another number of columns than line 1"),
+        (
+            "1 web-* n label:zone=*\n0 %\n",
+            "line 2 has another number of columns than line 1",
+        ),
+        (
+            "1 web-* n label:zone=*\n0 % a b\n",
+            "line 2 has another number of columns than line 1",
+        ),
         ("2 web-* n\n0 %\n0 %\n", "line 3 repeats a Pod"),
         ("1 web-* n label:zone=*\n0 % %zz\n", "line 2 cannot be read"),
         ("1 web-* n label:zone=*\n0 % %ff\n", "line 2 cannot be read"),
         ("1 web-* n label:zone=*\n0 % é\n", "line 2 cannot be read"),
         ("1 web-* n label:zone=*\n0 - a\n", "line 2 cannot be read"),
-        ("1 web-* n label:zone=* label:zone=*\n0 % a b\n", "line 2 has two values of one key"),
+        (
+            "1 web-* n label:zone=* label:zone=*\n0 % a b\n",
+            "line 2 has two values of one key",
+        ),
     ] {
         let expected = format!("status.packed.buckets.ordinals-0 is damaged: {reason}");
-        assert_eq!(read_bucket(bucket, text).unwrap_err().to_string(), expected, "{text}");
-        assert_eq!(find(bucket, text, "web-0").unwrap_err().to_string(), expected, "{text}");
+        assert_eq!(
+            read_bucket(bucket, text).unwrap_err().to_string(),
+            expected,
+            "{text}"
+        );
+        assert_eq!(
+            find(bucket, text, "web-0").unwrap_err().to_string(),
+            expected,
+            "{text}"
+        );
     }
-    let elsewhere = read_bucket(bucket, "1 web-* n\n100 %\n").unwrap_err().to_string();
-    assert!(elsewhere.ends_with("line 2 has a Pod that belongs into another bucket"), "{elsewhere}");
+    let elsewhere = read_bucket(bucket, "1 web-* n\n100 %\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        elsewhere.ends_with("line 2 has a Pod that belongs into another bucket"),
+        "{elsewhere}"
+    );
 }
 
 #[test]
 fn reads_no_other_version_and_no_other_shape() {
     let text = "1 web-0 n\n% %\n";
     let read = |packed: serde_json::Value| recorded_state(&json!({"packed": packed}), "web-0");
-    assert!(read(json!({"version": 1, "buckets": {"ordinals-0": text}})).unwrap().is_some());
+    assert!(
+        read(json!({"version": 1, "buckets": {"ordinals-0": text}}))
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(read(json!({"version": 1})), Ok(None));
     for (packed, message) in [
         (json!({"version": 2}), "status.packed.version is 2"),
-        (json!({"buckets": {"ordinals-0": text}}), "status.packed.version is missing"),
+        (
+            json!({"buckets": {"ordinals-0": text}}),
+            "status.packed.version is missing",
+        ),
         (json!([]), "status.packed.version is missing"),
-        (json!({"version": 1, "buckets": {"ordinals-0": 7}}), "status.packed.buckets.ordinals-0 is damaged"),
+        (
+            json!({"version": 1, "buckets": {"ordinals-0": 7}}),
+            "status.packed.buckets.ordinals-0 is damaged",
+        ),
     ] {
         let error = read(packed).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
-    let error = recorded_state(&json!({"podStates": {"web-0": 7}}), "web-0").unwrap_err().to_string();
-    assert!(error.starts_with("status.podStates.web-0: 7 is not an object"), "{error}");
+    let error = recorded_state(&json!({"podStates": {"web-0": 7}}), "web-0")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("status.podStates.web-0: 7 is not an object"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -186,7 +242,10 @@ fn a_bucket_stands_for_little_more_than_its_length() {
         ]
     };
     for (short, long) in texts(255).into_iter().zip(texts(257)) {
-        assert!(read_bucket(bucket, &short).is_ok() && find(bucket, &short, "x-0").is_ok(), "{short}");
+        assert!(
+            read_bucket(bucket, &short).is_ok() && find(bucket, &short, "x-0").is_ok(),
+            "{short}"
+        );
         assert!(error(&long).ends_with("line 1 cannot be read"), "{long}");
         assert!(find(bucket, &long, "x-0").is_err(), "{long}");
     }
@@ -209,7 +268,9 @@ fn a_bucket_stands_for_little_more_than_its_length() {
         node_topology_labels: [("a".into(), long.clone())].into(),
         annotations: [("b".into(), long.clone())].into(),
     };
-    let states: BTreeMap<String, PodState> = (0..10).map(|pod| (format!("x-{pod}"), state(&long))).collect();
+    let states: BTreeMap<String, PodState> = (0..10)
+        .map(|pod| (format!("x-{pod}"), state(&long)))
+        .collect();
     let text = pack(&states).remove(&bucket).unwrap();
     assert!(text.len() > 30 << 20 && read_bucket(bucket, &text).as_ref() == Ok(&states));
 }
@@ -221,15 +282,29 @@ fn pod_states_take_precedence() {
         "packed": {"version": 1, "buckets": {"ordinals-0": "2 web-* old\n0 %\n1 %\n"}},
     });
     let node = |status: &Value, pod: &str| recorded_state(status, pod).unwrap().unwrap().node_name;
-    assert_eq!((node(&status, "web-0"), node(&status, "web-1")), ("new".into(), "old".into()));
+    assert_eq!(
+        (node(&status, "web-0"), node(&status, "web-1")),
+        ("new".into(), "old".into())
+    );
     status["podStates"]["web-0"] = json!({});
     assert_eq!(node(&status, "web-0"), "");
 }
 
 #[test]
 fn only_names_as_they_are_written_stand_for_a_bucket() {
-    for name in ["ordinals-102300", "ordinals-0", "ordinals-100", "hash-0", "hash-63"] {
-        assert_eq!(Bucket::parse(name).map(|bucket| bucket.to_string()).as_deref(), Some(name));
+    for name in [
+        "ordinals-102300",
+        "ordinals-0",
+        "ordinals-100",
+        "hash-0",
+        "hash-63",
+    ] {
+        assert_eq!(
+            Bucket::parse(name)
+                .map(|bucket| bucket.to_string())
+                .as_deref(),
+            Some(name)
+        );
     }
     for name in [
         "",
@@ -244,8 +319,9 @@ fn only_names_as_they_are_written_stand_for_a_bucket() {
     ] {
         assert_eq!(Bucket::parse(name), None, "{name}");
     }
-    let all: std::collections::BTreeSet<Bucket> =
-        (0..110_000).map(|ordinal| Bucket::of(&format!("w-{ordinal}"))).collect();
+    let all: std::collections::BTreeSet<Bucket> = (0..110_000)
+        .map(|ordinal| Bucket::of(&format!("w-{ordinal}")))
+        .collect();
     assert_eq!(all.len() + 64, Bucket::COUNT);
     for name in ["w-4294967296", "w-007", "w-", "w", "w-1x", ""] {
         assert!(Bucket::of(name).to_string().starts_with("hash-"), "{name}");
@@ -254,14 +330,18 @@ fn only_names_as_they_are_written_stand_for_a_bucket() {
 
 #[test]
 fn a_state_takes_few_bytes() {
-    let pods: Vec<String> = (0..1000).map(|ordinal| format!("database-{ordinal}")).collect();
+    let pods: Vec<String> = (0..1000)
+        .map(|ordinal| format!("database-{ordinal}"))
+        .collect();
     let states: BTreeMap<String, PodState> = pods.iter().enumerate().map(|(at, pod)| {
         let node = format!("ip-10-0-{}-{}.eu-central-1.compute.internal", at / 200, at % 200);
         let state = json!({"nodeName": node, "nodeTopologyLabels": {"kubernetes.io/hostname": node, "topology.kubernetes.io/zone": format!("eu-central-1{}", ["a", "b", "c"][at % 3])},
             "annotations": {"ovn.kubernetes.io/ip_address": format!("10.16.{}.{}", at / 250, at % 250)}});
         (pod.clone(), serde_json::from_value(state).unwrap())
     }).collect();
-    let bytes: usize =
-        pack(&states).iter().map(|(bucket, text)| json!({bucket.to_string(): text}).to_string().len()).sum();
+    let bytes: usize = pack(&states)
+        .iter()
+        .map(|(bucket, text)| json!({bucket.to_string(): text}).to_string().len())
+        .sum();
     assert!(bytes < 40 * 1000, "{bytes}");
 }

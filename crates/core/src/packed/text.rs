@@ -23,8 +23,9 @@ pub(super) fn is_short(value: &str) -> bool {
 
 /// Appends a text. Every byte that is no printable ASCII, every `%`, and those in `also` are escaped.
 pub(super) fn escape(text: &str, also: &[u8], to: &mut String) {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
+    ];
     for byte in text.bytes() {
         if byte.is_ascii_graphic() && byte != b'%' && !also.contains(&byte) {
             to.push(char::from(byte));
@@ -57,7 +58,9 @@ pub(super) fn unescape(word: &str) -> Option<Cow<'_, str>> {
     let mut parts = word.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
-        let digits = part.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        let digits = part
+            .get(..2)
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         bytes.extend_from_slice(&part.as_bytes()[2..]);
     }

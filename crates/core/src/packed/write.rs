@@ -24,9 +24,17 @@ pub struct Row<'a> {
 impl<'a> Row<'a> {
     /// The row of a state.
     pub fn of(pod: &'a str, state: &'a PodState) -> Self {
-        let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
-            .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect());
-        Self { pod, node: &state.node_name, labels, annotations }
+        let [labels, annotations] = [&state.node_topology_labels, &state.annotations].map(|map| {
+            map.iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+                .collect()
+        });
+        Self {
+            pod,
+            node: &state.node_name,
+            labels,
+            annotations,
+        }
     }
 }
 
@@ -45,8 +53,18 @@ pub fn write_bucket(rows: &[Row<'_>]) -> String {
     rows.sort_unstable_by_key(|row| (row.pod.len(), row.pod));
     let mut text = rows.len().to_string();
     let mut columns = vec![
-        Column::new("", None, rows.iter().map(|row| Cell::Value(row.pod)), &mut text),
-        Column::new("", None, rows.iter().map(|row| Cell::Value(row.node)), &mut text),
+        Column::new(
+            "",
+            None,
+            rows.iter().map(|row| Cell::Value(row.pod)),
+            &mut text,
+        ),
+        Column::new(
+            "",
+            None,
+            rows.iter().map(|row| Cell::Value(row.node)),
+            &mut text,
+        ),
     ];
     for key in keys(rows.iter().map(|row| &row.labels)) {
         let cells = rows.iter().map(|row| match value(&row.labels, key) {
@@ -56,7 +74,9 @@ pub fn write_bucket(rows: &[Row<'_>]) -> String {
         columns.push(Column::new(LABEL, Some(key), cells, &mut text));
     }
     for key in keys(rows.iter().map(|row| &row.annotations)) {
-        let cells = rows.iter().map(|row| value(&row.annotations, key).map_or(Cell::Absent, Cell::Value));
+        let cells = rows
+            .iter()
+            .map(|row| value(&row.annotations, key).map_or(Cell::Absent, Cell::Value));
         columns.push(Column::new(ANNOTATION, Some(key), cells, &mut text));
     }
     for row in 0..rows.len() {
@@ -95,7 +115,12 @@ struct Column<'a> {
 
 impl<'a> Column<'a> {
     /// A column. The first line says what its values have in common.
-    fn new(kind: &str, key: Option<&str>, cells: impl Iterator<Item = Cell<'a>>, text: &mut String) -> Self {
+    fn new(
+        kind: &str,
+        key: Option<&str>,
+        cells: impl Iterator<Item = Cell<'a>>,
+        text: &mut String,
+    ) -> Self {
         let cells: Vec<Cell<'a>> = cells.collect();
         let values = || {
             cells.iter().filter_map(|cell| match cell {
@@ -103,8 +128,8 @@ impl<'a> Column<'a> {
                 Cell::Absent | Cell::SameAsNode => None,
             })
         };
-        let [prefix, suffix] =
-            <[&str; 2]>::from(affixes(values)).map(|affix| if is_short(affix) { affix } else { "" });
+        let [prefix, suffix] = <[&str; 2]>::from(affixes(values))
+            .map(|affix| if is_short(affix) { affix } else { "" });
         text.push(' ');
         text.push_str(kind);
         if let Some(key) = key {
@@ -124,30 +149,48 @@ impl<'a> Column<'a> {
         match self.cells[row] {
             Cell::Absent => text.push_str(ABSENT),
             Cell::SameAsNode => text.push_str(SAME_AS_NODE),
-            Cell::Value(value) => write_cell(&value[self.common.0..value.len() - self.common.1], text),
+            Cell::Value(value) => {
+                write_cell(&value[self.common.0..value.len() - self.common.1], text)
+            }
         }
     }
 }
 
 /// What all values begin and end with: all of it if they are equal, else whole words.
 fn affixes<'a, I: Iterator<Item = &'a str>>(values: impl Fn() -> I) -> (&'a str, &'a str) {
-    let Some(first) = values().next() else { return ("", "") };
+    let Some(first) = values().next() else {
+        return ("", "");
+    };
     if values().all(|value| value == first) {
         return (first, "");
     }
     let bytes = first.as_bytes();
-    let length =
-        |value: &str| bytes.iter().zip(value.as_bytes()).take_while(|(one, other)| one == other).count();
+    let length = |value: &str| {
+        bytes
+            .iter()
+            .zip(value.as_bytes())
+            .take_while(|(one, other)| one == other)
+            .count()
+    };
     let prefix = values().map(length).min().unwrap_or_default();
     let is_separator = |byte: u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();
     // Cut after a separator, which is never inside a character.
-    let prefix = bytes[..prefix].iter().rposition(|byte| is_separator(*byte)).map_or(0, |last| last + 1);
+    let prefix = bytes[..prefix]
+        .iter()
+        .rposition(|byte| is_separator(*byte))
+        .map_or(0, |last| last + 1);
     let length = |value: &str| {
-        let rest = bytes[prefix..].iter().rev().zip(value.as_bytes()[prefix..].iter().rev());
+        let rest = bytes[prefix..]
+            .iter()
+            .rev()
+            .zip(value.as_bytes()[prefix..].iter().rev());
         rest.take_while(|(one, other)| one == other).count()
     };
     let suffix = values().map(length).min().unwrap_or_default();
     let end = &bytes[bytes.len() - suffix..];
-    let suffix = end.iter().position(|byte| is_separator(*byte)).map_or(0, |start| suffix - start);
+    let suffix = end
+        .iter()
+        .position(|byte| is_separator(*byte))
+        .map_or(0, |start| suffix - start);
     (&first[..prefix], &first[first.len() - suffix..])
 }

@@ -28,7 +28,8 @@ impl Spec {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn exceeds_limits(&self) -> Option<String> {
-        self.exceeds_list_limits().or_else(|| self.exceeds_length_limits())
+        self.exceeds_list_limits()
+            .or_else(|| self.exceeds_length_limits())
     }
 
     /// The same for its lists only. Does not examine their items.
@@ -38,26 +39,57 @@ impl Spec {
         let required = self.required_persistent_topology.iter().map(keys).max();
         let longest = preferred.iter().map(|term| keys(&term.preference)).max();
         let lists = [
-            ("preferredPersistentTopology", Some(preferred.len()), MAX_PREFERRED_TERMS),
-            ("persistentPodAnnotations", Some(self.persistent_pod_annotations.len()), MAX_ANNOTATIONS),
-            ("requiredPersistentTopology.nodeTopologyKeys", required, MAX_TOPOLOGY_KEYS),
-            ("preferredPersistentTopology.nodeTopologyKeys", longest, MAX_TOPOLOGY_KEYS),
+            (
+                "preferredPersistentTopology",
+                Some(preferred.len()),
+                MAX_PREFERRED_TERMS,
+            ),
+            (
+                "persistentPodAnnotations",
+                Some(self.persistent_pod_annotations.len()),
+                MAX_ANNOTATIONS,
+            ),
+            (
+                "requiredPersistentTopology.nodeTopologyKeys",
+                required,
+                MAX_TOPOLOGY_KEYS,
+            ),
+            (
+                "preferredPersistentTopology.nodeTopologyKeys",
+                longest,
+                MAX_TOPOLOGY_KEYS,
+            ),
         ];
-        let (field, length, max) = lists.into_iter().find(|(_, length, max)| *length > Some(*max))?;
-        Some(format!("spec.{field} is a list of {}: list at most {max}", length?))
+        let (field, length, max) = lists
+            .into_iter()
+            .find(|(_, length, max)| *length > Some(*max))?;
+        Some(format!(
+            "spec.{field} is a list of {}: list at most {max}",
+            length?
+        ))
     }
 
     fn exceeds_length_limits(&self) -> Option<String> {
         let target = &self.target_ref;
         let fields = [
-            ("spec.targetRef.apiVersion", target.api_version.as_str(), MAX_API_VERSION_LENGTH),
+            (
+                "spec.targetRef.apiVersion",
+                target.api_version.as_str(),
+                MAX_API_VERSION_LENGTH,
+            ),
             ("spec.targetRef.kind", &target.kind, MAX_KIND_LENGTH),
             ("spec.targetRef.name", &target.name, MAX_NAME_LENGTH),
         ];
-        let keys = self.topology_keys().map(|key| ("a topology key of spec", key, MAX_KEY_LENGTH));
+        let keys = self
+            .topology_keys()
+            .map(|key| ("a topology key of spec", key, MAX_KEY_LENGTH));
         let annotations = &self.persistent_pod_annotations;
         let annotations = annotations.iter().map(|annotation| {
-            ("a key of spec.persistentPodAnnotations", annotation.key.as_str(), MAX_KEY_LENGTH)
+            (
+                "a key of spec.persistentPodAnnotations",
+                annotation.key.as_str(),
+                MAX_KEY_LENGTH,
+            )
         });
         let (field, length, max) = fields
             .into_iter()
@@ -65,7 +97,9 @@ impl Spec {
             .chain(annotations)
             .map(|(field, text, max)| (field, text.chars().count(), max))
             .find(|(_, length, max)| length > max)?;
-        Some(format!("{field} has {length} characters: use at most {max}"))
+        Some(format!(
+            "{field} has {length} characters: use at most {max}"
+        ))
     }
 }
 
@@ -83,7 +117,9 @@ mod tests {
         for (field, value) in changes.as_object().unwrap() {
             spec[field] = value.clone();
         }
-        serde_json::from_value::<Spec>(spec).unwrap().exceeds_limits()
+        serde_json::from_value::<Spec>(spec)
+            .unwrap()
+            .exceeds_limits()
     }
 
     #[test]
@@ -97,7 +133,10 @@ mod tests {
                 json!({"requiredPersistentTopology": keys(65)}),
                 "spec.requiredPersistentTopology.nodeTopologyKeys is a list of 65: list at most 64",
             ),
-            (json!({"preferredPersistentTopology": vec![term(64); 64]}), ""),
+            (
+                json!({"preferredPersistentTopology": vec![term(64); 64]}),
+                "",
+            ),
             (
                 json!({"preferredPersistentTopology": [term(1), term(65)]}),
                 "spec.preferredPersistentTopology.nodeTopologyKeys is a list of 65: list at most 64",

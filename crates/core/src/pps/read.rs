@@ -26,8 +26,14 @@ impl Spec {
             required_persistent_topology: (!required.is_null())
                 .then(|| NodeTopologyTerm::read(required))
                 .transpose()?,
-            preferred_persistent_topology: read_list(&spec["preferredPersistentTopology"], read_preferred)?,
-            persistent_pod_annotations: read_list(&spec["persistentPodAnnotations"], read_annotation)?,
+            preferred_persistent_topology: read_list(
+                &spec["preferredPersistentTopology"],
+                read_preferred,
+            )?,
+            persistent_pod_annotations: read_list(
+                &spec["persistentPodAnnotations"],
+                read_annotation,
+            )?,
             persistent_pod_state_retention_policy: retains.then_some(RetentionPolicy::Retain),
             node_deletion_policy: None,
             recording_policy: None,
@@ -57,7 +63,9 @@ impl PodState {
 
 fn read_preferred(term: &Value) -> ReadResult<PreferredTopologyTerm> {
     let weight = &term["weight"];
-    let number = weight.as_i64().and_then(|weight| i32::try_from(weight).ok());
+    let number = weight
+        .as_i64()
+        .and_then(|weight| i32::try_from(weight).ok());
     Ok(PreferredTopologyTerm {
         weight: number.ok_or_else(|| wrong(weight, "a whole number"))?,
         preference: NodeTopologyTerm::read(&term["preference"])?,
@@ -65,8 +73,15 @@ fn read_preferred(term: &Value) -> ReadResult<PreferredTopologyTerm> {
 }
 
 fn read_annotation(annotation: &Value) -> ReadResult<PodAnnotation> {
-    let key = if annotation.is_string() { annotation } else { &annotation["key"] };
-    Ok(PodAnnotation { key: read_text(key)?, value_from: None })
+    let key = if annotation.is_string() {
+        annotation
+    } else {
+        &annotation["key"]
+    };
+    Ok(PodAnnotation {
+        key: read_text(key)?,
+        value_from: None,
+    })
 }
 
 fn read_texts(texts: &Value) -> ReadResult<BTreeMap<String, String>> {

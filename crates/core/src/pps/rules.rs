@@ -30,10 +30,12 @@ pub(super) fn has_immutable_group() -> Value {
 
 /// The Pods of the target have stable names.
 pub(super) fn has_stable_names() -> Value {
-    let kinds = KINDS_WITHOUT_STABLE_NAMES.iter().map(|(group, kind)| match *group {
-        "" => format!("'{kind}'"),
-        group => format!("'{group}/{kind}'"),
-    });
+    let kinds = KINDS_WITHOUT_STABLE_NAMES
+        .iter()
+        .map(|(group, kind)| match *group {
+            "" => format!("'{kind}'"),
+            group => format!("'{group}/{kind}'"),
+        });
     let kinds = kinds.collect::<Vec<_>>().join(", ");
     let message = r#"'it is "' + self.kind + '", whose Pods do not keep their names; use a kind whose re-created Pods do, such as StatefulSet'"#;
     json!([{

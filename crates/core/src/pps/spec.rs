@@ -1,6 +1,9 @@
 //! The object's spec.
 
-#![allow(clippy::doc_markdown, reason = "kubectl explain shows these texts unchanged")]
+#![allow(
+    clippy::doc_markdown,
+    reason = "kubectl explain shows these texts unchanged"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,13 +42,21 @@ pub struct Spec {
 
     /// Topologies to which a Pod should return if possible; otherwise it runs elsewhere. Example:
     /// kubernetes.io/hostname prefers the node on which the Pod ran.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_PREFERRED_TERMS)))]
     pub preferred_persistent_topology: Vec<PreferredTopologyTerm>,
 
     /// Annotations that are recorded from a Pod and injected when it is created again, for example those
     /// by which a network plugin assigns an IP address. A value that the Pod's template sets is kept.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_ANNOTATIONS)))]
     pub persistent_pod_annotations: Vec<PodAnnotation>,
 
@@ -89,7 +100,11 @@ impl TargetReference {
     /// Reads a reference from JSON. A field that is missing or of another type is empty.
     pub fn read(target: &Value) -> Self {
         let text = |field: &str| target[field].as_str().unwrap_or_default().to_owned();
-        Self { api_version: text("apiVersion"), kind: text("kind"), name: text("name") }
+        Self {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+        }
     }
 
     /// The API group; empty for the core group.
@@ -110,7 +125,11 @@ pub fn group_of(api_version: &str) -> &str {
 
 /// A topology: a set of node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "Spellings"))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(from = "Spellings")
+)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTopologyTerm {
     /// Keys of node labels. Empty if the object, which nobody validated, names none.
@@ -191,11 +210,15 @@ impl<'de> Deserialize<'de> for PodAnnotation {
             }
 
             fn visit_str<E: de::Error>(self, key: &str) -> Result<PodAnnotation, E> {
-                Ok(PodAnnotation { key: key.into(), value_from: None })
+                Ok(PodAnnotation {
+                    key: key.into(),
+                    value_from: None,
+                })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<PodAnnotation, A::Error> {
-                let Object { key, value_from } = Object::deserialize(MapAccessDeserializer::new(object))?;
+                let Object { key, value_from } =
+                    Object::deserialize(MapAccessDeserializer::new(object))?;
                 Ok(PodAnnotation { key, value_from })
             }
         }
@@ -259,7 +282,8 @@ pub enum RecordingPolicy {
 impl Spec {
     /// The retention policy in force.
     pub fn retention(&self) -> RetentionPolicy {
-        self.persistent_pod_state_retention_policy.unwrap_or_default()
+        self.persistent_pod_state_retention_policy
+            .unwrap_or_default()
     }
 
     /// The node deletion policy in force.
@@ -276,14 +300,19 @@ impl Spec {
 
     /// Keys of the required topology, in the order of the spec.
     pub fn required_keys(&self) -> impl Iterator<Item = &str> {
-        self.required_persistent_topology.iter().flat_map(NodeTopologyTerm::keys)
+        self.required_persistent_topology
+            .iter()
+            .flat_map(NodeTopologyTerm::keys)
     }
 
     /// All topology keys: the required ones, then the preferred ones. A key that the spec repeats is
     /// repeated.
     pub fn topology_keys(&self) -> impl Iterator<Item = &str> {
-        self.required_keys()
-            .chain(self.preferred_persistent_topology.iter().flat_map(|term| term.preference.keys()))
+        self.required_keys().chain(
+            self.preferred_persistent_topology
+                .iter()
+                .flat_map(|term| term.preference.keys()),
+        )
     }
 
     /// The topology keys that a user's word names: the key itself, or all keys that end with it.
@@ -296,7 +325,8 @@ impl Spec {
     /// The recorded values that the Pod requires, beside the node itself.
     pub fn required_values<'a>(&'a self, state: &'a PodState) -> BTreeMap<&'a str, &'a str> {
         let keys = self.required_keys().filter(|key| *key != HOSTNAME);
-        keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str()))).collect()
+        keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?.as_str())))
+            .collect()
     }
 }
 
@@ -312,7 +342,9 @@ impl NodeTopologyTerm {
         if keys.is_null() {
             keys = &term["keys"];
         }
-        Ok(Self { node_topology_keys: read_list(keys, read_text)? })
+        Ok(Self {
+            node_topology_keys: read_list(keys, read_text)?,
+        })
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {

@@ -1,6 +1,9 @@
 //! The object's status.
 
-#![allow(clippy::doc_markdown, reason = "kubectl explain shows these texts unchanged")]
+#![allow(
+    clippy::doc_markdown,
+    reason = "kubectl explain shows these texts unchanged"
+)]
 
 use std::collections::BTreeMap;
 
@@ -24,7 +27,11 @@ pub struct Status {
         "x-kubernetes-map-type" = "atomic",
         "maxProperties" = limits::MAX_POD_STATES
     )))]
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub pod_states: BTreeMap<String, PodState>,
     /// The states of a large object, in place of podStates. The Pod's name says in which bucket its state is.
     /// A state in podStates takes precedence.
@@ -50,7 +57,11 @@ pub struct Status {
             extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
         )
     )]
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub conditions: Vec<Condition>,
 }
 
@@ -82,7 +93,11 @@ pub struct Packed {
             transform = limit_values(limits::MAX_BUCKET_LENGTH)
         )
     )]
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub buckets: BTreeMap<String, String>,
 }
 
@@ -92,11 +107,19 @@ pub struct Packed {
 #[serde(rename_all = "camelCase")]
 pub struct PodState {
     /// Name of the node on which the Pod ran.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_NAME_LENGTH)))]
     pub node_name: String,
     /// The node's values of the topology keys in the spec, by key.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -106,7 +129,11 @@ pub struct PodState {
     )]
     pub node_topology_labels: BTreeMap<String, String>,
     /// The Pod's values of the annotations in the spec, by key.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -135,7 +162,11 @@ pub struct Condition {
     /// What the cause means, and what to do.
     // A condition of another writer may have none, and is written back as it was. Kubernetes 1.20, built with
     // a newer Go, takes an empty string for null, and would refuse all writes.
-    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_CONDITION_MESSAGE_LENGTH)))]
     pub message: String,
     /// When the status last changed, in RFC 3339.

@@ -17,7 +17,9 @@ pub(super) fn read_list<T>(list: &Value, read: fn(&Value) -> ReadResult<T>) -> R
 }
 
 pub(super) fn read_text(text: &Value) -> ReadResult<String> {
-    text.as_str().map(str::to_owned).ok_or_else(|| wrong(text, "a string"))
+    text.as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| wrong(text, "a string"))
 }
 
 pub(super) fn wrong(value: &Value, expected: &str) -> String {

@@ -34,7 +34,13 @@ fn create(object: &Value) -> Review {
 /// The violations of a created object, in one line each.
 fn violations(changes: &Value) -> Vec<String> {
     let review = create(&object(changes));
-    assert_eq!(review.workload.is_none(), review.violations.iter().any(|it| it.path.contains("targetRef")));
+    assert_eq!(
+        review.workload.is_none(),
+        review
+            .violations
+            .iter()
+            .any(|it| it.path.contains("targetRef"))
+    );
     review.violations.iter().map(ToString::to_string).collect()
 }
 
@@ -60,9 +66,14 @@ fn accepts_all_spellings_of_a_valid_object() {
             "nodeDeletionPolicy": null,
             "recordingPolicy": "IfNotPresent",
         }),
-        &[r#"spec.requiredPersistentTopology.keys is ["rack","Example.io_x"]: it is another spelling"#],
+        &[
+            r#"spec.requiredPersistentTopology.keys is ["rack","Example.io_x"]: it is another spelling"#,
+        ],
     );
-    check(&json!({"requiredPersistentTopology": null, "persistentPodAnnotations": ["a"]}), &[]);
+    check(
+        &json!({"requiredPersistentTopology": null, "persistentPodAnnotations": ["a"]}),
+        &[],
+    );
 }
 
 #[test]
@@ -101,11 +112,18 @@ fn reports_all_violations_at_once() {
 
 #[test]
 fn refuses_kinds_without_stable_names() {
-    for (api_version, kind) in
-        [("apps/v1", "Deployment"), ("batch/v1", "Job"), ("v1", "ReplicationController")]
-    {
+    for (api_version, kind) in [
+        ("apps/v1", "Deployment"),
+        ("batch/v1", "Job"),
+        ("v1", "ReplicationController"),
+    ] {
         let changes = json!({"targetRef": {"apiVersion": api_version, "kind": kind}});
-        check(&changes, &[&format!("spec.targetRef.kind is {kind:?}: its Pods do not keep their names")]);
+        check(
+            &changes,
+            &[&format!(
+                "spec.targetRef.kind is {kind:?}: its Pods do not keep their names"
+            )],
+        );
     }
 }
 
@@ -125,20 +143,35 @@ fn names_the_key_to_use_instead_of_one_that_is_never_injected() {
         let of_a_provider = |key: &str| key.replace('*', "net1.shop.ovn");
         let refusals = violations(&json!({"persistentPodAnnotations": [of_a_provider(never)]}));
         assert_eq!(refusals.len(), 1);
-        assert!(refusals[0].contains(&of_a_provider(instead.unwrap_or("remove it"))), "{}", refusals[0]);
+        assert!(
+            refusals[0].contains(&of_a_provider(instead.unwrap_or("remove it"))),
+            "{}",
+            refusals[0]
+        );
     }
 }
 
 #[test]
 fn refuses_annotations_that_the_settings_deny() {
-    let rules = AnnotationRules { allow: None, deny: Pattern::parse("example.io/*").into_iter().collect() };
-    let changes = json!({"persistentPodAnnotations": ["a", {"key": "example.io/ip"}, "example.io/mac", ""]});
+    let rules = AnnotationRules {
+        allow: None,
+        deny: Pattern::parse("example.io/*").into_iter().collect(),
+    };
+    let changes =
+        json!({"persistentPodAnnotations": ["a", {"key": "example.io/ip"}, "example.io/mac", ""]});
     let review = review(&object(&changes), None, &rules);
     let refusals: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
-    let remedy = "it is denied by \"example.io/*\" in the policy's settings.annotations.deny; remove it";
+    let remedy =
+        "it is denied by \"example.io/*\" in the policy's settings.annotations.deny; remove it";
     assert_eq!(refusals.len(), 3, "{refusals:?}");
-    assert_eq!(refusals[0], format!("spec.persistentPodAnnotations[1].key is \"example.io/ip\": {remedy}"));
-    assert_eq!(refusals[1], format!("spec.persistentPodAnnotations[2] is \"example.io/mac\": {remedy}"));
+    assert_eq!(
+        refusals[0],
+        format!("spec.persistentPodAnnotations[1].key is \"example.io/ip\": {remedy}")
+    );
+    assert_eq!(
+        refusals[1],
+        format!("spec.persistentPodAnnotations[2] is \"example.io/mac\": {remedy}")
+    );
 }
 
 #[test]
@@ -146,7 +179,11 @@ fn warns_of_a_deprecated_label() {
     let changes = json!({"requiredPersistentTopology": {"nodeTopologyKeys": ["failure-domain.beta.kubernetes.io/zone"]}});
     let review = create(&object(&changes));
     assert_eq!(review.violations, []);
-    assert!(review.warnings[0].contains(r#"; use "topology.kubernetes.io/zone""#), "{}", review.warnings[0]);
+    assert!(
+        review.warnings[0].contains(r#"; use "topology.kubernetes.io/zone""#),
+        "{}",
+        review.warnings[0]
+    );
 }
 
 #[test]
@@ -157,11 +194,21 @@ fn refuses_another_workload_but_not_another_version() {
     let paths = |after: &Value| -> Vec<String> {
         let before = of("apps/v1", "StatefulSet", "web");
         let review = review(after, Some(&before), &AnnotationRules::default());
-        review.violations.iter().map(|violation| violation.path.clone()).collect()
+        review
+            .violations
+            .iter()
+            .map(|violation| violation.path.clone())
+            .collect()
     };
     assert_eq!(paths(&of("apps/v1beta2", "StatefulSet", "web")), [""; 0]);
-    assert_eq!(paths(&of("apps.kruise.io/v1beta1", "StatefulSet", "web")), ["spec.targetRef.apiVersion"]);
-    assert_eq!(paths(&of("apps/v1", "PetSet", "bew")), ["spec.targetRef.kind", "spec.targetRef.name"]);
+    assert_eq!(
+        paths(&of("apps.kruise.io/v1beta1", "StatefulSet", "web")),
+        ["spec.targetRef.apiVersion"]
+    );
+    assert_eq!(
+        paths(&of("apps/v1", "PetSet", "bew")),
+        ["spec.targetRef.kind", "spec.targetRef.name"]
+    );
 }
 
 #[test]
@@ -245,9 +292,13 @@ fn refuses_a_list_beyond_its_limit_without_examining_it() {
 
 #[test]
 fn accepts_lists_at_their_limit() {
-    let keys: Vec<String> = (0..MAX_TOPOLOGY_KEYS).map(|key| format!("{key}.io/k")).collect();
+    let keys: Vec<String> = (0..MAX_TOPOLOGY_KEYS)
+        .map(|key| format!("{key}.io/k"))
+        .collect();
     let term = json!({"weight": 1, "preference": {"nodeTopologyKeys": keys}});
-    let annotations: Vec<String> = (0..MAX_ANNOTATIONS).map(|key| format!("{key}.io/a")).collect();
+    let annotations: Vec<String> = (0..MAX_ANNOTATIONS)
+        .map(|key| format!("{key}.io/a"))
+        .collect();
     check(
         &json!({
             "requiredPersistentTopology": {"nodeTopologyKeys": keys},
@@ -264,8 +315,13 @@ fn lists_the_first_violations_and_counts_the_others() {
     assert_eq!(review.violations.len(), 100);
     let message = join(&review.violations);
     assert!(message.ends_with("; and 80 more"), "{message}");
-    assert_eq!(message.matches("spec.persistentPodAnnotations").count(), MAX_MESSAGES);
-    let few = create(&object(&json!({"persistentPodAnnotations": vec![""; MAX_MESSAGES]})));
+    assert_eq!(
+        message.matches("spec.persistentPodAnnotations").count(),
+        MAX_MESSAGES
+    );
+    let few = create(&object(
+        &json!({"persistentPodAnnotations": vec![""; MAX_MESSAGES]}),
+    ));
     assert!(!join(&few.violations).contains("more"));
 }
 
@@ -282,7 +338,10 @@ fn accepts_an_alias_that_says_nothing_else() {
         Review::default()
     );
     for (field, value) in [
-        ("requiredPersistentTopology", json!({"nodeTopologyKeys": ["zone"]})),
+        (
+            "requiredPersistentTopology",
+            json!({"nodeTopologyKeys": ["zone"]}),
+        ),
         ("preferredPersistentTopology", json!([1])),
         ("persistentPodAnnotations", json!(["a"])),
         ("persistentPodStateRetentionPolicy", json!("Retain")),
@@ -290,7 +349,9 @@ fn accepts_an_alias_that_says_nothing_else() {
         ("recordingPolicy", json!("Always")),
     ] {
         let review = alias(&json!({field: value}));
-        let [violation] = &review.violations[..] else { panic!("{review:?}") };
+        let [violation] = &review.violations[..] else {
+            panic!("{review:?}")
+        };
         assert_eq!(violation.path, format!("spec.{field}"));
         assert!(violation.remedy.starts_with("remove it"), "{violation}");
         assert_eq!(review.workload, None);
@@ -301,16 +362,22 @@ fn accepts_an_alias_that_says_nothing_else() {
 
 #[test]
 fn an_alias_keeps_its_target() {
-    let of =
-        |target: &str| json!({"metadata": {"name": "x"}, "spec": {"targetRef": target_of_alias(target)}});
+    let of = |target: &str| json!({"metadata": {"name": "x"}, "spec": {"targetRef": target_of_alias(target)}});
     let review = review(&of("b"), Some(&of("a")), &AnnotationRules::default());
     assert_eq!(review.violations[0].path, "spec.targetRef.name");
 }
 
 #[test]
 fn whatever_passes_can_be_read_as_a_spec() {
-    for wrong in [json!(null), json!(7), json!("x"), json!([]), json!([[]]), json!({}), json!([{"key": {}}])]
-    {
+    for wrong in [
+        json!(null),
+        json!(7),
+        json!("x"),
+        json!([]),
+        json!([[]]),
+        json!({}),
+        json!([{"key": {}}]),
+    ] {
         assert!(!create(&wrong).violations.is_empty());
         assert!(!create(&json!({"spec": wrong})).violations.is_empty());
         for field in [
@@ -326,7 +393,10 @@ fn whatever_passes_can_be_read_as_a_spec() {
             object["spec"][field] = wrong.clone();
             let review = create(&object);
             let read = serde_json::from_value::<Spec>(object["spec"].clone());
-            assert!(read.is_ok() || !review.violations.is_empty(), "{field} {wrong}: {read:?}");
+            assert!(
+                read.is_ok() || !review.violations.is_empty(),
+                "{field} {wrong}: {read:?}"
+            );
         }
     }
 }

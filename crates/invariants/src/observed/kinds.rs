@@ -27,16 +27,19 @@ pub(super) fn config(list: &str) -> Value {
 fn discovery() -> Discovery {
     let mut discovery = Discovery::new(NAMESPACE);
     discovery.apply_definitions(Update::Begin(0));
-    let item = wire::read_definition(Encoded::Json(&definition("a.io", "Database").to_string())).unwrap();
+    let item =
+        wire::read_definition(Encoded::Json(&definition("a.io", "Database").to_string())).unwrap();
     discovery.apply_definitions(Update::Apply(item.key, item.fact.unwrap()));
     discovery.apply_definitions(Update::Done);
     discovery.apply_config(Update::Begin(0));
-    let list =
-        json!({"workloads": [{"group": "a.io", "kind": "Database"}, {"group": "b.io", "kind": "Cache"}]});
+    let list = json!({"workloads": [{"group": "a.io", "kind": "Database"}, {"group": "b.io", "kind": "Cache"}]});
     let item = wire::read_config(Encoded::Json(&config(&list.to_string()).to_string())).unwrap();
     discovery.apply_config(Update::Apply(item.key, item.fact.unwrap()));
     discovery.apply_config(Update::Done);
-    assert!(matches!(&discovery.take_actions()[..], [WatchAction::Start(..)]));
+    assert!(matches!(
+        &discovery.take_actions()[..],
+        [WatchAction::Start(..)]
+    ));
     discovery
 }
 
@@ -44,22 +47,36 @@ fn discovery() -> Discovery {
 /// served.
 pub fn check_definition(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Some((object, item)) = read(&text, |text| wire::read_definition(Encoded::Json(text))) else { return };
+    let Some((object, item)) = read(&text, |text| wire::read_definition(Encoded::Json(text)))
+    else {
+        return;
+    };
     assert_eq!(*item.key, *name_of(&object).1);
     let fact = item.fact.unwrap();
     let spec = &object["spec"];
     let versions = || spec["versions"].as_array().into_iter().flatten();
-    let served: Vec<&str> =
-        versions().filter(|one| one["served"] == true).filter_map(|one| one["name"].as_str()).collect();
+    let served: Vec<&str> = versions()
+        .filter(|one| one["served"] == true)
+        .filter_map(|one| one["name"].as_str())
+        .collect();
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
-    let is_established = conditions.any(|one| one["type"] == "Established" && one["status"] == "True");
+    let is_established =
+        conditions.any(|one| one["type"] == "Established" && one["status"] == "True");
     if item.unreadable.is_none() {
-        let read: Vec<&str> =
-            fact.versions.iter().map(|version| &*version.name).filter(|name| !name.is_empty()).collect();
+        let read: Vec<&str> = fact
+            .versions
+            .iter()
+            .map(|version| &*version.name)
+            .filter(|name| !name.is_empty())
+            .collect();
         assert_eq!(
             read,
-            served.iter().copied().filter(|name| !name.is_empty()).collect::<Vec<_>>(),
+            served
+                .iter()
+                .copied()
+                .filter(|name| !name.is_empty())
+                .collect::<Vec<_>>(),
             "{object}"
         );
         assert_eq!(
@@ -78,12 +95,28 @@ pub fn check_definition(data: &[u8]) {
             WatchAction::Start(id, resource) => {
                 assert!(is_established && spec["scope"] == "Namespaced", "{object}");
                 let is_served = served.contains(&&*resource.version) || resource.version.is_empty();
-                assert!(is_served && *resource.group == *id.kind.group, "{resource:?}: {object}");
-                assert_eq!(spec["group"].as_str().unwrap_or_default(), resource.group, "{object}");
-                let listed = [("a.io", "Database"), ("b.io", "Cache"), ("apps.kruise.io", "StatefulSet")];
-                assert!(listed.contains(&(&*resource.group, &*resource.kind)), "{object}");
+                assert!(
+                    is_served && *resource.group == *id.kind.group,
+                    "{resource:?}: {object}"
+                );
+                assert_eq!(
+                    spec["group"].as_str().unwrap_or_default(),
+                    resource.group,
+                    "{object}"
+                );
+                let listed = [
+                    ("a.io", "Database"),
+                    ("b.io", "Cache"),
+                    ("apps.kruise.io", "StatefulSet"),
+                ];
+                assert!(
+                    listed.contains(&(&*resource.group, &*resource.kind)),
+                    "{object}"
+                );
             }
-            WatchAction::Stop(kind) => assert!(is_own || *kind.group == *"a.io", "{kind}: {object}"),
+            WatchAction::Stop(kind) => {
+                assert!(is_own || *kind.group == *"a.io", "{kind}: {object}")
+            }
             WatchAction::Publish(_) | WatchAction::RelistObjects => {}
         }
     }
@@ -95,14 +128,22 @@ pub fn check_whitelist(data: &[u8]) {
         Some((0, object)) => String::from_utf8_lossy(object).into_owned(),
         _ => config(&String::from_utf8_lossy(data)).to_string(),
     };
-    let Some((object, item)) = read(&text, |text| wire::read_config(Encoded::Json(text))) else { return };
+    let Some((object, item)) = read(&text, |text| wire::read_config(Encoded::Json(text))) else {
+        return;
+    };
     let (namespace, name) = name_of(&object);
-    assert_eq!((&*item.key.namespace, &*item.key.name), (&*namespace, &*name));
+    assert_eq!(
+        (&*item.key.namespace, &*item.key.name),
+        (&*namespace, &*name)
+    );
     let fact = item.fact.unwrap();
     let list = object["data"][LIST].as_str();
-    assert!(item.unreadable.is_some() || fact.whitelist.as_deref() == list, "{object}");
-    let is_object =
-        list.is_some_and(|list| serde_json::from_str::<Value>(list).is_ok_and(|list| list.is_object()));
+    assert!(
+        item.unreadable.is_some() || fact.whitelist.as_deref() == list,
+        "{object}"
+    );
+    let is_object = list
+        .is_some_and(|list| serde_json::from_str::<Value>(list).is_ok_and(|list| list.is_object()));
     let may_change = (namespace == NAMESPACE && name == "kruise-configuration")
         && item.unreadable.is_none()
         && (is_object || list.is_none_or(|list| list.trim().is_empty()));
@@ -112,9 +153,7 @@ pub fn check_whitelist(data: &[u8]) {
     actions.retain(|action| matches!(action, WatchAction::Start(..) | WatchAction::Stop(..)));
     assert!(may_change || actions.is_empty(), "{actions:?}: {object}");
     // Only what the cluster defines is watched.
-    assert!(
-        !actions
-            .iter()
-            .any(|action| matches!(action, WatchAction::Start(_, resource) if *resource.group != *"a.io"))
-    );
+    assert!(!actions.iter().any(
+        |action| matches!(action, WatchAction::Start(_, resource) if *resource.group != *"a.io")
+    ));
 }

@@ -12,7 +12,13 @@ use super::world::{ANNOTATIONS, LABELS, World, database, keys_in, naming};
 use super::{name_of, read};
 
 /// Kinds of controllers that give each Pod a new name.
-const UNSTABLE: [&str; 5] = ["ReplicaSet", "ReplicationController", "DaemonSet", "Job", "Node"];
+const UNSTABLE: [&str; 5] = [
+    "ReplicaSet",
+    "ReplicationController",
+    "DaemonSet",
+    "Job",
+    "Node",
+];
 /// The annotations of a workload that are kept.
 const GENERATION: [&str; 4] = [
     "kruise.io/auto-generate-persistent-pod-state",
@@ -29,7 +35,10 @@ fn pairs(object: &Value, keys: &[&str]) -> Vec<(String, String)> {
 }
 
 fn texts(pairs: &[(Arc<str>, Arc<str>)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    pairs
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
 }
 
 fn key_of(object: &Value) -> NamespacedName {
@@ -42,46 +51,68 @@ pub fn check_pod(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
     let interest = world.interest.clone();
-    let Some((object, item)) = read(&text, |text| wire::read_pod(Encoded::Json(text), &interest)) else {
+    let Some((object, item)) = read(&text, |text| wire::read_pod(Encoded::Json(text), &interest))
+    else {
         return;
     };
     assert_eq!(item.key, key_of(&object));
     let metadata = &object["metadata"];
     let owners = metadata["ownerReferences"].as_array();
-    let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+    let controller = owners
+        .into_iter()
+        .flatten()
+        .find(|owner| owner["controller"] == true);
     if let Some(fact) = &item.fact {
-        assert_eq!(fact.terminating, !metadata["deletionTimestamp"].is_null(), "{object}");
+        assert_eq!(
+            fact.terminating,
+            !metadata["deletionTimestamp"].is_null(),
+            "{object}"
+        );
         let is_whole = item.unreadable.is_none();
         if is_whole {
-            let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+            let node = object["spec"]["nodeName"]
+                .as_str()
+                .filter(|node| !node.is_empty());
             assert_eq!(fact.node.as_deref(), node);
             assert_eq!(
                 fact.owner.as_deref(),
                 controller.map(|owner| owner["uid"].as_str().unwrap_or_default())
             );
-            let annotations =
-                if fact.ready { pairs(&metadata["annotations"], &ANNOTATIONS) } else { Vec::new() };
+            let annotations = if fact.ready {
+                pairs(&metadata["annotations"], &ANNOTATIONS)
+            } else {
+                Vec::new()
+            };
             assert_eq!(texts(&fact.annotations), annotations, "{object}");
         }
         let conditions = object["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
         let is_ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
         assert_eq!(fact.ready, is_whole && is_ready, "{object}");
-        assert!(fact.pending.is_none() || (is_whole && fact.node.is_none()), "{object}");
+        assert!(
+            fact.pending.is_none() || (is_whole && fact.node.is_none()),
+            "{object}"
+        );
     } else {
         assert!(
             controller.is_some_and(|owner| UNSTABLE.contains(&owner["kind"].as_str().unwrap_or_default())),
             "{object}"
         );
     }
-    let is_recordable = item.fact.as_ref().is_some_and(|fact| fact.ready && !fact.terminating);
+    let is_recordable = item
+        .fact
+        .as_ref()
+        .is_some_and(|fact| fact.ready && !fact.terminating);
     world.apply_pod(&object.to_string(), item.key.clone(), item.fact);
     let writes = world.settle();
     let own = NamespacedName::new("n", "web");
     assert!(writes.keys().all(|key| *key == own), "{writes:?}");
     for patch in writes.values().flatten() {
         for (pod, state) in patch["podStates"].as_object().into_iter().flatten() {
-            assert!(state.is_null() || (*pod == *item.key.name && is_recordable), "{patch} of {object}");
+            assert!(
+                state.is_null() || (*pod == *item.key.name && is_recordable),
+                "{patch} of {object}"
+            );
         }
     }
     let (labels, annotations) = keys_in(writes.get(&own).map_or(&[], Vec::as_slice));
@@ -96,30 +127,48 @@ pub fn check_node(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut world = World::new();
     let interest = world.interest.clone();
-    let Some((object, item)) = read(&text, |text| wire::read_node(Encoded::Json(text), &interest)) else {
+    let Some((object, item)) = read(&text, |text| {
+        wire::read_node(Encoded::Json(text), &interest)
+    }) else {
         return;
     };
     assert_eq!(*item.key, *name_of(&object).1);
     let fact = item.fact.unwrap();
     if item.unreadable.is_none() {
-        assert_eq!(texts(&fact.labels), pairs(&object["metadata"]["labels"], &LABELS), "{object}");
+        assert_eq!(
+            texts(&fact.labels),
+            pairs(&object["metadata"]["labels"], &LABELS),
+            "{object}"
+        );
     }
     world.apply_node(&object.to_string(), item.key.clone(), fact);
     for patch in world.settle().values().flatten() {
-        for state in patch["podStates"].as_object().into_iter().flat_map(|states| states.values()) {
-            assert!(state["nodeName"].is_null() || state["nodeName"] == *item.key, "{patch} of {object}");
+        for state in patch["podStates"]
+            .as_object()
+            .into_iter()
+            .flat_map(|states| states.values())
+        {
+            assert!(
+                state["nodeName"].is_null() || state["nodeName"] == *item.key,
+                "{patch} of {object}"
+            );
         }
     }
 }
 
 /// A workload; the first byte selects its kind. The number of Pods is the one at the path of the kind.
 pub fn check_workload(data: &[u8]) {
-    let Some((kind, data)) = data.split_first() else { return };
+    let Some((kind, data)) = data.split_first() else {
+        return;
+    };
     let text = String::from_utf8_lossy(data);
     let (kind, naming) = match kind % 4 {
         0 => (GroupKind::stateful_set(), None),
         1 => (
-            GroupKind { group: "apps.kruise.io".into(), kind: "StatefulSet".into() },
+            GroupKind {
+                group: "apps.kruise.io".into(),
+                kind: "StatefulSet".into(),
+            },
             Some(Naming::StatefulSet),
         ),
         2 => (database(), Some(Naming::Custom(ReplicasPath::default()))),
@@ -129,19 +178,32 @@ pub fn check_workload(data: &[u8]) {
         None => wire::read_stateful_set(Encoded::Json(text)),
         Some(naming) => wire::read_custom_workload(Encoded::Json(text), "a.io/v1", naming),
     };
-    let Some((object, item)) = read(&text, reader) else { return };
+    let Some((object, item)) = read(&text, reader) else {
+        return;
+    };
     assert_eq!(item.key, key_of(&object));
     let fact = item.fact.unwrap();
     let spec = &object["spec"];
     let expected = match &naming {
         _ if item.unreadable.is_some() => None,
-        None => Some(spec["replicas"].as_i64().map_or(1, |count| u64::try_from(count).unwrap_or(0))),
+        None => Some(
+            spec["replicas"]
+                .as_i64()
+                .map_or(1, |count| u64::try_from(count).unwrap_or(0)),
+        ),
         Some(Naming::StatefulSet) => Some(spec["replicas"].as_u64().unwrap_or(1)),
-        Some(naming) if *naming == Naming::Custom(ReplicasPath::default()) => spec["replicas"].as_u64(),
+        Some(naming) if *naming == Naming::Custom(ReplicasPath::default()) => {
+            spec["replicas"].as_u64()
+        }
         Some(_) => spec["shape"]["size"].as_u64(),
     };
     assert_eq!(fact.demand.replicas(), expected, "{object}");
-    assert!(fact.annotations.keys().all(|key| GENERATION.contains(&key.as_str())), "{object}");
+    assert!(
+        fact.annotations
+            .keys()
+            .all(|key| GENERATION.contains(&key.as_str())),
+        "{object}"
+    );
     let is_gone = fact.terminating;
     let mut world = World::new();
     if kind.group.as_ref() == "apps.kruise.io" {
@@ -153,7 +215,10 @@ pub fn check_workload(data: &[u8]) {
     let keeps_all = expected.is_none() && !is_gone && object["metadata"]["uid"] == "set";
     for patch in writes.values().flatten().filter(|_| keeps_all) {
         let mut states = patch["podStates"].as_object().into_iter().flatten();
-        assert!(states.all(|(_, state)| !state.is_null()), "{patch} of {object}");
+        assert!(
+            states.all(|(_, state)| !state.is_null()),
+            "{patch} of {object}"
+        );
     }
 }
 
@@ -161,27 +226,47 @@ pub fn check_workload(data: &[u8]) {
 /// one than those of the same workload. Only its own keys are recorded in it.
 pub fn check_object(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Some((object, item)) = read(&text, |text| wire::read_pps(Encoded::Json(text))) else { return };
+    let Some((object, item)) = read(&text, |text| wire::read_pps(Encoded::Json(text))) else {
+        return;
+    };
     assert_eq!(item.key, key_of(&object));
     let fact = item.fact.unwrap();
     assert_eq!(fact.unreadable, item.unreadable);
-    let is_writable = item.unreadable.is_none() && object["metadata"]["deletionTimestamp"].is_null();
+    let is_writable =
+        item.unreadable.is_none() && object["metadata"]["deletionTimestamp"].is_null();
     let spec = &object["spec"];
     if item.unreadable.is_none() {
-        assert_eq!(fact.spec.target_ref.name, spec["targetRef"]["name"].as_str().unwrap());
+        assert_eq!(
+            fact.spec.target_ref.name,
+            spec["targetRef"]["name"].as_str().unwrap()
+        );
         let states = object["status"]["podStates"].as_object();
-        assert_eq!(fact.status.pod_states.len(), states.map_or(0, serde_json::Map::len), "{object}");
+        assert_eq!(
+            fact.status.pod_states.len(),
+            states.map_or(0, serde_json::Map::len),
+            "{object}"
+        );
         // What was read can be read again.
-        let again = json!({"metadata": object["metadata"], "spec": fact.spec, "status": {}}).to_string();
+        let again =
+            json!({"metadata": object["metadata"], "spec": fact.spec, "status": {}}).to_string();
         let again = wire::read_pps(Encoded::Json(&again)).unwrap();
-        assert_eq!((again.unreadable, again.fact.unwrap().spec), (None, fact.spec.clone()));
+        assert_eq!(
+            (again.unreadable, again.fact.unwrap().spec),
+            (None, fact.spec.clone())
+        );
     } else {
-        assert!(fact.status.pod_states.is_empty() && fact.spec.persistent_pod_annotations.is_empty());
+        assert!(
+            fact.status.pod_states.is_empty() && fact.spec.persistent_pod_annotations.is_empty()
+        );
     }
     let topology: BTreeSet<&str> = topology_keys(spec);
-    let annotations = spec["persistentPodAnnotations"].as_array().into_iter().flatten();
-    let annotations: BTreeSet<&str> =
-        annotations.filter_map(|one| one.as_str().or_else(|| one["key"].as_str())).collect();
+    let annotations = spec["persistentPodAnnotations"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let annotations: BTreeSet<&str> = annotations
+        .filter_map(|one| one.as_str().or_else(|| one["key"].as_str()))
+        .collect();
 
     let mut world = World::new();
     world.apply_object(item.key.clone(), fact);
@@ -196,8 +281,16 @@ pub fn check_object(data: &[u8]) {
 }
 
 fn topology_keys(spec: &Value) -> BTreeSet<&str> {
-    let preferred = spec["preferredPersistentTopology"].as_array().into_iter().flatten();
-    let terms = preferred.map(|term| &term["preference"]).chain([&spec["requiredPersistentTopology"]]);
+    let preferred = spec["preferredPersistentTopology"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let terms = preferred
+        .map(|term| &term["preference"])
+        .chain([&spec["requiredPersistentTopology"]]);
     let keys = terms.flat_map(|term| [&term["nodeTopologyKeys"], &term["keys"]]);
-    keys.filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect()
+    keys.filter_map(Value::as_array)
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }

@@ -21,24 +21,40 @@ pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     }
     add("observed_node", "known", text(&node("node-1")));
     add("observed_node", "new", text(&node("node-3")));
-    for (name, object) in [("known", object("web")), ("second", object("other")), ("odd", odd_object())] {
+    for (name, object) in [
+        ("known", object("web")),
+        ("second", object("other")),
+        ("odd", odd_object()),
+    ] {
         add("observed_object", name, text(&object));
     }
     let mut set = workload("web");
     set["metadata"]["annotations"] = json!({"kruise.io/auto-generate-persistent-pod-state": "true",
         "kruise.io/required-persistent-topology": "zone", "other": "x"});
-    set["spec"] =
-        json!({"replicas": 2, "ordinals": {"start": 1}, "reserveOrdinals": [1, "3-4"], "shape": {"size": 4}});
+    set["spec"] = json!({"replicas": 2, "ordinals": {"start": 1}, "reserveOrdinals": [1, "3-4"], "shape": {"size": 4}});
     for kind in 0..4 {
-        add("observed_workload", &format!("kind-{kind}"), [&[kind], &*text(&set)].concat());
+        add(
+            "observed_workload",
+            &format!("kind-{kind}"),
+            [&[kind], &*text(&set)].concat(),
+        );
     }
-    add("observed_definition", "listed", text(&definition("b.io", "Cache")));
+    add(
+        "observed_definition",
+        "listed",
+        text(&definition("b.io", "Cache")),
+    );
     let mut versions = definition("a.io", "Database");
     versions["spec"]["versions"] = json!([{"name": "v2", "served": true, "subresources": {"scale": {"specReplicasPath": ".spec.size"}}}, {"name": "v1", "served": false}]);
     add("observed_definition", "versions", text(&versions));
-    let list = json!({"Workloads": [{"Group": "a.io", "KIND": "Database", "version": "v1"}]}).to_string();
+    let list =
+        json!({"Workloads": [{"Group": "a.io", "KIND": "Database", "version": "v1"}]}).to_string();
     add("observed_whitelist", "list", list.clone().into_bytes());
-    add("observed_whitelist", "object", [&[0], &*text(&config(&list))].concat());
+    add(
+        "observed_whitelist",
+        "object",
+        [&[0], &*text(&config(&list))].concat(),
+    );
     let event = |kind: &str, version: u64, object: &Value| {
         let mut object = object.clone();
         object["metadata"]["resourceVersion"] = version.to_string().into();
@@ -47,14 +63,26 @@ pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let watch = [
         event("ADDED", 11, &pod("web-0")),
         event("BOOKMARK", 12, &json!({"metadata": {}})),
-        event("MODIFIED", 13, &json!({"metadata": {"name": "web-0", "namespace": "n"}})),
+        event(
+            "MODIFIED",
+            13,
+            &json!({"metadata": {"name": "web-0", "namespace": "n"}}),
+        ),
         event("ADDED", 9, &pod("web-1")),
         event("DELETED", 14, &pod("web-0")),
         event("ADDED", 15, &json!({"metadata": {"name": "a"}, "spec": 5})),
-        event("ERROR", 16, &json!({"code": 410, "message": "too old", "metadata": {}})),
+        event(
+            "ERROR",
+            16,
+            &json!({"code": 410, "message": "too old", "metadata": {}}),
+        ),
     ];
     for (name, first) in [("pieces", 7), ("during-a-list", 0x80 + 50)] {
-        add("observed_watch", name, [&[first], watch.concat().as_bytes()].concat());
+        add(
+            "observed_watch",
+            name,
+            [&[first], watch.concat().as_bytes()].concat(),
+        );
     }
     seeds
 }
@@ -82,8 +110,10 @@ fn replicated() -> Value {
 
 fn odd_object() -> Value {
     let mut object = object("web");
-    object["spec"]["preferredPersistentTopology"] = json!([{"weight": 5, "preference": {"keys": ["rack"]}}]);
-    object["spec"]["persistentPodAnnotations"] = json!(["y", {"key": "ip", "valueFrom": "PodIPsJSON"}]);
+    object["spec"]["preferredPersistentTopology"] =
+        json!([{"weight": 5, "preference": {"keys": ["rack"]}}]);
+    object["spec"]["persistentPodAnnotations"] =
+        json!(["y", {"key": "ip", "valueFrom": "PodIPsJSON"}]);
     object["spec"]["nodeDeletionPolicy"] = "Forget".into();
     object["status"]["conditions"] =
         json!([{"type": "Recording", "status": "True", "reason": "R", "lastTransitionTime": "t"}]);

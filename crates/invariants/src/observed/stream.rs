@@ -16,7 +16,9 @@ const LISTED: u64 = 10;
 /// A watch of Pods; the first byte is the size of the pieces in which the other ones arrive, and says whether
 /// a list is awaited meanwhile. However they arrive, the same Pods exist in the end.
 pub fn check_watch(data: &[u8]) {
-    let Some((first, data)) = data.split_first() else { return };
+    let Some((first, data)) = data.split_first() else {
+        return;
+    };
     let relists = first & 0x80 != 0;
     let in_pieces = follow(data, usize::from(first & 0x7f) + 1, relists);
     assert_eq!(in_pieces, follow(data, usize::MAX, false));
@@ -44,9 +46,21 @@ fn follow(data: &[u8], size: usize, relists: bool) -> BTreeMap<String, bool> {
                 Ok(Event::Deleted(object)) => (object, true),
                 Ok(Event::Bookmark(_) | Event::Error { .. }) | Err(_) => continue,
             };
-            let Ok(item) = wire::read_pod(object, &interest) else { continue };
-            let Item { key, resource_version, fact, unreadable } = item;
-            let item = Item { key, resource_version, fact: fact.map(|fact| fact.ready), unreadable };
+            let Ok(item) = wire::read_pod(object, &interest) else {
+                continue;
+            };
+            let Item {
+                key,
+                resource_version,
+                fact,
+                unreadable,
+            } = item;
+            let item = Item {
+                key,
+                resource_version,
+                fact: fact.map(|fact| fact.ready),
+                unreadable,
+            };
             pods.apply_all(merge.event(item, is_deleted));
         }
     }

@@ -32,7 +32,10 @@ pub(super) const LABELS: [&str; 2] = ["kubernetes.io/hostname", "zone"];
 pub(super) const ANNOTATIONS: [&str; 2] = ["example.io/ip", "x"];
 
 pub(super) fn database() -> GroupKind {
-    GroupKind { group: "a.io".into(), kind: "Database".into() }
+    GroupKind {
+        group: "a.io".into(),
+        kind: "Database".into(),
+    }
 }
 
 pub(super) fn naming() -> Naming {
@@ -92,7 +95,10 @@ impl World {
         for kind in [GroupKind::stateful_set(), database()] {
             index.apply_workloads(&kind, Update::Begin(0));
             if kind == GroupKind::stateful_set() {
-                index.apply_workloads(&kind, Update::Apply(item.key.clone(), item.fact.clone().unwrap()));
+                index.apply_workloads(
+                    &kind,
+                    Update::Apply(item.key.clone(), item.fact.clone().unwrap()),
+                );
             }
             index.apply_workloads(&kind, Update::Done);
         }
@@ -108,7 +114,8 @@ impl World {
         self.index.apply_nodes(Update::Begin(self.listed_revision));
         for text in &self.nodes {
             let item = wire::read_node(Encoded::Json(text), &self.interest).unwrap();
-            self.index.apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
+            self.index
+                .apply_nodes(Update::Apply(item.key, item.fact.unwrap()));
         }
         self.index.apply_nodes(Update::Done);
         self.index.apply_pods(Update::Begin(self.listed_revision));
@@ -127,7 +134,8 @@ impl World {
             wire::read_pod(Encoded::Json(known), &self.interest).is_ok_and(|item| item.key != key)
         });
         self.pods.push(text.to_owned());
-        self.index.apply_pods(fact.map_or(Update::Delete(key.clone()), |fact| Update::Apply(key, fact)));
+        self.index
+            .apply_pods(fact.map_or(Update::Delete(key.clone()), |fact| Update::Apply(key, fact)));
     }
 
     pub(super) fn apply_node(&mut self, text: &str, key: Arc<str>, fact: NodeFact) {
@@ -138,7 +146,12 @@ impl World {
         self.index.apply_nodes(Update::Apply(key, fact));
     }
 
-    pub(super) fn apply_workload(&mut self, kind: &GroupKind, key: NamespacedName, fact: WorkloadFact) {
+    pub(super) fn apply_workload(
+        &mut self,
+        kind: &GroupKind,
+        key: NamespacedName,
+        fact: WorkloadFact,
+    ) {
         self.index.apply_workloads(kind, Update::Apply(key, fact));
     }
 
@@ -175,9 +188,13 @@ impl World {
                     );
                     let all = writes.entry(key.clone()).or_default();
                     all.push(write.patch["status"].clone());
-                    assert!(all.len() <= MOST_WRITES, "it writes again and again: {all:?}");
+                    assert!(
+                        all.len() <= MOST_WRITES,
+                        "it writes again and again: {all:?}"
+                    );
                     self.version += 1;
-                    self.index.on_status_written(&key, &write.uid, &self.version.to_string());
+                    self.index
+                        .on_status_written(&key, &write.uid, &self.version.to_string());
                 }
             }
             if is_idle {
@@ -194,8 +211,13 @@ pub(super) fn keys_in(patches: &[Value]) -> (BTreeSet<&str>, BTreeSet<&str>) {
             .iter()
             .filter_map(|patch| patch["podStates"].as_object())
             .flat_map(|states| states.values());
-        let pairs = states.filter_map(|state| state[field].as_object()).flatten();
-        pairs.filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str()).collect()
+        let pairs = states
+            .filter_map(|state| state[field].as_object())
+            .flatten();
+        pairs
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, _)| key.as_str())
+            .collect()
     };
     (of("nodeTopologyLabels"), of("annotations"))
 }

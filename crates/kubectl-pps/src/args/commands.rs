@@ -18,7 +18,12 @@ pub struct Status {
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Only the StatefulSets with these labels, as in kubectl: app=db,tier!=test.
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "workload")]
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "SELECTOR",
+        conflicts_with = "workload"
+    )]
     pub selector: Option<String>,
     /// Only the Pods that need a look.
     #[arg(long)]
@@ -60,7 +65,10 @@ pub struct Simulate {
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("where").required(true).multiple(false))]
 #[command(group = ArgGroup::new("which").required(true).multiple(false))]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Move {
     /// The Pods. Several are moved one after the other.
     #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = pod)]
@@ -148,7 +156,11 @@ pub struct Completion {
 #[derive(Args, Clone, Debug)]
 pub struct Complete {
     /// The words so far; the last one may be incomplete.
-    #[arg(value_name = "WORD", allow_hyphen_values = true, trailing_var_arg = true)]
+    #[arg(
+        value_name = "WORD",
+        allow_hyphen_values = true,
+        trailing_var_arg = true
+    )]
     pub words: Vec<String>,
 }
 
@@ -157,19 +169,30 @@ fn pod(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn server(text: &str) -> Result<Uri, String> {
-    let is_valid = |url: &Uri| matches!(url.scheme_str(), Some("https" | "http")) && !text.contains('@');
+    let is_valid =
+        |url: &Uri| matches!(url.scheme_str(), Some("https" | "http")) && !text.contains('@');
     let url = text.parse().ok().filter(is_valid);
     url.ok_or_else(|| "use https://HOST:PORT".into())
 }
 
 /// As in kubectl, a number is one of seconds, and 0 means without an end: a day, here.
 pub(super) fn request_timeout(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_or_else(|_| duration(text), |seconds| Ok(Duration::from_secs(seconds)))?;
-    Ok(if seconds.is_zero() { MAX_TIMEOUT } else { seconds.min(MAX_TIMEOUT) })
+    let seconds = text.parse().map_or_else(
+        |_| duration(text),
+        |seconds| Ok(Duration::from_secs(seconds)),
+    )?;
+    Ok(if seconds.is_zero() {
+        MAX_TIMEOUT
+    } else {
+        seconds.min(MAX_TIMEOUT)
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok().and_then(|one| Duration::try_from(one).ok());
+    let parsed = text
+        .parse::<SignedDuration>()
+        .ok()
+        .and_then(|one| Duration::try_from(one).ok());
     let hint = || "use a duration such as 90s, 2m or 1h, and at most a day".into();
     parsed.filter(|one| *one <= MAX_TIMEOUT).ok_or_else(hint)
 }
@@ -190,7 +213,13 @@ mod tests {
 
     #[test]
     fn a_request_timeout_is_read_as_kubectl_reads_it() {
-        for (text, seconds) in [("30s", 30), ("1m", 60), ("45", 45), ("0", 86_400), ("0s", 86_400)] {
+        for (text, seconds) in [
+            ("30s", 30),
+            ("1m", 60),
+            ("45", 45),
+            ("0", 86_400),
+            ("0s", 86_400),
+        ] {
             assert_eq!(request_timeout(text).unwrap().as_secs(), seconds, "{text}");
         }
         assert_eq!(request_timeout("500ms"), Ok(Duration::from_millis(500)));

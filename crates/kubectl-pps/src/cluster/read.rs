@@ -13,11 +13,17 @@ use serde_json::Value;
 use crate::Failure;
 use crate::cluster::Client;
 use crate::decide::names::similar;
-use crate::snapshot::{Namespaces, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, unreadable};
+use crate::snapshot::{
+    Namespaces, Node, Pod, Pps, Resource, Snapshot, Unread, Workload, unreadable,
+};
 
 /// The limits of all commands: an installation of 20,000 Pods is read.
-const LIMITS: Limits =
-    Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
+const LIMITS: Limits = Limits {
+    request: Duration::from_secs(30),
+    body: 64 << 20,
+    page: 500,
+    objects: 100_000,
+};
 const TOTAL: Duration = Duration::from_mins(3);
 
 /// The lists that a command needs beside PersistentPodStates.
@@ -37,27 +43,57 @@ pub struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// All that the simulated scheduler reads.
-    pub const SCHEDULING: Self =
-        Self { pods: true, scheduling: true, workloads: true, selector: "", budgets: false };
+    pub const SCHEDULING: Self = Self {
+        pods: true,
+        scheduling: true,
+        workloads: true,
+        selector: "",
+        budgets: false,
+    };
 }
 
 /// Reads a snapshot of a namespace, or of all namespaces. A missing right is no failure: [`Snapshot::unread`]
 /// has the list. Without PersistentPodStates for another reason, or without the namespace, there is no
 /// answer.
-pub async fn read(client: &Client, namespaces: &Namespaces, wanted: Wanted<'_>) -> Result<Snapshot, Failure> {
-    let lists = Lists { client, selector: wanted.selector, unread: RefCell::default() };
+pub async fn read(
+    client: &Client,
+    namespaces: &Namespaces,
+    wanted: Wanted<'_>,
+) -> Result<Snapshot, Failure> {
+    let lists = Lists {
+        client,
+        selector: wanted.selector,
+        unread: RefCell::default(),
+    };
     let (pps, pods, nodes, workloads, kruise, claims, volumes, budgets) = tokio::join!(
         lists.list(Resource::PersistentPodStates, namespaces, Pps::read),
-        read_if(wanted.pods || wanted.scheduling, lists.pods(namespaces, wanted.scheduling)),
-        read_if(wanted.pods, lists.list(Resource::Nodes, &Namespaces::All, Node::read)),
+        read_if(
+            wanted.pods || wanted.scheduling,
+            lists.pods(namespaces, wanted.scheduling)
+        ),
+        read_if(
+            wanted.pods,
+            lists.list(Resource::Nodes, &Namespaces::All, Node::read)
+        ),
         read_if(
             wanted.workloads,
-            lists.list(Resource::StatefulSets, namespaces, |object| Workload::read(object, "apps/v1"))
+            lists.list(Resource::StatefulSets, namespaces, |object| Workload::read(
+                object, "apps/v1"
+            ))
         ),
         read_if(wanted.workloads, lists.kruise_workloads(namespaces)),
-        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumeClaims, namespaces, Some)),
-        read_if(wanted.scheduling, lists.list(Resource::PersistentVolumes, &Namespaces::All, Some)),
-        read_if(wanted.budgets, lists.list(Resource::PodDisruptionBudgets, namespaces, Some)),
+        read_if(
+            wanted.scheduling,
+            lists.list(Resource::PersistentVolumeClaims, namespaces, Some)
+        ),
+        read_if(
+            wanted.scheduling,
+            lists.list(Resource::PersistentVolumes, &Namespaces::All, Some)
+        ),
+        read_if(
+            wanted.budgets,
+            lists.list(Resource::PodDisruptionBudgets, namespaces, Some)
+        ),
     );
     let mut unread = lists.unread.into_inner();
     unread.sort();
@@ -66,7 +102,9 @@ pub async fn read(client: &Client, namespaces: &Namespaces, wanted: Wanted<'_>) 
         Read::Known(pps) => pps,
         Read::Absent => return Err(Failure::NoDefinition),
         Read::Unknown => {
-            let mut of_pps = unread.iter().filter(|one| one.resource == Resource::PersistentPodStates);
+            let mut of_pps = unread
+                .iter()
+                .filter(|one| one.resource == Resource::PersistentPodStates);
             match of_pps.find(|one| !one.is_forbidden()) {
                 Some(failed) => return Err(failed.into()),
                 None => Vec::new(),
@@ -90,8 +128,14 @@ pub async fn read(client: &Client, namespaces: &Namespaces, wanted: Wanted<'_>) 
     snapshot.sort();
     // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that
     // nothing else needs, so it is tried only then.
-    let has_pods = || snapshot.pods.iter().any(|pod| namespaces.contains(pod.namespace()));
-    let is_empty = snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
+    let has_pods = || {
+        snapshot
+            .pods
+            .iter()
+            .any(|pod| namespaces.contains(pod.namespace()))
+    };
+    let is_empty =
+        snapshot.pps.is_empty() && snapshot.workloads.is_empty() && snapshot.claims.is_empty();
     if let Some(namespace) = namespaces.one().filter(|_| is_empty && !has_pods()) {
         require_namespace(client, namespace).await?;
     }
@@ -103,14 +147,30 @@ pub async fn read(client: &Client, namespaces: &Namespaces, wanted: Wanted<'_>) 
 async fn require_namespace(client: &Client, namespace: &str) -> Result<(), Failure> {
     let reader = reader(client);
     let right = Right::new("get", "", "namespaces").named(namespace);
-    if !reader.get::<Value>(right, &format!("/api/v1/namespaces/{namespace}")).await.is_absent() {
+    if !reader
+        .get::<Value>(right, &format!("/api/v1/namespaces/{namespace}"))
+        .await
+        .is_absent()
+    {
         return Ok(());
     }
     let take = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
-    let listed = reader.list_as(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "", take).await;
-    let names = listed.into_known().map_or_else(Vec::new, |(names, _)| names);
+    let listed = reader
+        .list_as(
+            Right::new("list", "", "namespaces"),
+            "/api/v1/namespaces",
+            "",
+            take,
+        )
+        .await;
+    let names = listed
+        .into_known()
+        .map_or_else(Vec::new, |(names, _)| names);
     let similar = similar(namespace, names.iter().map(String::as_str));
-    Err(Failure::NoNamespace { name: namespace.to_owned(), similar })
+    Err(Failure::NoNamespace {
+        name: namespace.to_owned(),
+        similar,
+    })
 }
 
 /// Reads one object; none if it does not exist.
@@ -119,20 +179,31 @@ pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Val
     match reader.get::<Value>(right, path).await {
         Read::Known(object) => Ok(Some(object)),
         Read::Absent => Ok(None),
-        Read::Unknown => Err(Failure::Unreadable(match reader.into_problems().into_iter().next() {
-            Some(Problem::Forbidden(right)) => unreadable(&right, None),
-            Some(Problem::Failed { right: Some(right), why }) => unreadable(&right, Some(&why)),
-            Some(Problem::Failed { right: None, why }) => why,
-            None => "it could not be read".to_owned(),
-        })),
+        Read::Unknown => Err(Failure::Unreadable(
+            match reader.into_problems().into_iter().next() {
+                Some(Problem::Forbidden(right)) => unreadable(&right, None),
+                Some(Problem::Failed {
+                    right: Some(right),
+                    why,
+                }) => unreadable(&right, Some(&why)),
+                Some(Problem::Failed { right: None, why }) => why,
+                None => "it could not be read".to_owned(),
+            },
+        )),
     }
 }
 
 /// Whether the API server serves a kind in this version. Every user may read the served kinds.
 pub async fn serves(client: &Client, api_version: &str, plural: &str) -> Result<bool, Failure> {
     let right = Right::new("get", "", "the kinds that the API server serves");
-    let served = get(client, right, &format!("/apis/{api_version}")).await?.unwrap_or_default();
-    Ok(served["resources"].as_array().into_iter().flatten().any(|one| one["name"] == plural))
+    let served = get(client, right, &format!("/apis/{api_version}"))
+        .await?
+        .unwrap_or_default();
+    Ok(served["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|one| one["name"] == plural))
 }
 
 fn reader(client: &Client) -> Reader {
@@ -160,7 +231,8 @@ impl Lists<'_> {
             return Read::Absent;
         }
         let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
-        self.list(Resource::KruiseStatefulSets, namespaces, take).await
+        self.list(Resource::KruiseStatefulSets, namespaces, take)
+            .await
     }
 
     /// The Pods of these namespaces, and of all namespaces if they are wanted and may be read.
@@ -191,23 +263,44 @@ impl Lists<'_> {
             _ => &["v1"],
         };
         let (group, plural) = resource.name();
-        let base = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let base = if group.is_empty() {
+            "/api".to_owned()
+        } else {
+            format!("/apis/{group}")
+        };
         let namespace = namespaces.one().map(str::to_owned);
-        let within = namespaces.one().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
-        let right = Right { namespace: namespace.clone(), ..Right::new("list", group, plural) };
-        let is_workload = matches!(resource, Resource::StatefulSets | Resource::KruiseStatefulSets);
+        let within = namespaces
+            .one()
+            .map(|namespace| format!("namespaces/{namespace}/"))
+            .unwrap_or_default();
+        let right = Right {
+            namespace: namespace.clone(),
+            ..Right::new("list", group, plural)
+        };
+        let is_workload = matches!(
+            resource,
+            Resource::StatefulSets | Resource::KruiseStatefulSets
+        );
         let selector = if is_workload { self.selector } else { "" };
         for version in versions {
             let path = format!("{base}/{version}/{within}{plural}");
             let reader = reader(self.client);
             let found = reader.list_as(right.clone(), &path, selector, &take).await;
             let more = found.known().map_or(0, |(_, more)| *more);
-            let failures = reader.into_problems().into_iter().map(|problem| match problem {
-                Problem::Forbidden(_) => None,
-                Problem::Failed { why, .. } => Some(why),
+            let failures = reader
+                .into_problems()
+                .into_iter()
+                .map(|problem| match problem {
+                    Problem::Forbidden(_) => None,
+                    Problem::Failed { why, .. } => Some(why),
+                });
+            let why = failures
+                .chain((more > 0).then(|| Some(format!("{more} objects more than are read"))));
+            let unread = why.map(|why| Unread {
+                resource,
+                namespace: namespace.clone(),
+                why,
             });
-            let why = failures.chain((more > 0).then(|| Some(format!("{more} objects more than are read"))));
-            let unread = why.map(|why| Unread { resource, namespace: namespace.clone(), why });
             self.unread.borrow_mut().extend(unread);
             if !found.is_absent() {
                 return found.map(|(found, _)| found);
@@ -218,5 +311,8 @@ impl Lists<'_> {
 }
 
 fn by_name(nodes: Vec<Node>) -> BTreeMap<String, Node> {
-    nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect()
+    nodes
+        .into_iter()
+        .map(|node| (node.name().to_owned(), node))
+        .collect()
 }

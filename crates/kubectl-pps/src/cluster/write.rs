@@ -66,16 +66,32 @@ pub struct Write {
 }
 
 impl Write {
-    fn new(method: Method, path: String, content_type: &'static str, body: Value, right: Right) -> Self {
-        Self { method, path, content_type, body, right, dry_run: false }
+    fn new(
+        method: Method,
+        path: String,
+        content_type: &'static str,
+        body: Value,
+        right: Right,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            content_type,
+            body,
+            right,
+            dry_run: false,
+        }
     }
 
     /// A patch: a list is a JSON patch, anything else a merge patch. The body must have the UID and the
     /// resource version of the object that was read.
     pub fn patch(right: Right, path: String, body: Value) -> Self {
         let is_list = body.is_array();
-        let content_type =
-            if is_list { "application/json-patch+json" } else { "application/merge-patch+json" };
+        let content_type = if is_list {
+            "application/json-patch+json"
+        } else {
+            "application/merge-patch+json"
+        };
         Self::new(Method::PATCH, path, content_type, body, right)
     }
 
@@ -102,8 +118,14 @@ impl Write {
             "metadata": {"name": pod, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": resource_version}},
         });
-        let right = Right::new("create", "", "pods/eviction").named(pod).within(namespace);
-        Self::create(right, format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction"), body)
+        let right = Right::new("create", "", "pods/eviction")
+            .named(pod)
+            .within(namespace);
+        Self::create(
+            right,
+            format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction"),
+            body,
+        )
     }
 
     /// The API server checks the write and does not do it.
@@ -139,13 +161,17 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
     let dry_run = if write.dry_run { "&dryRun=All" } else { "" };
     let request = Request::builder()
         .method(&write.method)
-        .uri(format!("{}?fieldManager={FIELD_MANAGER}{dry_run}", write.path))
+        .uri(format!(
+            "{}?fieldManager={FIELD_MANAGER}{dry_run}",
+            write.path
+        ))
         .header(http::header::CONTENT_TYPE, write.content_type)
         .header(http::header::ACCEPT, "application/json")
         .body(write.body.to_string().into_bytes())
         .map_err(|error| WriteError::Failed(error.to_string()))?;
     let within = client.request_timeout.unwrap_or(TIMEOUT);
-    let Ok(answer) = tokio::time::timeout(within, client.kube.request::<Value>(request)).await else {
+    let Ok(answer) = tokio::time::timeout(within, client.kube.request::<Value>(request)).await
+    else {
         let seconds = within.as_secs_f32();
         return Err(WriteError::Failed(if write.dry_run {
             format!("the API server did not answer within {seconds} s")
@@ -170,7 +196,11 @@ async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> 
                     // The API server's flow control answers with the same code.
                     let mut causes = status.details.iter().flat_map(|details| &details.causes);
                     let is_budget = causes.any(|cause| cause.reason == "DisruptionBudget");
-                    if is_budget { WriteError::Disruption(message) } else { WriteError::Busy(message) }
+                    if is_budget {
+                        WriteError::Disruption(message)
+                    } else {
+                        WriteError::Busy(message)
+                    }
                 }
                 Ok(code) if code.is_client_error() => WriteError::Refused(message),
                 _ => WriteError::Failed(message),
@@ -217,7 +247,9 @@ pub async fn publish(client: &Client, note: &Note<'_>) -> Result<(), WriteError>
     });
     let right = Right::new("create", "events.k8s.io", "events").within(namespace);
     let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    send(client, Write::create(right, path, body)).await.map(|_| ())
+    send(client, Write::create(right, path, body))
+        .await
+        .map(|_| ())
 }
 
 #[cfg(test)]
@@ -235,7 +267,13 @@ mod tests {
         let mut config = Config::new(url.parse().unwrap());
         config.root_cert = Some(Vec::new());
         let request_timeout = Some(Duration::from_millis(200));
-        (listener, Client { kube: config.try_into().unwrap(), request_timeout })
+        (
+            listener,
+            Client {
+                kube: config.try_into().unwrap(),
+                request_timeout,
+            },
+        )
     }
 
     #[tokio::test]
@@ -243,7 +281,9 @@ mod tests {
         let (_listener, client) = silent();
         let begun = std::time::Instant::now();
         let eviction = || Write::evict("prod", "db-0", "uid", "1");
-        let Err(WriteError::Failed(text)) = send(&client, eviction()).await else { panic!("nobody answers") };
+        let Err(WriteError::Failed(text)) = send(&client, eviction()).await else {
+            panic!("nobody answers")
+        };
         assert_eq!(
             text,
             "the API server did not answer within 0.2 s, and whether the write was done is not known: run the same command again"
@@ -251,33 +291,54 @@ mod tests {
         let Err(WriteError::Failed(text)) = send(&client, eviction().as_dry_run()).await else {
             panic!("nobody answers")
         };
-        assert_eq!(text, "the API server did not answer within 0.2 s", "a dry run does nothing");
+        assert_eq!(
+            text, "the API server did not answer within 0.2 s",
+            "a dry run does nothing"
+        );
         let taken = begun.elapsed();
-        assert!(Duration::from_millis(400) <= taken && taken < Duration::from_secs(20), "{taken:?}");
+        assert!(
+            Duration::from_millis(400) <= taken && taken < Duration::from_secs(20),
+            "{taken:?}"
+        );
     }
 
     #[tokio::test]
     async fn only_a_budget_is_called_one_and_a_busy_api_server_is_asked_again() {
         let refusal = |causes: Value| {
             let text = "Cannot evict pod as it would violate the pod's disruption budget.";
-            (429, json!({"kind": "Status", "code": 429, "message": text, "details": {"causes": causes}}))
+            (
+                429,
+                json!({"kind": "Status", "code": 429, "message": text, "details": {"causes": causes}}),
+            )
         };
-        let budget = refusal(json!([{"reason": "DisruptionBudget", "message": "The budget db needs 2"}]));
+        let budget =
+            refusal(json!([{"reason": "DisruptionBudget", "message": "The budget db needs 2"}]));
         let client = crate::cluster::tests::serve(move |_| budget.clone());
         let evict = || Write::evict("prod", "db-0", "uid", "1");
         let refused = send(&client, evict()).await;
-        assert!(matches!(refused, Err(WriteError::Disruption(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(WriteError::Disruption(_))),
+            "{refused:?}"
+        );
         let busy = || (429, json!("Too many requests, please try again later."));
         let mut asked = 0;
         let client = crate::cluster::tests::serve(move |_| {
             asked += 1;
-            if asked < 2 { busy() } else { (201, json!({"kind": "Status", "status": "Success"})) }
+            if asked < 2 {
+                busy()
+            } else {
+                (201, json!({"kind": "Status", "status": "Success"}))
+            }
         });
         assert!(send(&client, evict()).await.is_ok(), "asked again");
         let client = crate::cluster::tests::serve(move |_| busy());
         let busy = send(&client, evict()).await.unwrap_err();
         assert!(matches!(busy, WriteError::Busy(_)), "{busy:?}");
-        assert!(Failure::from(busy).to_string().starts_with("the API server has too many requests"));
+        assert!(
+            Failure::from(busy)
+                .to_string()
+                .starts_with("the API server has too many requests")
+        );
     }
 
     #[tokio::test]

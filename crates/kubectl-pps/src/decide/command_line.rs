@@ -30,7 +30,11 @@ pub struct CommandLine {
 impl CommandLine {
     /// `kubectl pps VERB`, with what reaches this namespace.
     pub fn pps(&self, words: &str, namespace: &str) -> String {
-        format!("kubectl pps {words}{}{}", self.within(namespace), self.cluster())
+        format!(
+            "kubectl pps {words}{}{}",
+            self.within(namespace),
+            self.cluster()
+        )
     }
 
     /// `kubectl pps check`, which looks for the sidecar in a namespace of its own.
@@ -40,7 +44,11 @@ impl CommandLine {
 
     /// `kubectl VERB` about something in a namespace.
     pub fn kubectl_in(&self, words: &str, namespace: &str) -> String {
-        format!("kubectl {words}{}{}", self.within(namespace), self.cluster())
+        format!(
+            "kubectl {words}{}{}",
+            self.within(namespace),
+            self.cluster()
+        )
     }
 
     /// `kubectl VERB` about something without a namespace.
@@ -50,7 +58,11 @@ impl CommandLine {
 
     fn within(&self, namespace: &str) -> String {
         let is_own = self.own_namespace.as_deref() == Some(namespace);
-        if is_own { String::new() } else { format!(" -n {namespace}") }
+        if is_own {
+            String::new()
+        } else {
+            format!(" -n {namespace}")
+        }
     }
 
     /// The flags that name the cluster.
@@ -63,7 +75,8 @@ impl CommandLine {
                 format!("'{}'", text.replace('\'', r"'\''"))
             }
         };
-        let add = |all: String, (name, value): &(&str, String)| all + " --" + name + " " + &quoted(value);
+        let add =
+            |all: String, (name, value): &(&str, String)| all + " --" + name + " " + &quoted(value);
         self.flags.iter().fold(String::new(), add)
     }
 }
@@ -74,25 +87,45 @@ mod tests {
 
     #[test]
     fn many_names_need_several_commands() {
-        let names: Vec<String> = (0..100).map(|number| format!("prometheus-k8s-{number}")).collect();
+        let names: Vec<String> = (0..100)
+            .map(|number| format!("prometheus-k8s-{number}"))
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let all = portions(&names);
         assert_eq!(all.concat(), names);
-        assert!(all.len() > 5 && all.iter().all(|portion| portion.join(" ").len() <= MOST), "{all:?}");
+        assert!(
+            all.len() > 5 && all.iter().all(|portion| portion.join(" ").len() <= MOST),
+            "{all:?}"
+        );
         assert_eq!(portions(&["a", "b"]), [["a", "b"]]);
         assert_eq!(portions(&[]), [[""; 0]; 0]);
     }
 
     #[test]
     fn a_command_reaches_the_namespace_and_cluster_of_the_answer() {
-        let own = CommandLine { own_namespace: Some("shop".into()), ..CommandLine::default() };
+        let own = CommandLine {
+            own_namespace: Some("shop".into()),
+            ..CommandLine::default()
+        };
         assert_eq!(own.pps("explain db-0", "shop"), "kubectl pps explain db-0");
-        assert_eq!(own.pps("explain db-0", "other"), "kubectl pps explain db-0 -n other");
-        let flags = vec![("context", "my cluster".into()), ("kubeconfig", "a/b".into())];
-        let named = CommandLine { own_namespace: None, flags };
+        assert_eq!(
+            own.pps("explain db-0", "other"),
+            "kubectl pps explain db-0 -n other"
+        );
+        let flags = vec![
+            ("context", "my cluster".into()),
+            ("kubeconfig", "a/b".into()),
+        ];
+        let named = CommandLine {
+            own_namespace: None,
+            flags,
+        };
         let command = "kubectl uncordon n --context 'my cluster' --kubeconfig a/b";
         assert_eq!(named.kubectl("uncordon n"), command);
         assert_eq!(own.check(), "kubectl pps check");
-        assert_eq!(named.check(), "kubectl pps check --context 'my cluster' --kubeconfig a/b");
+        assert_eq!(
+            named.check(),
+            "kubectl pps check --context 'my cluster' --kubeconfig a/b"
+        );
     }
 }

@@ -143,7 +143,8 @@ impl<'a> Explanation<'a> {
         self.landing = Landing::of(&selection);
         self.caveats = selection.caveats;
         self.excluded = selection.verdicts;
-        self.excluded.retain(|verdict| !verdict.exclusions.is_empty());
+        self.excluded
+            .retain(|verdict| !verdict.exclusions.is_empty());
     }
 
     pub fn outcome(&self) -> Outcome {
@@ -162,34 +163,68 @@ impl<'a> Explanation<'a> {
 pub fn explain<'a>(question: &Question<'a>) -> Result<Explanation<'a>, Failure> {
     let index = Index::of(question.snapshot);
     let subject = Subject::of(question.snapshot, &index, question.namespace, question.pod);
-    let subject = subject.filter(Subject::is_anything).ok_or_else(|| unknown(question, &index))?;
+    let subject = subject
+        .filter(Subject::is_anything)
+        .ok_or_else(|| unknown(question, &index))?;
     let is_enabled = subject.pps.known().is_none_or(|pps| pps.is_enabled());
     let mut explanation = match subject.pod {
         None => absent(question, &index, subject),
         Some(pod) if question.snapshot.is_stranded(pod) => on_gone_node(subject),
-        Some(pod) if pod.node().is_some() || pod.is_terminating() || pod.is_finished() => bound(subject, pod),
+        Some(pod) if pod.node().is_some() || pod.is_terminating() || pod.is_finished() => {
+            bound(subject, pod)
+        }
         Some(pod) => pending(subject, pod),
     };
     if !is_enabled {
-        explanation.remedies.insert(0, Remedy::new(RemedyKind::EnableNamespace));
+        explanation
+            .remedies
+            .insert(0, Remedy::new(RemedyKind::EnableNamespace));
     }
     Ok(explanation)
 }
 
 fn unknown(question: &Question, index: &Index) -> Failure {
-    let Question { snapshot, namespace, pod: name, .. } = question;
+    let Question {
+        snapshot,
+        namespace,
+        pod: name,
+        ..
+    } = question;
     let pod = (*name).to_owned();
     // The Pods of other namespaces only take room.
-    if let Err(unread) = snapshot.require(Resource::Pods).and_then(|()| snapshot.require_workloads()) {
-        return Failure::UnreadPod { pod, unread: unread.clone() };
+    if let Err(unread) = snapshot
+        .require(Resource::Pods)
+        .and_then(|()| snapshot.require_workloads())
+    {
+        return Failure::UnreadPod {
+            pod,
+            unread: unread.clone(),
+        };
     }
-    let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
-    let targeted = index.targeted().filter(|(key, _)| key.namespace == *namespace);
+    let in_namespace = snapshot
+        .pods
+        .iter()
+        .filter(|pod| pod.namespace() == *namespace)
+        .map(Pod::name);
+    let targeted = index
+        .targeted()
+        .filter(|(key, _)| key.namespace == *namespace);
     let states = targeted.filter_map(|(_, all)| all.first()?.states().ok());
-    let recorded: Vec<String> = states.flat_map(std::collections::BTreeMap::into_keys).collect();
-    let similar = similar(name, in_namespace.chain(recorded.iter().map(String::as_str)));
-    let workload = wanting(snapshot, namespace, name).map(|one| (one.name().to_owned(), one.replicas()));
-    Failure::NoPod { namespace: (*namespace).to_owned(), pod, workload, similar }
+    let recorded: Vec<String> = states
+        .flat_map(std::collections::BTreeMap::into_keys)
+        .collect();
+    let similar = similar(
+        name,
+        in_namespace.chain(recorded.iter().map(String::as_str)),
+    );
+    let workload =
+        wanting(snapshot, namespace, name).map(|one| (one.name().to_owned(), one.replicas()));
+    Failure::NoPod {
+        namespace: (*namespace).to_owned(),
+        pod,
+        workload,
+        similar,
+    }
 }
 
 /// A Pod that has a node, or that ends.
@@ -199,8 +234,12 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         Some(spec) => drift_of(subject.snapshot, spec, pod, subject.recorded()),
         None => Vec::new(),
     };
-    let misplaced = drift.iter().find(|one| matches!(one, Drift::RequiredTopology { .. })).cloned();
-    let lost = LostNode::of(subject.snapshot, node).filter(|_| pod.is_terminating() || !pod.is_ready());
+    let misplaced = drift
+        .iter()
+        .find(|one| matches!(one, Drift::RequiredTopology { .. }))
+        .cloned();
+    let lost =
+        LostNode::of(subject.snapshot, node).filter(|_| pod.is_terminating() || !pod.is_ready());
     let is_lost = lost.is_some();
     let is_over = pod.is_finished() || pod.is_terminating();
     let (verdict, cause) = match misplaced.clone() {
@@ -212,19 +251,34 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         None if pod.phase() == "Running" && !is_lost => (Verdict::Running, Cause::OnNode(None)),
         None => (Verdict::NotRunning, Cause::OnNode(lost)),
     };
-    let needs_check = misplaced.is_some() || verdict == Verdict::NotRecorded && subject.problem.is_none();
-    let mut explanation = Explanation { drift, ..Explanation::new(subject, verdict, cause) };
+    let needs_check =
+        misplaced.is_some() || verdict == Verdict::NotRecorded && subject.problem.is_none();
+    let mut explanation = Explanation {
+        drift,
+        ..Explanation::new(subject, verdict, cause)
+    };
     let mut remedies = Vec::new();
     if is_lost {
-        let rest = explanation.subject.nodes.as_ref().map(|nodes| nodes.without(node));
+        let rest = explanation
+            .subject
+            .nodes
+            .as_ref()
+            .map(|nodes| nodes.without(node));
         let next = Next::of(&explanation.subject, rest.as_ref(), "").map(|(next, _)| next);
-        remedies.push(RemedyKind::DeleteNode { node: node.to_owned(), next });
+        remedies.push(RemedyKind::DeleteNode {
+            node: node.to_owned(),
+            next,
+        });
     }
     if pod.is_marked() && !is_over {
         let goal = explanation.subject.recorded_node();
-        let goal = goal.filter(|node| pps_core::is_dns_subdomain(node)).map(str::to_owned);
+        let goal = goal
+            .filter(|node| pps_core::is_dns_subdomain(node))
+            .map(str::to_owned);
         let finish = (goal.as_deref() != Some(node)).then_some(RemedyKind::FinishMove { to: goal });
-        remedies.extend(finish.into_iter().chain([RemedyKind::CallMoveOff { node: node.to_owned() }]));
+        remedies.extend(finish.into_iter().chain([RemedyKind::CallMoveOff {
+            node: node.to_owned(),
+        }]));
     } else if needs_check && !is_over && !pod.is_exempt() {
         remedies.push(RemedyKind::Check);
     }
@@ -243,10 +297,16 @@ fn bound<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
 /// A Pod whose node does not exist any more: Kubernetes deletes the Pod, and its controller creates a
 /// successor.
 fn on_gone_node(subject: Subject<'_>) -> Explanation<'_> {
-    let next = subject.successor().and_then(|next| Some((subject.select(&next)?, next)));
-    let cause = next.as_ref().map(|(selection, next)| Next::new(next, selection, ""));
+    let next = subject
+        .successor()
+        .and_then(|next| Some((subject.select(&next)?, next)));
+    let cause = next
+        .as_ref()
+        .map(|(selection, next)| Next::new(next, selection, ""));
     let mut explanation = Explanation::new(subject, Verdict::NodeGone, Cause::NodeGone(cause));
-    let Some((selection, next)) = next else { return explanation };
+    let Some((selection, next)) = next else {
+        return explanation;
+    };
     if selection.chosen.is_none() {
         explanation.remedies = remedies::remedies(&explanation.subject, &next, &selection);
         explanation.is_stuck = explanation.remedies.is_empty();
@@ -259,15 +319,27 @@ impl LostNode {
     /// None if the node is Ready or was not read.
     fn of(snapshot: &Snapshot, node: &str) -> Option<Self> {
         let lost = snapshot.node(node).filter(|node| !node.is_ready())?;
-        Some(Self { name: node.to_owned(), since: lost.not_ready_since().map(str::to_owned) })
+        Some(Self {
+            name: node.to_owned(),
+            since: lost.not_ready_since().map(str::to_owned),
+        })
     }
 }
 
 impl Next {
     fn new(candidate: &Candidate, selection: &Selection, node: &str) -> Self {
-        let here = selection.verdicts.iter().find(|verdict| verdict.node == node);
-        let excluded = here.map(|verdict| verdict.exclusions.clone()).unwrap_or_default();
-        Self { required: candidate.required.clone(), landing: Landing::of(selection), excluded }
+        let here = selection
+            .verdicts
+            .iter()
+            .find(|verdict| verdict.node == node);
+        let excluded = here
+            .map(|verdict| verdict.exclusions.clone())
+            .unwrap_or_default();
+        Self {
+            required: candidate.required.clone(),
+            landing: Landing::of(selection),
+            excluded,
+        }
     }
 
     /// The successor if there were only these nodes; none if too little is known.
@@ -294,11 +366,23 @@ fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
     };
     let is_nowhere = selection.chosen.is_none();
     let (verdict, cause) = if is_nowhere {
-        let is_match = |node: &&NodeVerdict| !is_pinned || !node.exclusions.iter().any(Exclusion::from_pps);
-        let matching = selection.verdicts.iter().filter(is_match).cloned().collect();
+        let is_match =
+            |node: &&NodeVerdict| !is_pinned || !node.exclusions.iter().any(Exclusion::from_pps);
+        let matching = selection
+            .verdicts
+            .iter()
+            .filter(is_match)
+            .cloned()
+            .collect();
         // Without the recorded state the Pod may be Pending as well.
-        let is_free = subject.select_freed(&present).is_some_and(|freed| freed.chosen.is_some());
-        let verdict = if is_free { Verdict::Pinned } else { Verdict::Unschedulable };
+        let is_free = subject
+            .select_freed(&present)
+            .is_some_and(|freed| freed.chosen.is_some());
+        let verdict = if is_free {
+            Verdict::Pinned
+        } else {
+            Verdict::Unschedulable
+        };
         (verdict, Cause::NoNode(Some(matching)))
     } else {
         (Verdict::Unscheduled, Cause::Unscheduled)
@@ -310,7 +394,11 @@ fn pending<'a>(subject: Subject<'a>, pod: &Pod) -> Explanation<'a> {
         explanation.is_stuck = is_nowhere && explanation.remedies.is_empty();
     }
     if present.is_outdated {
-        for exclusion in selection.verdicts.iter_mut().flat_map(|node| &mut node.exclusions) {
+        for exclusion in selection
+            .verdicts
+            .iter_mut()
+            .flat_map(|node| &mut node.exclusions)
+        {
             *exclusion = exclusion.clone().of_former_state();
         }
     }
@@ -324,8 +412,15 @@ fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> E
         Some(_) => (Verdict::NotWanted, Cause::NotWanted),
         None => {
             // Workloads of other kinds are never read.
-            let is_known = subject.owner.as_ref().is_some_and(|owner| question.snapshot.has_all_like(owner));
-            let verdict = if is_known { Verdict::NotWanted } else { Verdict::Unknown };
+            let is_known = subject
+                .owner
+                .as_ref()
+                .is_some_and(|owner| question.snapshot.has_all_like(owner));
+            let verdict = if is_known {
+                Verdict::NotWanted
+            } else {
+                Verdict::Unknown
+            };
             (verdict, Cause::NoWorkload { is_known })
         }
     };
@@ -334,16 +429,26 @@ fn absent<'a>(question: &Question<'a>, index: &Index, subject: Subject<'a>) -> E
         Cause::Refused(message) if is_by_policy(message) => {
             vec![RemedyKind::Check, RemedyKind::DisableInjection]
         }
-        _ if verdict == Verdict::NotWanted && subject.recorded().is_some() => vec![RemedyKind::Forget],
+        _ if verdict == Verdict::NotWanted && subject.recorded().is_some() => {
+            vec![RemedyKind::Forget]
+        }
         _ => Vec::new(),
     };
     let remedies = kinds.into_iter().map(Remedy::new).collect();
-    Explanation { remedies, ..Explanation::new(subject, verdict, cause) }
+    Explanation {
+        remedies,
+        ..Explanation::new(subject, verdict, cause)
+    }
 }
 
 /// Why a Pod does not exist that its workload wants.
 fn not_created(question: &Question, index: &Index, workload: &Workload) -> (Verdict, Cause) {
-    let Question { namespace, pod, events, .. } = question;
+    let Question {
+        namespace,
+        pod,
+        events,
+        ..
+    } = question;
     if let Some(blocker) = blocker(index, workload, namespace, pod) {
         return (Verdict::NotCreated, Cause::WaitsFor(blocker));
     }
@@ -358,13 +463,22 @@ fn refusal(events: &Value, pod: &str) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let is_failed = |event: &Value| event["reason"] == "FailedCreate";
     let time = |event: &&Value| {
-        let times = [&event["series"]["lastObservedTime"], &event["lastTimestamp"], &event["eventTime"]];
+        let times = [
+            &event["series"]["lastObservedTime"],
+            &event["lastTimestamp"],
+            &event["eventTime"],
+        ];
         (times.map(text).into_iter().max(), !is_failed(event))
     };
     // The Event about a created claim names the Pod as well.
     let verb = |event: &Value| if is_failed(event) { "" } else { "create " };
-    let names = |event: &&Value| text(&event["message"]).contains(&format!("{}Pod {pod} in ", verb(event)));
-    let newest = events["items"].as_array()?.iter().filter(names).max_by_key(time)?;
+    let names =
+        |event: &&Value| text(&event["message"]).contains(&format!("{}Pod {pod} in ", verb(event)));
+    let newest = events["items"]
+        .as_array()?
+        .iter()
+        .filter(names)
+        .max_by_key(time)?;
     let message = text(&newest["message"]).chars().take(MAX_MESSAGE).collect();
     is_failed(newest).then_some(message)
 }
@@ -372,7 +486,9 @@ fn refusal(events: &Value, pod: &str) -> Option<String> {
 /// Whether the policy denies a request, or its webhook cannot be called: the API server writes which webhook
 /// it was.
 fn is_by_policy(message: &str) -> bool {
-    let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
+    let webhook = message
+        .split_once("webhook \"")
+        .and_then(|(_, rest)| rest.split('"').next());
     webhook.is_some_and(is_own_webhook)
 }
 
@@ -383,5 +499,8 @@ fn blocker(index: &Index<'_>, workload: &Workload, namespace: &str, pod: &str) -
     }
     let is_up = |pod: &Pod| pod.is_ready() && !pod.is_terminating();
     let is_awaited = |pod: &String| !index.pod(namespace, pod).is_some_and(is_up);
-    workload.wanted().take_while(|before| before != pod).find(is_awaited)
+    workload
+        .wanted()
+        .take_while(|before| before != pod)
+        .find(is_awaited)
 }

@@ -29,8 +29,15 @@ pub fn chosen<'a>(objects: &'a [Pps], names: &[String]) -> Result<Vec<&'a Pps>, 
         missing.remove(pps.name());
     }
     let is_chosen = |pps: &&Pps| names.is_empty() || names.iter().any(|name| name == pps.name());
-    let chosen = objects.iter().filter(|pps| !pps.is_alias()).filter(is_chosen);
-    if missing.is_empty() { Ok(chosen.collect()) } else { Err(missing) }
+    let chosen = objects
+        .iter()
+        .filter(|pps| !pps.is_alias())
+        .filter(is_chosen);
+    if missing.is_empty() {
+        Ok(chosen.collect())
+    } else {
+        Err(missing)
+    }
 }
 
 /// The exported form of these objects. An object with unreadable states is left out: an import would take it
@@ -46,9 +53,11 @@ pub fn export(objects: &[Value]) -> Exported {
                 exported.objects.push(copy);
             }
             Err(error) => {
-                let [namespace, name] =
-                    ["namespace", "name"].map(|field| object["metadata"][field].as_str().unwrap_or_default());
-                exported.left_out.push((format!("{namespace}/{name}"), error));
+                let [namespace, name] = ["namespace", "name"]
+                    .map(|field| object["metadata"][field].as_str().unwrap_or_default());
+                exported
+                    .left_out
+                    .push((format!("{namespace}/{name}"), error));
             }
         }
     }
@@ -64,8 +73,14 @@ pub(super) fn portable(object: &Value) -> Value {
         key == LAST_APPLIED || key == MANAGED_BY_LABEL && value.as_str() == Some(FIELD_MANAGER)
     };
     for field in ["labels", "annotations"] {
-        let values = from[field].as_object().into_iter().flatten().filter(|(key, value)| !is_own(key, value));
-        let values: Map<String, Value> = values.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let values = from[field]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, value)| !is_own(key, value));
+        let values: Map<String, Value> = values
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
         if !values.is_empty() {
             metadata[field] = values.into();
         }
@@ -114,13 +129,17 @@ mod tests {
     #[test]
     fn aliases_are_left_out_and_missing_names_are_reported() {
         let mut alias = object("db-1234", &Value::Null);
-        alias["spec"]["targetRef"] =
-            json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "db"});
-        let objects = [alias, object("db", &Value::Null), object("web", &Value::Null)];
+        alias["spec"]["targetRef"] = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "db"});
+        let objects = [
+            alias,
+            object("db", &Value::Null),
+            object("web", &Value::Null),
+        ];
         let objects = objects.map(|object| Pps::read(object).unwrap());
         let names = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            chosen(&objects, &names).map(|found| found.iter().map(|pps| pps.name()).collect::<Vec<_>>())
+            chosen(&objects, &names)
+                .map(|found| found.iter().map(|pps| pps.name()).collect::<Vec<_>>())
         };
         assert_eq!(names(&[]), Ok(vec!["db", "web"]));
         assert_eq!(names(&["db", "db-1234"]), Ok(vec!["db"]));
@@ -129,12 +148,19 @@ mod tests {
 
     #[test]
     fn an_object_whose_states_are_damaged_or_hidden_is_left_out() {
-        let damaged = object("bad", &json!({"packed": {"version": 1, "buckets": {"ordinals-0": "9 cut"}}}));
+        let damaged = object(
+            "bad",
+            &json!({"packed": {"version": 1, "buckets": {"ordinals-0": "9 cut"}}}),
+        );
         let mut hidden = object("hidden", &json!({"recorded": 2}));
         hidden["metadata"]["managedFields"] = json!([{"fieldsV1": {"f:status": {"f:packed": {}}}}]);
         let exported = export(&[damaged, hidden, object("db", &Value::Null)]);
         assert_eq!((exported.objects.len(), exported.states), (1, 0));
-        let names: Vec<&str> = exported.left_out.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = exported
+            .left_out
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
         assert_eq!(names, ["prod/bad", "prod/hidden"]);
     }
 }

@@ -55,8 +55,14 @@ pub struct Forecast {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "camelCase")]
 pub enum Advice {
-    Cordon { nodes: Vec<String> },
-    Move { namespace: String, pods: Vec<String>, flags: String },
+    Cordon {
+        nodes: Vec<String>,
+    },
+    Move {
+        namespace: String,
+        pods: Vec<String>,
+        flags: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,16 +146,25 @@ impl Question {
         let zone = match self {
             Self::WithoutNodes(nodes) | Self::Drain(nodes) => {
                 let missing = nodes.iter().find(|node| !all.contains_key(*node));
-                return missing.map_or_else(|| Ok(nodes.clone()), |node| Err(Failure::NoNode(node.clone())));
+                return missing.map_or_else(
+                    || Ok(nodes.clone()),
+                    |node| Err(Failure::NoNode(node.clone())),
+                );
             }
             Self::ZoneDown(zone) => zone,
         };
-        let nodes = all.values().filter(|node| node.zone() == Some(zone)).map(|node| node.name().to_owned());
+        let nodes = all
+            .values()
+            .filter(|node| node.zone() == Some(zone))
+            .map(|node| node.name().to_owned());
         let nodes: BTreeSet<String> = nodes.collect();
         if nodes.is_empty() {
             let known: BTreeSet<&str> = all.values().filter_map(Node::zone).collect();
             let known = known.into_iter().take(10).map(str::to_owned).collect();
-            return Err(Failure::NoZone { zone: zone.clone(), known });
+            return Err(Failure::NoZone {
+                zone: zone.clone(),
+                known,
+            });
         }
         Ok(nodes)
     }
@@ -157,7 +172,11 @@ impl Question {
 
 /// Answers a question.
 pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Failure> {
-    for resource in [Resource::Nodes, Resource::PersistentPodStates, Resource::Pods] {
+    for resource in [
+        Resource::Nodes,
+        Resource::PersistentPodStates,
+        Resource::Pods,
+    ] {
         snapshot.require(resource)?;
     }
     snapshot.require_workloads()?;
@@ -173,18 +192,29 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
     let mut actions = vec![Action::RollOut {}];
     let mut lost = &BTreeSet::new();
     if let Question::Drain(_) = question {
-        actions.extend(nodes.iter().map(|node| Action::Drain { node: node.clone() }));
+        actions.extend(
+            nodes
+                .iter()
+                .map(|node| Action::Drain { node: node.clone() }),
+        );
     } else {
-        actions.push(Action::LoseNodes { nodes: nodes.iter().cloned().collect() });
+        actions.push(Action::LoseNodes {
+            nodes: nodes.iter().cloned().collect(),
+        });
         lost = nodes;
     }
     let unread: Vec<Unread> = snapshot.relevant_unread().cloned().collect();
     // The Pods of other namespaces only take room, and a claim whose volume is not known has a caveat.
     let may_lack = [Resource::Pods, Resource::PersistentVolumes];
     let incomplete = unread.iter().any(|one| !may_lack.contains(&one.resource));
-    let mut forecast = Forecast { unread, incomplete, ..Forecast::default() };
+    let mut forecast = Forecast {
+        unread,
+        incomplete,
+        ..Forecast::default()
+    };
     for namespace in namespaces(snapshot, nodes) {
-        let (scenario, pods) = scenario(snapshot, namespace, nodes, actions.clone(), &forecast.pods);
+        let (scenario, pods) =
+            scenario(snapshot, namespace, nodes, actions.clone(), &forecast.pods);
         let result = run_live(&scenario, &pods, &Limits::CLUSTER);
         let is_fatal = |problem: &&Problem| {
             // The first action fails where there is no StatefulSet.
@@ -194,10 +224,26 @@ pub fn forecast(snapshot: &Snapshot, question: &Question) -> Result<Forecast, Fa
         if let Some(fatal) = result.problems.iter().find(is_fatal) {
             return Err(Failure::Refused(fatal.message.clone()));
         }
-        let Some(last) = result.steps.last() else { continue };
-        let simulated = Simulated { snapshot, namespace, index, lost };
-        forecast.pods.extend(last.world.pods.iter().filter_map(|view| simulated.describe(view)));
-        let objects: Vec<&Value> = scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).collect();
+        let Some(last) = result.steps.last() else {
+            continue;
+        };
+        let simulated = Simulated {
+            snapshot,
+            namespace,
+            index,
+            lost,
+        };
+        forecast.pods.extend(
+            last.world
+                .pods
+                .iter()
+                .filter_map(|view| simulated.describe(view)),
+        );
+        let objects: Vec<&Value> = scenario
+            .objects
+            .iter()
+            .chain(pods.iter().map(Arc::as_ref))
+            .collect();
         simulated.add_problems(&mut forecast, &result.problems, &objects);
     }
     forecast.add_others(snapshot, index, nodes);
@@ -213,10 +259,20 @@ fn namespaces<'a>(snapshot: &'a Snapshot, nodes: &BTreeSet<String>) -> BTreeSet<
     if let Some(own) = snapshot.namespaces.one() {
         return [own].into();
     }
-    let with_workloads: BTreeSet<&str> = snapshot.workloads.iter().map(Workload::namespace).collect();
-    let is_concerned = |pod: &&Pod| pod.node().map_or(!pod.is_finished(), |node| nodes.contains(node));
-    let concerned = snapshot.pods.iter().filter(is_concerned).map(Pod::namespace);
-    concerned.filter(|namespace| with_workloads.contains(namespace)).collect()
+    let with_workloads: BTreeSet<&str> =
+        snapshot.workloads.iter().map(Workload::namespace).collect();
+    let is_concerned = |pod: &&Pod| {
+        pod.node()
+            .map_or(!pod.is_finished(), |node| nodes.contains(node))
+    };
+    let concerned = snapshot
+        .pods
+        .iter()
+        .filter(is_concerned)
+        .map(Pod::namespace);
+    concerned
+        .filter(|namespace| with_workloads.contains(namespace))
+        .collect()
 }
 
 /// A scenario of the workloads of one namespace, and the Pods of all namespaces: they take room. `before` are
@@ -229,28 +285,49 @@ fn scenario(
     before: &[PodForecast],
 ) -> (Scenario, Vec<Arc<Value>>) {
     let is_here = |object: &&Value| object["metadata"]["namespace"] == namespace;
-    let all_nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).map(|node| {
-        let mut object = typed(node.object(), "v1", "Node");
-        // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before it drains the
-        // first.
-        if nodes.contains(node.name()) {
-            object["spec"]["unschedulable"] = true.into();
-        }
-        object
-    });
-    let workloads = snapshot.workloads.iter().map(Workload::object).filter(is_here).cloned();
-    let pps = snapshot.pps.iter().filter(|pps| pps.is_enabled()).map(Pps::object).filter(is_here);
+    let all_nodes = snapshot
+        .nodes
+        .iter()
+        .flat_map(BTreeMap::values)
+        .map(|node| {
+            let mut object = typed(node.object(), "v1", "Node");
+            // No Pod starts on these nodes before the event: kubectl, too, cordons all nodes before it drains the
+            // first.
+            if nodes.contains(node.name()) {
+                object["spec"]["unschedulable"] = true.into();
+            }
+            object
+        });
+    let workloads = snapshot
+        .workloads
+        .iter()
+        .map(Workload::object)
+        .filter(is_here)
+        .cloned();
+    let pps = snapshot
+        .pps
+        .iter()
+        .filter(|pps| pps.is_enabled())
+        .map(Pps::object)
+        .filter(is_here);
     let claims = snapshot.claims.iter().filter(is_here);
     let budgets = snapshot.budgets.iter().filter(is_here);
     let objects = all_nodes
         .chain(workloads)
         .chain(pps.map(|object| typed(object, API_VERSION, KIND)))
         .chain(claims.map(|object| typed(object, "v1", "PersistentVolumeClaim")))
-        .chain(snapshot.volumes.iter().map(|object| typed(object, "v1", "PersistentVolume")))
+        .chain(
+            snapshot
+                .volumes
+                .iter()
+                .map(|object| typed(object, "v1", "PersistentVolume")),
+        )
         .chain(budgets.map(|object| typed(object, "policy/v1", "PodDisruptionBudget")))
         .collect();
-    let places: BTreeMap<(&str, &str), &Option<String>> =
-        before.iter().map(|pod| ((pod.namespace.as_str(), pod.pod.as_str()), &pod.node_then)).collect();
+    let places: BTreeMap<(&str, &str), &Option<String>> = before
+        .iter()
+        .map(|pod| ((pod.namespace.as_str(), pod.pod.as_str()), &pod.node_then))
+        .collect();
     let pods = snapshot.pods.iter().filter_map(|pod| {
         let mut shared = Arc::clone(pod.shared());
         if let Some(node) = places.get(&(pod.namespace(), pod.name())) {
@@ -261,8 +338,14 @@ fn scenario(
         Some(shared)
     });
     let namespace = namespace.to_owned();
-    let scenario =
-        Scenario { objects, live: true, namespace, with_pps: true, actions, ..Scenario::default() };
+    let scenario = Scenario {
+        objects,
+        live: true,
+        namespace,
+        with_pps: true,
+        actions,
+        ..Scenario::default()
+    };
     (scenario, pods.collect())
 }
 
@@ -270,7 +353,9 @@ fn scenario(
 fn typed(object: &Value, api_version: &str, kind: &str) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
-        fields.entry("apiVersion").or_insert_with(|| api_version.into());
+        fields
+            .entry("apiVersion")
+            .or_insert_with(|| api_version.into());
         fields.entry("kind").or_insert_with(|| kind.into());
     }
     object
@@ -288,21 +373,31 @@ struct Simulated<'a> {
 impl Simulated<'_> {
     /// What happens to a Pod; none if it stays where it is.
     fn describe(&self, view: &PodView) -> Option<PodForecast> {
-        let node_now = self.index.pod(self.namespace, &view.name).and_then(Pod::node).map(str::to_owned);
+        let node_now = self
+            .index
+            .pod(self.namespace, &view.name)
+            .and_then(Pod::node)
+            .map(str::to_owned);
         if view.node.is_some() && view.node == node_now && view.kept_by.is_none() {
             return None;
         }
         let governing = governing(self.snapshot, self.index, self.namespace, &view.workload);
-        let recorded_node =
-            governing.and_then(|pps| pps.state(&view.name).ok()?).map(|state| state.node_name);
-        let forgets = governing.and_then(|pps| pps.spec().ok()).map(|spec| spec.node_deletion())
+        let recorded_node = governing
+            .and_then(|pps| pps.state(&view.name).ok()?)
+            .map(|state| state.node_name);
+        let forgets = governing
+            .and_then(|pps| pps.spec().ok())
+            .map(|spec| spec.node_deletion())
             == Some(NodeDeletionPolicy::Forget);
         let (then, why) = match (&view.kept_by, view.phase) {
             (Some(kept_by), _) => (Fate::NotEvicted, Why::Protected(kept_by.clone())),
             (None, Phase::Running) => (Fate::Running, why_there(view)),
             (None, Phase::Pending) => match &view.pending {
                 Some(Pending::Excluded) => (Fate::Pending, Why::Excluded),
-                why => (Fate::Pending, Why::Waits(why.as_ref().map(ToString::to_string).unwrap_or_default())),
+                why => (
+                    Fate::Pending,
+                    Why::Waits(why.as_ref().map(ToString::to_string).unwrap_or_default()),
+                ),
             },
             (None, Phase::Refused) => {
                 let message = view.refusal.as_ref().map(|refusal| refusal.message.clone());
@@ -311,9 +406,15 @@ impl Simulated<'_> {
             (None, Phase::NotCreated) => (Fate::NotCreated, Why::WaitsForOther),
         };
         let is_pending = then == Fate::Pending;
-        let excluded = view.scheduler.iter().filter(|verdict| is_pending && !verdict.exclusions.is_empty());
+        let excluded = view
+            .scheduler
+            .iter()
+            .filter(|verdict| is_pending && !verdict.exclusions.is_empty());
         let is_kept = |verdict: &&Verdict| verdict.exclusions.iter().all(Exclusion::from_pps);
-        let without_its_state = excluded.clone().filter(is_kept).map(|verdict| verdict.node.clone());
+        let without_its_state = excluded
+            .clone()
+            .filter(is_kept)
+            .map(|verdict| verdict.node.clone());
         Some(PodForecast {
             namespace: self.namespace.to_owned(),
             workload: view.workload.clone(),
@@ -325,7 +426,9 @@ impl Simulated<'_> {
             may_land_on: view.may_land_on.clone(),
             forgotten: is_pending
                 && forgets
-                && recorded_node.as_ref().is_some_and(|node| self.lost.contains(node)),
+                && recorded_node
+                    .as_ref()
+                    .is_some_and(|node| self.lost.contains(node)),
             recorded_node,
             as_recorded: view.came_home.filter(|_| then == Fate::Running),
             why,
@@ -341,14 +444,26 @@ impl Simulated<'_> {
             forecast.not_enabled.insert(self.namespace.to_owned());
         }
         for problem in problems {
-            let Source::Objects { object: Some(at) } = problem.source else { continue };
-            let text = |pointer: &str| objects.get(at).and_then(|object| object.pointer(pointer)?.as_str());
-            let (kind, name) = (text("/kind").unwrap_or("Pod"), text("/metadata/name").unwrap_or_default());
-            let is_workload = |pod: &PodForecast| pod.namespace == self.namespace && pod.workload == name;
+            let Source::Objects { object: Some(at) } = problem.source else {
+                continue;
+            };
+            let text = |pointer: &str| {
+                objects
+                    .get(at)
+                    .and_then(|object| object.pointer(pointer)?.as_str())
+            };
+            let (kind, name) = (
+                text("/kind").unwrap_or("Pod"),
+                text("/metadata/name").unwrap_or_default(),
+            );
+            let is_workload =
+                |pod: &PodForecast| pod.namespace == self.namespace && pod.workload == name;
             // An object with an error is left out.
             let is_error = problem.severity == Severity::Error;
             if is_error || forecast.pods.iter().any(is_workload) {
-                forecast.problems.push((format!("{kind} {name}"), problem.message.clone()));
+                forecast
+                    .problems
+                    .push((format!("{kind} {name}"), problem.message.clone()));
             }
             forecast.incomplete |= is_error;
         }
@@ -356,7 +471,12 @@ impl Simulated<'_> {
 }
 
 /// The PersistentPodState that governs a workload. Of two StatefulSets of one name the first is simulated.
-fn governing<'a>(snapshot: &'a Snapshot, index: &Index<'a>, namespace: &str, name: &str) -> Option<&'a Pps> {
+fn governing<'a>(
+    snapshot: &'a Snapshot,
+    index: &Index<'a>,
+    namespace: &str,
+    name: &str,
+) -> Option<&'a Pps> {
     let mut workloads = snapshot.workloads.iter();
     let workload = workloads.find(|one| one.namespace() == namespace && one.name() == name)?;
     let governing = index.governing(&WorkloadKey::of(namespace, &workload.target()));
@@ -365,20 +485,30 @@ fn governing<'a>(snapshot: &'a Snapshot, index: &Index<'a>, namespace: &str, nam
 
 /// Why a Pod runs where it does.
 fn why_there(view: &PodView) -> Why {
-    let Some(state) = &view.recorded_before else { return Why::NotRecorded };
+    let Some(state) = &view.recorded_before else {
+        return Why::NotRecorded;
+    };
     if view.came_home == Some(true) {
         let values = state.node_topology_labels.iter().chain(&state.annotations);
-        return Why::AsRecorded(values.map(|(key, value)| format!("{}={value}", short(key))).collect());
+        return Why::AsRecorded(
+            values
+                .map(|(key, value)| format!("{}={value}", short(key)))
+                .collect(),
+        );
     }
     let because = view.kept_away_by.first().map(Exclusion::in_general);
-    Why::NotAsRecorded { node: state.node_name.clone(), because }
+    Why::NotAsRecorded {
+        node: state.node_name.clone(),
+        because,
+    }
 }
 
 impl Forecast {
     /// Adds the Pods that lose their node and are not simulated: a user would take an answer without any Pod
     /// for an all-clear.
     fn add_others(&mut self, snapshot: &Snapshot, index: &Index, nodes: &BTreeSet<String>) {
-        let leaves = |pod: &&Pod| !pod.is_finished() && pod.node().is_some_and(|node| nodes.contains(node));
+        let leaves =
+            |pod: &&Pod| !pod.is_finished() && pod.node().is_some_and(|node| nodes.contains(node));
         for pod in snapshot.pods.iter().filter(leaves) {
             let controller = WorkloadKey::of_pod(pod);
             match controller.as_ref().map(|key| key.kind.as_str()) {
@@ -387,8 +517,12 @@ impl Forecast {
                 Some("StatefulSet") if !snapshot.namespaces.contains(pod.namespace()) => {
                     self.other_namespaces.insert(pod.namespace().to_owned());
                 }
-                _ if controller.as_ref().is_some_and(|key| index.workload(key).is_some()) => {}
-                _ => self.not_simulated.push(format!("{}/{}", pod.namespace(), pod.name())),
+                _ if controller
+                    .as_ref()
+                    .is_some_and(|key| index.workload(key).is_some()) => {}
+                _ => self
+                    .not_simulated
+                    .push(format!("{}/{}", pod.namespace(), pod.name())),
             }
         }
         self.incomplete |= self.pods.is_empty() && !self.other_namespaces.is_empty();
@@ -397,8 +531,14 @@ impl Forecast {
 
 /// How to let Pods start that only a recorded state would keep Pending. Pods that cannot be evicted while
 /// such a Pod waits are moved with it.
-fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodForecast]) -> Vec<Advice> {
-    let is_held = |pod: &&PodForecast| !pod.without_its_state.is_empty() && pod.recorded_node.is_some();
+fn advice(
+    snapshot: &Snapshot,
+    index: &Index,
+    question: &Question,
+    pods: &[PodForecast],
+) -> Vec<Advice> {
+    let is_held =
+        |pod: &&PodForecast| !pod.without_its_state.is_empty() && pod.recorded_node.is_some();
     let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
     let mut moves: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for pod in pods {
@@ -406,14 +546,25 @@ fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodFo
             (&other.namespace, &other.workload) == (&pod.namespace, &pod.workload)
                 && (other.pod == pod.pod || pod.then == Fate::NotEvicted)
         };
-        let Some(like) = held.iter().find(is_like) else { continue };
+        let Some(like) = held.iter().find(is_like) else {
+            continue;
+        };
         let way_out = || {
             let pps = governing(snapshot, index, &pod.namespace, &pod.workload)?;
-            let nodes = like.without_its_state.iter().filter_map(|node| snapshot.node(node));
+            let nodes = like
+                .without_its_state
+                .iter()
+                .filter_map(|node| snapshot.node(node));
             WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes)
         };
-        let flags = format!("--anywhere{}", way_out().map(|way_out| way_out.flags).unwrap_or_default());
-        moves.entry((pod.namespace.clone(), flags)).or_default().push(pod.pod.clone());
+        let flags = format!(
+            "--anywhere{}",
+            way_out().map(|way_out| way_out.flags).unwrap_or_default()
+        );
+        moves
+            .entry((pod.namespace.clone(), flags))
+            .or_default()
+            .push(pod.pod.clone());
     }
     let mut advice = Vec::new();
     if let Question::WithoutNodes(nodes) | Question::Drain(nodes) = question
@@ -425,6 +576,10 @@ fn advice(snapshot: &Snapshot, index: &Index, question: &Question, pods: &[PodFo
         advice.extend((!nodes.is_empty()).then_some(Advice::Cordon { nodes }));
     }
     let moves = moves.into_iter();
-    advice.extend(moves.map(|((namespace, flags), pods)| Advice::Move { namespace, pods, flags }));
+    advice.extend(moves.map(|((namespace, flags), pods)| Advice::Move {
+        namespace,
+        pods,
+        flags,
+    }));
     advice
 }

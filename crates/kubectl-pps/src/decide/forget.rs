@@ -22,11 +22,18 @@ pub struct Drops {
 }
 
 /// Decides which states are dropped: the states of these Pods, and the states on this node.
-pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -> Result<Drops, &'a Unread> {
+pub fn decide<'a>(
+    snapshot: &'a Snapshot,
+    pods: &[String],
+    node: Option<&str>,
+) -> Result<Drops, &'a Unread> {
     snapshot.require(Resource::Pods)?;
     snapshot.require(Resource::PersistentPodStates)?;
     let index = Index::of(snapshot);
-    let mut drops = Drops { unrecorded: pods.to_vec(), ..Drops::default() };
+    let mut drops = Drops {
+        unrecorded: pods.to_vec(),
+        ..Drops::default()
+    };
     for pps in snapshot.pps.iter().filter(|pps| !pps.is_alias()) {
         let namespace = pps.namespace();
         let recorded = match states(pps.object()) {
@@ -43,9 +50,13 @@ pub fn decide<'a>(snapshot: &'a Snapshot, pods: &[String], node: Option<&str>) -
             }
             drops.unrecorded.retain(|one| *one != name);
             let pod = index.pod(namespace, &name);
-            let is_away = |pod: &Pod| pod.node().is_some_and(|node| spec.is_away(&state.node_name, node));
-            let is_due =
-                |pod: &Pod| snapshot.is_recordable(pod) && !is_away(pod) && index.may_record(pps, pod);
+            let is_away = |pod: &Pod| {
+                pod.node()
+                    .is_some_and(|node| spec.is_away(&state.node_name, node))
+            };
+            let is_due = |pod: &Pod| {
+                snapshot.is_recordable(pod) && !is_away(pod) && index.may_record(pps, pod)
+            };
             if pod.is_some_and(is_due) {
                 drops.ready.push((namespace.to_owned(), name));
                 continue;
@@ -73,7 +84,9 @@ impl Drops {
     /// Keeps the states that the user has agreed to drop and that are still to be dropped.
     pub fn retain(&mut self, now: &Self) {
         for (object, states) in &mut self.objects {
-            states.retain(|pod, state| now.objects.get(object).and_then(|now| now.get(pod)) == Some(state));
+            states.retain(|pod, state| {
+                now.objects.get(object).and_then(|now| now.get(pod)) == Some(state)
+            });
         }
         self.objects.retain(|_, states| !states.is_empty());
     }

@@ -66,15 +66,25 @@ pub fn read(objects: &[Value], options: &Options) -> Result<Vec<Entry>, Vec<(usi
         match read_one(object, options) {
             Ok(None) => {}
             Ok(Some(entry)) => {
-                let (namespace, name) = (entry.pps.namespace().to_owned(), entry.pps.name().to_owned());
-                if entries.insert((namespace.clone(), name.clone()), entry).is_some() {
+                let (namespace, name) = (
+                    entry.pps.namespace().to_owned(),
+                    entry.pps.name().to_owned(),
+                );
+                if entries
+                    .insert((namespace.clone(), name.clone()), entry)
+                    .is_some()
+                {
                     flaws.push((index, Flaw::Twice { namespace, name }));
                 }
             }
             Err(found) => flaws.extend(found.into_iter().map(|flaw| (index, flaw))),
         }
     }
-    if flaws.is_empty() { Ok(entries.into_values().collect()) } else { Err(flaws) }
+    if flaws.is_empty() {
+        Ok(entries.into_values().collect())
+    } else {
+        Err(flaws)
+    }
 }
 
 /// None if the object is not wanted.
@@ -84,7 +94,10 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
     if kind != KIND || !API_VERSIONS.contains(&api_version.as_str()) {
         return Err(vec![Flaw::OtherKind { api_version, kind }]);
     }
-    let (name, mut namespace) = (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
+    let (name, mut namespace) = (
+        text(&object["metadata"]["name"]),
+        text(&object["metadata"]["namespace"]),
+    );
     if namespace.is_empty() {
         namespace.clone_from(&options.default_namespace);
     }
@@ -93,12 +106,17 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
     }
     for (field, value) in [("metadata.name", &name), ("metadata.namespace", &namespace)] {
         if !is_dns_subdomain(value) {
-            return Err(vec![Flaw::Name { field, value: value.clone() }]);
+            return Err(vec![Flaw::Name {
+                field,
+                value: value.clone(),
+            }]);
         }
     }
     let mut kept = portable(object);
     kept["metadata"]["namespace"] = namespace.into();
-    let Some(pps) = Pps::read(kept).filter(|pps| !pps.is_alias()) else { return Ok(None) };
+    let Some(pps) = Pps::read(kept).filter(|pps| !pps.is_alias()) else {
+        return Ok(None);
+    };
     let violations = validate::review(object, None, &AnnotationRules::default()).violations;
     let mut states = edit::states(object).map_err(|error| vec![Flaw::States { name, error }])?;
     for state in states.values_mut() {
@@ -112,7 +130,11 @@ fn read_one(object: &Value, options: &Options) -> Result<Option<Entry>, Vec<Flaw
         }
     }
     states.retain(|_, state| *state != PodState::default());
-    Ok(Some(Entry { pps, states, violations }))
+    Ok(Some(Entry {
+        pps,
+        states,
+        violations,
+    }))
 }
 
 /// What is done with one object of the file.
@@ -169,7 +191,10 @@ pub enum Refusal {
 impl Plan {
     /// The number of states that replace another state.
     pub fn replaced(&self) -> usize {
-        self.changes.values().filter(|change| change.replaces()).count()
+        self.changes
+            .values()
+            .filter(|change| change.replaces())
+            .count()
     }
 
     pub fn writes(&self) -> bool {
@@ -180,8 +205,11 @@ impl Plan {
 /// Decides for each object of a file.
 pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> Vec<Plan> {
     let index = Index::of(snapshot);
-    let existing: BTreeMap<_, _> =
-        snapshot.pps.iter().map(|pps| ((pps.namespace(), pps.name()), pps)).collect();
+    let existing: BTreeMap<_, _> = snapshot
+        .pps
+        .iter()
+        .map(|pps| ((pps.namespace(), pps.name()), pps))
+        .collect();
     let mut created: BTreeMap<WorkloadKey, &str> = BTreeMap::new();
     let plan = |entry: &'a Entry| {
         let existing = existing.get(&(entry.pps.namespace(), entry.pps.name()));
@@ -199,29 +227,59 @@ pub fn plan<'a>(entries: &'a [Entry], snapshot: &Snapshot, overwrite: bool) -> V
     entries.iter().map(plan).collect()
 }
 
-fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Index, overwrite: bool) -> Plan {
+fn plan_one(
+    entry: &Entry,
+    found: Option<&Pps>,
+    snapshot: &Snapshot,
+    index: &Index,
+    overwrite: bool,
+) -> Plan {
     let (namespace, target) = (entry.pps.namespace(), entry.pps.target());
     let key = WorkloadKey::of(namespace, &target);
     let spec = found.unwrap_or(&entry.pps).spec().unwrap_or_default();
     let unwanted = index.workload(&key).map(|workload| {
-        let is_kept = retains_state(spec.retention(), WorkloadPresence::Present, false, PodOwnership::Absent);
-        entry.states.keys().filter(|pod| !is_kept && !workload.wants(pod)).cloned().collect()
+        let is_kept = retains_state(
+            spec.retention(),
+            WorkloadPresence::Present,
+            false,
+            PodOwnership::Absent,
+        );
+        entry
+            .states
+            .keys()
+            .filter(|pod| !is_kept && !workload.wants(pod))
+            .cloned()
+            .collect()
     });
     let unwanted: BTreeSet<String> = unwanted.unwrap_or_default();
     let mut states = entry.states.clone();
     states.retain(|pod, _| !unwanted.contains(pod));
-    let is_due =
-        |pod: &Pod| found.is_none_or(|pps| index.may_record(pps, pod)) && snapshot.is_recordable(pod);
+    let is_due = |pod: &Pod| {
+        found.is_none_or(|pps| index.may_record(pps, pod)) && snapshot.is_recordable(pod)
+    };
     let is_ready = |pod: &&String| index.pod(namespace, pod).is_some_and(is_due);
     let ready: BTreeSet<String> = states.keys().filter(is_ready).cloned().collect();
     states.retain(|pod, _| !ready.contains(pod));
     let decided = match (found, index.governing(&key)) {
-        (Some(pps), _) if !pps.target().is_same_workload(&target) => Err(Refusal::OtherTarget(pps.target())),
+        (Some(pps), _) if !pps.target().is_same_workload(&target) => {
+            Err(Refusal::OtherTarget(pps.target()))
+        }
         (Some(pps), _) => edit::merge_or_compact(pps.object(), &states, overwrite)
-            .map(|merge| (if merge.edit.is_some() { Action::Update } else { Action::Nothing }, merge))
+            .map(|merge| {
+                (
+                    if merge.edit.is_some() {
+                        Action::Update
+                    } else {
+                        Action::Nothing
+                    },
+                    merge,
+                )
+            })
             .map_err(Refusal::Edit),
         (None, Some(other)) => Err(Refusal::SharedTarget(other.name().to_owned())),
-        (None, None) if !entry.violations.is_empty() => Err(Refusal::Invalid(entry.violations.clone())),
+        (None, None) if !entry.violations.is_empty() => {
+            Err(Refusal::Invalid(entry.violations.clone()))
+        }
         (None, None) => {
             // The object as the API server will store it.
             let mut created = entry.pps.object().clone();
@@ -234,7 +292,10 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
     let target_uid = found.and_then(|pps| pps.object()["status"]["targetUID"].as_str());
     let target_uid = target_uid.filter(|_| index.workload(&key).is_none());
     let is_gone = snapshot.has_all_like(&key);
-    let nothing = Merge { edit: None, kept: BTreeSet::new() };
+    let nothing = Merge {
+        edit: None,
+        kept: BTreeSet::new(),
+    };
     let (action, merge) = decided.unwrap_or_else(|refusal| (Action::Refuse(refusal), nothing));
     Plan {
         namespace: namespace.to_owned(),
@@ -255,24 +316,43 @@ fn plan_one(entry: &Entry, found: Option<&Pps>, snapshot: &Snapshot, index: &Ind
 pub fn next_write(object: &Value, plan: &Plan) -> Result<Option<Edit>, EditError> {
     let now = edit::states(object)?;
     let is_as_shown = |(pod, change): &(&String, &Change)| {
-        let before = change.before.as_ref().filter(|state| **state != PodState::default());
+        let before = change
+            .before
+            .as_ref()
+            .filter(|state| **state != PodState::default());
         now.get(*pod) == before
     };
     let agreed = plan.changes.iter().filter(is_as_shown);
-    let states = agreed.filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?))).collect();
-    let (uid, mut edit) = (object["status"]["targetUID"].as_str(), edit::merge(object, &states, true)?.edit);
+    let states = agreed
+        .filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?)))
+        .collect();
+    let (uid, mut edit) = (
+        object["status"]["targetUID"].as_str(),
+        edit::merge(object, &states, true)?.edit,
+    );
     let is_former = uid.is_some() && uid == plan.former_uid.as_deref();
-    edit.iter_mut().filter(|_| is_former).for_each(Edit::forget_workload);
+    edit.iter_mut()
+        .filter(|_| is_former)
+        .for_each(Edit::forget_workload);
     Ok(edit)
 }
 
 /// The required values of the written states that no node has, by key and value, each with the number of its
 /// states.
-pub fn absent_values(plans: &[Plan], nodes: &BTreeMap<String, Node>) -> BTreeMap<(String, String), usize> {
+pub fn absent_values(
+    plans: &[Plan],
+    nodes: &BTreeMap<String, Node>,
+) -> BTreeMap<(String, String), usize> {
     let mut values = BTreeMap::new();
     for plan in plans {
-        for state in plan.changes.values().filter_map(|change| change.after.as_ref()) {
-            for required in pps_core::plan("", &plan.spec, state, &AnnotationRules::default()).required {
+        for state in plan
+            .changes
+            .values()
+            .filter_map(|change| change.after.as_ref())
+        {
+            for required in
+                pps_core::plan("", &plan.spec, state, &AnnotationRules::default()).required
+            {
                 *values.entry((required.key, required.value)).or_default() += 1;
             }
         }

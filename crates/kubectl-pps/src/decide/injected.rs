@@ -19,7 +19,10 @@ pub fn injected(
         // Without a revision the Pod may have been made from this template.
         let is_newest = has_newest_revision(pod.object(), workload.object());
         let template = &workload.object()["spec"]["template"];
-        (is_newest != Some(false)).then_some(Template { template, is_certain: is_newest == Some(true) })
+        (is_newest != Some(false)).then_some(Template {
+            template,
+            is_certain: is_newest == Some(true),
+        })
     });
     pps_core::injected::injected(pod.object(), template, spec, state)
 }

@@ -77,15 +77,43 @@ pub enum Obstacle {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     Unread(Unread),
-    UnreadablePps { pps: String, why: String },
-    NoPod { namespace: String, pod: String },
-    NoController { pod: String },
-    NoWorkload { pod: String, workload: Box<WorkloadKey> },
-    NotGoverned { pod: String, workload: Box<WorkloadKey>, waits: bool },
-    NotEnabled { namespace: String },
-    NotWanted { pod: String, workload: Box<WorkloadKey>, replicas: u64, is_terminating: bool },
-    AmbiguousKey { word: String, keys: Vec<String> },
-    UnknownKey { word: String, keys: Vec<String> },
+    UnreadablePps {
+        pps: String,
+        why: String,
+    },
+    NoPod {
+        namespace: String,
+        pod: String,
+    },
+    NoController {
+        pod: String,
+    },
+    NoWorkload {
+        pod: String,
+        workload: Box<WorkloadKey>,
+    },
+    NotGoverned {
+        pod: String,
+        workload: Box<WorkloadKey>,
+        waits: bool,
+    },
+    NotEnabled {
+        namespace: String,
+    },
+    NotWanted {
+        pod: String,
+        workload: Box<WorkloadKey>,
+        replicas: u64,
+        is_terminating: bool,
+    },
+    AmbiguousKey {
+        word: String,
+        keys: Vec<String>,
+    },
+    UnknownKey {
+        word: String,
+        keys: Vec<String>,
+    },
 }
 
 impl From<&Unread> for Refusal {
@@ -115,7 +143,10 @@ impl PodMove {
     pub fn gives_up(&self) -> Vec<(&str, &str)> {
         let after = self.after().node_topology_labels;
         let before = self.new_state.required_of(self.before.as_ref());
-        before.into_iter().filter(|(key, value)| after.get(*key).is_none_or(|after| after != value)).collect()
+        before
+            .into_iter()
+            .filter(|(key, value)| after.get(*key).is_none_or(|after| after != value))
+            .collect()
     }
 
     /// Whether `now`, a later decision, does no more than this move, which the user has seen: it records the
@@ -123,7 +154,10 @@ impl PodMove {
     pub fn covers(&self, now: &Self) -> bool {
         let evicted = |one: &Self| {
             let is_evicted = one.removal == Removal::Evict && !one.is_stranded;
-            one.present.as_ref().filter(|_| is_evicted).map(|pod| pod.uid().to_owned())
+            one.present
+                .as_ref()
+                .filter(|_| is_evicted)
+                .map(|pod| pod.uid().to_owned())
         };
         let evicted_now = evicted(now);
         self.pps == now.pps
@@ -141,7 +175,11 @@ impl PodMove {
     }
 
     fn order(&self) -> (bool, &str, (&str, u64)) {
-        (self.removal == Removal::Evict, &self.namespace, name_order(&self.pod))
+        (
+            self.removal == Removal::Evict,
+            &self.namespace,
+            name_order(&self.pod),
+        )
     }
 }
 
@@ -154,40 +192,69 @@ pub fn order(moves: &mut [PodMove]) {
 /// Decides a move. None if the Pod is at its destination already, and recorded there.
 pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Option<PodMove>, Refusal> {
     let index = Index::of(snapshot);
-    let Request { namespace, pod: name, to, .. } = *request;
+    let Request {
+        namespace,
+        pod: name,
+        to,
+        ..
+    } = *request;
     snapshot.require(Resource::PersistentPodStates)?;
     let Some(subject) = Subject::of(snapshot, &index, namespace, name) else {
         snapshot.require(Resource::Pods)?;
-        return Err(Refusal::NoPod { namespace: namespace.to_owned(), pod: name.to_owned() });
+        return Err(Refusal::NoPod {
+            namespace: namespace.to_owned(),
+            pod: name.to_owned(),
+        });
     };
     let pod = subject.pod.filter(|pod| !pod.is_finished());
     let pps = governing(snapshot, &index, &subject, pod)?;
-    let unreadable = |why: String| Refusal::UnreadablePps { pps: pps.name().to_owned(), why };
+    let unreadable = |why: String| Refusal::UnreadablePps {
+        pps: pps.name().to_owned(),
+        why,
+    };
     let spec = pps.spec().map_err(unreadable)?;
-    let before = pps.state(name).map_err(|damaged| unreadable(damaged.to_string()))?;
+    let before = pps
+        .state(name)
+        .map_err(|damaged| unreadable(damaged.to_string()))?;
     let new_state = NewState::new(request, &spec, pod.is_some_and(|pod| pod.node().is_some()))?;
     let after = new_state.of(before.as_ref());
-    let is_there =
-        pod.zip(to).is_some_and(|(pod, to)| pod.node() == Some(to.name()) && !pod.is_terminating());
+    let is_there = pod
+        .zip(to)
+        .is_some_and(|(pod, to)| pod.node() == Some(to.name()) && !pod.is_terminating());
     if is_there && !pod.is_some_and(Pod::is_marked) && !new_state.changes(before.as_ref()) {
         return Ok(None);
     }
     let next = subject.successor_with(after.as_ref());
     let forecast = next.as_ref().and_then(|next| subject.select(next));
-    let other_template = pod.zip(subject.workload).is_some_and(|(pod, workload)| workload.has_replaced(pod));
+    let other_template = pod
+        .zip(subject.workload)
+        .is_some_and(|(pod, workload)| workload.has_replaced(pod));
     let removal = match pod {
         None => Removal::Unneeded,
         Some(_) if is_there => Removal::Stay,
-        Some(pod) => removal(pod, next.as_ref().filter(|_| !other_template).map(|next| &next.pod), &spec),
+        Some(pod) => removal(
+            pod,
+            next.as_ref()
+                .filter(|_| !other_template)
+                .map(|next| &next.pod),
+            &spec,
+        ),
     };
-    let obstacle = forecast.as_ref().filter(|_| removal != Removal::Stay).and_then(|forecast| {
-        let way_out = || {
-            let free = Landing::of(&subject.select(&subject.successor_with(None)?)?);
-            let nodes = free.favourites().iter().chain(free.others());
-            WayOut::of(&spec, after.as_ref()?, nodes.filter_map(|node| snapshot.node(node)))
-        };
-        obstacle(forecast, to.map(Node::name), way_out)
-    });
+    let obstacle = forecast
+        .as_ref()
+        .filter(|_| removal != Removal::Stay)
+        .and_then(|forecast| {
+            let way_out = || {
+                let free = Landing::of(&subject.select(&subject.successor_with(None)?)?);
+                let nodes = free.favourites().iter().chain(free.others());
+                WayOut::of(
+                    &spec,
+                    after.as_ref()?,
+                    nodes.filter_map(|node| snapshot.node(node)),
+                )
+            };
+            obstacle(forecast, to.map(Node::name), way_out)
+        });
     Ok(Some(PodMove {
         namespace: namespace.to_owned(),
         pod: name.to_owned(),
@@ -211,13 +278,21 @@ fn governing<'a>(
     pod: Option<&Pod>,
 ) -> Result<&'a Pps, Refusal> {
     let name = subject.name.to_owned();
-    let Some(key) = subject.owner.clone() else { return Err(Refusal::NoController { pod: name }) };
+    let Some(key) = subject.owner.clone() else {
+        return Err(Refusal::NoController { pod: name });
+    };
     let Some(pps) = subject.pps.known() else {
         let waits = pod.is_some_and(|pod| pod.node().is_none() && pod.injected_from().is_some());
-        return Err(Refusal::NotGoverned { pod: name, workload: Box::new(key), waits });
+        return Err(Refusal::NotGoverned {
+            pod: name,
+            workload: Box::new(key),
+            waits,
+        });
     };
     if !pps.is_enabled() {
-        return Err(Refusal::NotEnabled { namespace: key.namespace });
+        return Err(Refusal::NotEnabled {
+            namespace: key.namespace,
+        });
     }
     match index.workload(&key) {
         Some(workload) if !workload.wants(&name) => Err(Refusal::NotWanted {
@@ -226,15 +301,22 @@ fn governing<'a>(
             replicas: workload.replicas(),
             is_terminating: workload.is_terminating(),
         }),
-        None if snapshot.has_all_like(&key) => Err(Refusal::NoWorkload { pod: name, workload: key.into() }),
-        None if pod.is_none() => unread(snapshot, &key).map_or(Ok(pps), |unread| Err(unread.into())),
+        None if snapshot.has_all_like(&key) => Err(Refusal::NoWorkload {
+            pod: name,
+            workload: key.into(),
+        }),
+        None if pod.is_none() => {
+            unread(snapshot, &key).map_or(Ok(pps), |unread| Err(unread.into()))
+        }
         _ => Ok(pps),
     }
 }
 
 /// Why the workload is not known. Workloads of other kinds than StatefulSet are never read.
 fn unread<'a>(snapshot: &'a Snapshot, key: &WorkloadKey) -> Option<&'a Unread> {
-    snapshot.unread(Resource::stateful_sets_of(&key.group)).filter(|_| key.kind == "StatefulSet")
+    snapshot
+        .unread(Resource::stateful_sets_of(&key.group))
+        .filter(|_| key.kind == "StatefulSet")
 }
 
 /// How a Pod that is not at its destination is removed. `successor` is the Pod that would be created now.
@@ -242,14 +324,21 @@ fn removal(pod: &Pod, successor: Option<&Value>, spec: &Spec) -> Removal {
     // The fields that the policy may inject. A Pod that was created after a change of the state may wait for
     // a node.
     let injectable = |pod: &Value| {
-        let keys = spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key);
-        let annotations: Vec<Value> = keys.map(|key| pod["metadata"]["annotations"][key].clone()).collect();
+        let keys = spec
+            .persistent_pod_annotations
+            .iter()
+            .map(|annotation| &annotation.key);
+        let annotations: Vec<Value> = keys
+            .map(|key| pod["metadata"]["annotations"][key].clone())
+            .collect();
         (pod["spec"]["affinity"]["nodeAffinity"].clone(), annotations)
     };
     match pod {
         _ if pod.is_terminating() => Removal::Unneeded,
         _ if pod.node().is_some() => Removal::Evict,
-        _ if successor.is_some_and(|next| injectable(next) == injectable(pod.object())) => Removal::Unneeded,
+        _ if successor.is_some_and(|next| injectable(next) == injectable(pod.object())) => {
+            Removal::Unneeded
+        }
         _ => Removal::Delete,
     }
 }
@@ -259,8 +348,14 @@ fn obstacle(
     to: Option<&str>,
     way_out: impl FnOnce() -> Option<WayOut>,
 ) -> Option<Obstacle> {
-    let Selection { verdicts, may_land_on, .. } = forecast;
-    let excluded = verdicts.iter().filter(|verdict| !verdict.exclusions.is_empty());
+    let Selection {
+        verdicts,
+        may_land_on,
+        ..
+    } = forecast;
+    let excluded = verdicts
+        .iter()
+        .filter(|verdict| !verdict.exclusions.is_empty());
     let mut excluded = excluded.map(|verdict| (verdict.node.clone(), verdict.exclusions.clone()));
     match to {
         None if may_land_on.is_empty() => Some(Obstacle::NoNode(excluded.collect(), way_out())),

@@ -19,36 +19,65 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
         let distance = strsim::levenshtein(name, other);
         let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
         // The name of a workload in place of its Pod's name, and the other way round.
-        let is_number = |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
-        let is_pod = other.strip_prefix(name).or_else(|| name.strip_prefix(other)).is_some_and(is_number);
+        let is_number = |rest: &str| {
+            rest.strip_prefix('-')
+                .is_some_and(|rest| rest.parse::<u64>().is_ok())
+        };
+        let is_pod = other
+            .strip_prefix(name)
+            .or_else(|| name.strip_prefix(other))
+            .is_some_and(is_number);
         (distance <= allowed || is_part || is_pod).then_some((distance, other))
     };
     let mut near: Vec<(usize, &str)> = names.into_iter().filter_map(near).collect();
     near.sort_unstable();
     near.dedup();
-    near.into_iter().take(SHOWN).map(|(_, name)| name.to_owned()).collect()
+    near.into_iter()
+        .take(SHOWN)
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 /// The workloads that a text may mean, at least one: `NAME` or `KIND/NAME`, with kinds as kubectl takes them.
 pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<WorkloadKey>, Failure> {
-    let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
+    let (kind, name) = text
+        .split_once('/')
+        .map_or((None, text), |(kind, name)| (Some(kind), name));
     // All workloads that were read or that a PersistentPodState names.
-    let read = snapshot.workloads.iter().map(|one| WorkloadKey::of(one.namespace(), &one.target()));
+    let read = snapshot
+        .workloads
+        .iter()
+        .map(|one| WorkloadKey::of(one.namespace(), &one.target()));
     let known = read.chain(index.targeted().map(|(key, _)| key.clone()));
-    let known: BTreeSet<_> = known.filter(|key| snapshot.namespaces.contains(&key.namespace)).collect();
-    let is_meant = |key: &&WorkloadKey| key.name == name && kind.is_none_or(|kind| is_kind(key, kind));
+    let known: BTreeSet<_> = known
+        .filter(|key| snapshot.namespaces.contains(&key.namespace))
+        .collect();
+    let is_meant =
+        |key: &&WorkloadKey| key.name == name && kind.is_none_or(|kind| is_kind(key, kind));
     let found: Vec<WorkloadKey> = known.iter().filter(is_meant).cloned().collect();
     if !found.is_empty() {
         return Ok(found);
     }
-    let kinds = [Resource::StatefulSets, Resource::KruiseStatefulSets, Resource::PersistentPodStates];
-    let unread = snapshot.unread.iter().find(|one| kinds.contains(&one.resource)).cloned();
+    let kinds = [
+        Resource::StatefulSets,
+        Resource::KruiseStatefulSets,
+        Resource::PersistentPodStates,
+    ];
+    let unread = snapshot
+        .unread
+        .iter()
+        .find(|one| kinds.contains(&one.resource))
+        .cloned();
     let text = text.to_owned();
     if let Some(unread) = unread {
         return Err(Failure::UnreadWorkload { text, unread });
     }
     let similar = similar(name, known.iter().map(|key| key.name.as_str()));
-    Err(Failure::NoWorkload { text, namespaces: snapshot.namespaces.clone(), similar })
+    Err(Failure::NoWorkload {
+        text,
+        namespaces: snapshot.namespaces.clone(),
+        similar,
+    })
 }
 
 /// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
@@ -63,11 +92,13 @@ pub fn pod_name(text: &str) -> &str {
 /// letters.
 fn is_kind(key: &WorkloadKey, text: &str) -> bool {
     let text = text.to_lowercase();
-    let (word, group) =
-        text.split_once('.').map_or((text.as_str(), None), |(word, group)| (word, Some(group)));
+    let (word, group) = text
+        .split_once('.')
+        .map_or((text.as_str(), None), |(word, group)| (word, Some(group)));
     let kind = key.kind.to_lowercase();
-    let is_word =
-        word == kind || word.strip_suffix('s') == Some(&kind) || (word == "sts" && kind == "statefulset");
+    let is_word = word == kind
+        || word.strip_suffix('s') == Some(&kind)
+        || (word == "sts" && kind == "statefulset");
     is_word && group.is_none_or(|group| group == key.group.to_lowercase())
 }
 

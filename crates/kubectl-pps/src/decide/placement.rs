@@ -36,13 +36,29 @@ impl<'a> Nodes<'a> {
             pods: on.remove(name.as_str()).unwrap_or_default(),
         };
         let volumes = Volumes::of(snapshot.claims.iter().chain(&snapshot.volumes));
-        Some(Self { views: nodes.iter().map(view).collect(), volumes: Rc::new(volumes) })
+        Some(Self {
+            views: nodes.iter().map(view).collect(),
+            volumes: Rc::new(volumes),
+        })
     }
 
     /// The scheduler's decision about a Pod. `before` is the Pod without the injected parts, `selector` is
     /// the selector of its controller.
-    pub fn select(&self, pod: &Value, before: Option<&Value>, selector: Option<&Value>) -> Selection {
-        select(&Placement { pod, before, selector, volumes: Some(&self.volumes) }, &self.views)
+    pub fn select(
+        &self,
+        pod: &Value,
+        before: Option<&Value>,
+        selector: Option<&Value>,
+    ) -> Selection {
+        select(
+            &Placement {
+                pod,
+                before,
+                selector,
+                volumes: Some(&self.volumes),
+            },
+            &self.views,
+        )
     }
 
     /// The nodes with another version of the node of this name.
@@ -55,12 +71,20 @@ impl<'a> Nodes<'a> {
 
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
-        let views = self.views.iter().filter(|view| view.node["metadata"]["name"] != name);
-        Self { views: views.cloned().collect(), volumes: Rc::clone(&self.volumes) }
+        let views = self
+            .views
+            .iter()
+            .filter(|view| view.node["metadata"]["name"] != name);
+        Self {
+            views: views.cloned().collect(),
+            volumes: Rc::clone(&self.volumes),
+        }
     }
 
     pub fn view(&self, name: &str) -> Option<&NodeView<'a>> {
-        self.views.iter().find(|view| view.node["metadata"]["name"] == name)
+        self.views
+            .iter()
+            .find(|view| view.node["metadata"]["name"] == name)
     }
 }
 
@@ -85,8 +109,14 @@ impl Landing {
         if selection.chosen.is_none() {
             return Self::default();
         }
-        let could = selection.verdicts.iter().filter(|verdict| verdict.exclusions.is_empty());
-        Self::new(selection.may_land_on.clone(), could.map(|verdict| verdict.node.clone()).collect())
+        let could = selection
+            .verdicts
+            .iter()
+            .filter(|verdict| verdict.exclusions.is_empty());
+        Self::new(
+            selection.may_land_on.clone(),
+            could.map(|verdict| verdict.node.clone()).collect(),
+        )
     }
 
     pub fn is_nowhere(&self) -> bool {
@@ -95,9 +125,17 @@ impl Landing {
 
     #[must_use]
     pub fn within(&self, nodes: &BTreeSet<String>) -> Self {
-        let [best, others] = [&self.favourites, &self.others]
-            .map(|all| all.iter().filter(|node| nodes.contains(*node)).cloned().collect::<Vec<_>>());
-        if best.is_empty() { Self::new(others, best) } else { Self::new(best, others) }
+        let [best, others] = [&self.favourites, &self.others].map(|all| {
+            all.iter()
+                .filter(|node| nodes.contains(*node))
+                .cloned()
+                .collect::<Vec<_>>()
+        });
+        if best.is_empty() {
+            Self::new(others, best)
+        } else {
+            Self::new(best, others)
+        }
     }
 
     /// The best nodes: the scheduler may choose any of them.
@@ -125,9 +163,24 @@ pub fn is_closed(pod: &Value, node: &Value) -> bool {
         return false;
     }
     let pod = unbound(pod);
-    let placement = Placement { pod: &pod, before: None, selector: None, volumes: None };
-    let selection = select(&placement, &[NodeView { node, pods: Vec::new() }]);
-    let mut kinds = selection.verdicts.iter().flat_map(|verdict| &verdict.exclusions).map(Exclusion::kind);
+    let placement = Placement {
+        pod: &pod,
+        before: None,
+        selector: None,
+        volumes: None,
+    };
+    let selection = select(
+        &placement,
+        &[NodeView {
+            node,
+            pods: Vec::new(),
+        }],
+    );
+    let mut kinds = selection
+        .verdicts
+        .iter()
+        .flat_map(|verdict| &verdict.exclusions)
+        .map(Exclusion::kind);
     kinds.any(|kind| matches!(kind, ExclusionKind::Cordon | ExclusionKind::Taint))
 }
 

@@ -63,11 +63,21 @@ impl Status {
     }
 
     pub fn outcome(&self) -> Outcome {
-        let well = if self.is_well() { Outcome::Well } else { Outcome::NotWell };
+        let well = if self.is_well() {
+            Outcome::Well
+        } else {
+            Outcome::NotWell
+        };
         // Without the right to list nodes there is an answer nevertheless.
-        let is_incomplete =
-            self.unread.iter().any(|one| !(one.is_forbidden() && one.resource == Resource::Nodes));
-        well.max(if is_incomplete { Outcome::Incomplete } else { Outcome::Well })
+        let is_incomplete = self
+            .unread
+            .iter()
+            .any(|one| !(one.is_forbidden() && one.resource == Resource::Nodes));
+        well.max(if is_incomplete {
+            Outcome::Incomplete
+        } else {
+            Outcome::Well
+        })
     }
 
     /// Leaves out the Pods that need no look.
@@ -76,7 +86,10 @@ impl Status {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.governed == 0 && self.pods.is_empty() && self.unpinned.is_empty() && self.problems.is_empty()
+        self.governed == 0
+            && self.pods.is_empty()
+            && self.unpinned.is_empty()
+            && self.problems.is_empty()
     }
 }
 
@@ -97,12 +110,19 @@ pub fn status(
     commands: &CommandLine,
 ) -> Result<Status, Failure> {
     let index = Index::of(snapshot);
-    let named =
-        workload.map(|text| find(snapshot, &index, text, commands)).transpose()?.map(BTreeSet::from_iter);
-    let selected = selector.map(|selector| selected(snapshot, selector)).transpose()?;
+    let named = workload
+        .map(|text| find(snapshot, &index, text, commands))
+        .transpose()?
+        .map(BTreeSet::from_iter);
+    let selected = selector
+        .map(|selector| selected(snapshot, selector))
+        .transpose()?;
     let chosen = named.as_ref().or(selected.as_ref());
     let unread = snapshot.relevant_unread().cloned().collect();
-    let mut status = Status { unread, ..Status::default() };
+    let mut status = Status {
+        unread,
+        ..Status::default()
+    };
     for (key, all) in index.targeted() {
         let is_chosen = chosen.is_none_or(|chosen| chosen.contains(key));
         if !is_chosen || !snapshot.namespaces.contains(&key.namespace) {
@@ -119,15 +139,33 @@ pub fn status(
         status.governed += 1;
         match (pps.spec_in_force(), pps.states()) {
             (Ok(spec), Ok(states)) => {
-                let governed = Governed { key, pps: Some(pps), spec, states };
+                let governed = Governed {
+                    key,
+                    pps: Some(pps),
+                    spec,
+                    states,
+                };
                 status.is_cut |= row::rows(snapshot, &index, &governed, &mut status.pods);
             }
-            (Err(why), _) => status.problems.push(problem(pps, ProblemKind::Unreadable(why))),
-            (_, Err(why)) => status.problems.push(problem(pps, ProblemKind::Unreadable(why.to_string()))),
+            (Err(why), _) => status
+                .problems
+                .push(problem(pps, ProblemKind::Unreadable(why))),
+            (_, Err(why)) => status
+                .problems
+                .push(problem(pps, ProblemKind::Unreadable(why.to_string()))),
         }
     }
-    for key in named.iter().flatten().filter(|key| index.governing(key).is_none()) {
-        let bare = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
+    for key in named
+        .iter()
+        .flatten()
+        .filter(|key| index.governing(key).is_none())
+    {
+        let bare = Governed {
+            key,
+            pps: None,
+            spec: Spec::default(),
+            states: BTreeMap::new(),
+        };
         status.is_cut |= row::rows(snapshot, &index, &bare, &mut status.pods);
         if index.read_governing(key).is_absent() {
             status.unpinned.push(key.clone());
@@ -140,10 +178,14 @@ pub fn status(
 fn selected(snapshot: &Snapshot, selector: &str) -> Result<BTreeSet<WorkloadKey>, Failure> {
     snapshot.require_workloads()?;
     if snapshot.workloads.is_empty() {
-        return Err(Failure::NoSelectedWorkload { selector: selector.to_owned() });
+        return Err(Failure::NoSelectedWorkload {
+            selector: selector.to_owned(),
+        });
     }
     let read = snapshot.workloads.iter();
-    Ok(read.map(|one| WorkloadKey::of(one.namespace(), &one.target())).collect())
+    Ok(read
+        .map(|one| WorkloadKey::of(one.namespace(), &one.target()))
+        .collect())
 }
 
 /// The workloads that a text may mean. The name of a Pod leads to `explain`.
@@ -155,10 +197,14 @@ fn find(
 ) -> Result<Vec<WorkloadKey>, Failure> {
     named(snapshot, index, text).map_err(|failure| {
         let name = pod_name(text);
-        let is_meant = |pod: &&Pod| pod.name() == name && snapshot.namespaces.contains(pod.namespace());
+        let is_meant =
+            |pod: &&Pod| pod.name() == name && snapshot.namespaces.contains(pod.namespace());
         snapshot.pods.iter().find(is_meant).map_or(failure, |pod| {
             let explain = commands.pps(&format!("explain {name}"), pod.namespace());
-            Failure::PodAsWorkload { pod: name.to_owned(), explain }
+            Failure::PodAsWorkload {
+                pod: name.to_owned(),
+                explain,
+            }
         })
     })
 }

@@ -68,13 +68,19 @@ impl<'a> Subject<'a> {
             let workload = wanting(snapshot, namespace, name);
             let wanted = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
             let has_state = |pps: &&Pps| matches!(pps.state(name), Ok(Some(_)));
-            let mut all = index.targeted().filter(|(key, _)| key.namespace == namespace);
+            let mut all = index
+                .targeted()
+                .filter(|(key, _)| key.namespace == namespace);
             let recorded = all.find(|(_, all)| all.first().is_some_and(has_state));
             let governed = wanted.clone().filter(|key| index.governing(key).is_some());
-            let owner = governed.or(recorded.map(|(key, _)| key.clone())).or(wanted)?;
+            let owner = governed
+                .or(recorded.map(|(key, _)| key.clone()))
+                .or(wanted)?;
             (Some(owner), workload)
         };
-        let pps = owner.as_ref().map_or(Read::Absent, |owner| index.read_governing(owner));
+        let pps = owner
+            .as_ref()
+            .map_or(Read::Absent, |owner| index.read_governing(owner));
         let spec = pps.known().map(|pps| pps.spec_in_force()).transpose();
         let unreadable = spec.as_ref().err().cloned().map(ProblemKind::Unreadable);
         let problem = unreadable.or_else(|| ProblemKind::of(pps.known()?));
@@ -105,17 +111,25 @@ impl<'a> Subject<'a> {
 
     /// Whether the Pod exists, is wanted, or has a state, as far as is known.
     pub(crate) fn is_anything(&self) -> bool {
-        let is_wanted = self.workload.is_some_and(|workload| workload.wants(self.name));
+        let is_wanted = self
+            .workload
+            .is_some_and(|workload| workload.wants(self.name));
         self.pod.is_some() || is_wanted || self.state != Ok(None)
     }
 
     /// The recorded state, unless it is empty.
     pub fn recorded(&self) -> Option<&PodState> {
-        self.state.as_ref().ok()?.as_ref().filter(|state| **state != PodState::default())
+        self.state
+            .as_ref()
+            .ok()?
+            .as_ref()
+            .filter(|state| **state != PodState::default())
     }
 
     pub fn recorded_node(&self) -> Option<&str> {
-        self.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
+        self.recorded()
+            .map(|state| state.node_name.as_str())
+            .filter(|node| !node.is_empty())
     }
 
     /// What the policy would inject into a Pod of this name now.
@@ -127,24 +141,43 @@ impl<'a> Subject<'a> {
         let pps = self.pps.known().filter(|pps| pps.is_enabled());
         let parts = pps.zip(self.spec.as_ref()).zip(state);
         let rules = AnnotationRules::default();
-        parts.map_or_else(Plan::default, |((pps, spec), state)| plan(pps.name(), spec, state, &rules))
+        parts.map_or_else(Plan::default, |((pps, spec), state)| {
+            plan(pps.name(), spec, state, &rules)
+        })
     }
 
     /// The home of a Pod that runs elsewhere, to which it returns when it is created again.
     pub fn home(&self) -> Option<&str> {
         let (home, node) = self.recorded_node().zip(self.pod?.node())?;
-        self.spec.as_ref().filter(|spec| spec.is_away(home, node)).map(|_| home)
+        self.spec
+            .as_ref()
+            .filter(|spec| spec.is_away(home, node))
+            .map(|_| home)
     }
 
     /// Labels that the node must have because they were injected.
     pub fn required(&self) -> &[Requirement] {
-        self.injected.as_ref().map_or(&[], |injected| &injected.required)
+        self.injected
+            .as_ref()
+            .map_or(&[], |injected| &injected.required)
     }
 
     /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
     pub fn gone_node(&self) -> Option<&str> {
-        let required = || Some(&*self.required().iter().find(|one| one.key == HOSTNAME)?.value);
-        let name = if self.has_changed() || !self.is_readable() { required() } else { self.recorded_node() };
+        let required = || {
+            Some(
+                &*self
+                    .required()
+                    .iter()
+                    .find(|one| one.key == HOSTNAME)?
+                    .value,
+            )
+        };
+        let name = if self.has_changed() || !self.is_readable() {
+            required()
+        } else {
+            self.recorded_node()
+        };
         name.filter(|name| self.snapshot.lacks_node(name))
     }
 
@@ -161,8 +194,11 @@ impl<'a> Subject<'a> {
 
     /// Whether it is Ready and its node is not recorded, for long or because of a problem.
     pub fn is_unrecorded(&self) -> bool {
-        let is_late = |pod: &Pod| self.problem.is_some() || self.snapshot.is_lasting(pod.ready_since());
-        let is_due = self.pod.is_some_and(|pod| self.snapshot.is_recordable(pod) && is_late(pod));
+        let is_late =
+            |pod: &Pod| self.problem.is_some() || self.snapshot.is_lasting(pod.ready_since());
+        let is_due = self
+            .pod
+            .is_some_and(|pod| self.snapshot.is_recordable(pod) && is_late(pod));
         is_due && self.state.is_ok() && self.pps.known().is_some() && self.recorded_node().is_none()
     }
 
@@ -172,19 +208,30 @@ impl<'a> Subject<'a> {
             before: self.before(pod),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
-            other_template: self.workload.is_some_and(|workload| workload.has_replaced(pod)),
+            other_template: self
+                .workload
+                .is_some_and(|workload| workload.has_replaced(pod)),
         }
     }
 
     /// The present Pod without the injected parts.
     fn before(&self, pod: &Pod) -> Value {
-        unbound(self.injected.as_ref().map_or(pod.object(), |injected| &injected.before))
+        unbound(
+            self.injected
+                .as_ref()
+                .map_or(pod.object(), |injected| &injected.before),
+        )
     }
 
     /// Whether a controller creates a Pod of this name, as far as is known.
     pub fn may_come_back(&self) -> bool {
-        let Some(owner) = &self.owner else { return false };
-        self.workload.map_or_else(|| !self.snapshot.has_all_like(owner), |known| known.wants(self.name))
+        let Some(owner) = &self.owner else {
+            return false;
+        };
+        self.workload.map_or_else(
+            || !self.snapshot.has_all_like(owner),
+            |known| known.wants(self.name),
+        )
     }
 
     /// The Pod as its controller would create it now; none without a controller, or if what it would get is
@@ -199,16 +246,27 @@ impl<'a> Subject<'a> {
         }
         // A Pod that a partition holds back is made from the old template, which is not at hand: the
         // present Pod stands for it.
-        let workload = self.workload.filter(|workload| !is_held_back(workload.object(), self.name));
-        let made = workload
-            .and_then(|workload| pods_of(workload.object(), self.namespace, [self.name]).into_iter().next());
+        let workload = self
+            .workload
+            .filter(|workload| !is_held_back(workload.object(), self.name));
+        let made = workload.and_then(|workload| {
+            pods_of(workload.object(), self.namespace, [self.name])
+                .into_iter()
+                .next()
+        });
         let before = made.or_else(|| Some(self.before(self.pod?)))?;
         let plan = self.plan_of(state);
         let mut pod = before.clone();
         if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
             pod = before.clone();
         }
-        Some(Candidate { pod, before, required: plan.required, is_outdated: false, other_template: false })
+        Some(Candidate {
+            pod,
+            before,
+            required: plan.required,
+            is_outdated: false,
+            other_template: false,
+        })
     }
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.
@@ -219,18 +277,31 @@ impl<'a> Subject<'a> {
 
     /// The same for a Pod without injected parts; none if the injected parts require nothing.
     pub(crate) fn select_freed(&self, candidate: &Candidate) -> Option<Selection> {
-        let nodes = self.nodes.as_ref().filter(|_| !candidate.required.is_empty())?;
+        let nodes = self
+            .nodes
+            .as_ref()
+            .filter(|_| !candidate.required.is_empty())?;
         Some(self.select_on(nodes, &candidate.before, None))
     }
 
     /// The same on these nodes alone.
-    pub(crate) fn select_on(&self, nodes: &Nodes, pod: &Value, before: Option<&Value>) -> Selection {
+    pub(crate) fn select_on(
+        &self,
+        nodes: &Nodes,
+        pod: &Value,
+        before: Option<&Value>,
+    ) -> Selection {
         nodes.select(pod, before, self.workload.and_then(Workload::selector))
     }
 }
 
 /// The workload that wants a Pod of this name, or else one that could.
 pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
-    let of_this_name = |one: &&Workload| one.namespace() == namespace && ordinal(one.name(), pod).is_some();
-    snapshot.workloads.iter().filter(of_this_name).max_by_key(|workload| workload.wants(pod))
+    let of_this_name =
+        |one: &&Workload| one.namespace() == namespace && ordinal(one.name(), pod).is_some();
+    snapshot
+        .workloads
+        .iter()
+        .filter(of_this_name)
+        .max_by_key(|workload| workload.wants(pod))
 }

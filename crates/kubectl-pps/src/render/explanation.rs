@@ -62,9 +62,16 @@ pub struct Advised {
 impl Document {
     pub fn of(explanation: &Explanation, commands: &CommandLine) -> Self {
         let subject = &explanation.subject;
-        let mut notes: Vec<String> =
-            explanation.caveats.iter().map(|caveat| format!("Not known: {caveat}.")).collect();
-        notes.extend(explanation.is_stuck.then(|| "Nothing that was tried lets the Pod start.".to_owned()));
+        let mut notes: Vec<String> = explanation
+            .caveats
+            .iter()
+            .map(|caveat| format!("Not known: {caveat}."))
+            .collect();
+        notes.extend(
+            explanation
+                .is_stuck
+                .then(|| "Nothing that was tried lets the Pod start.".to_owned()),
+        );
         notes.extend(subject.snapshot.relevant_unread().map(with_consequence));
         Self {
             namespace: subject.namespace.to_owned(),
@@ -74,7 +81,11 @@ impl Document {
             excluded: groups(&explanation.excluded),
             landing: explanation.landing.clone(),
             facts: facts(explanation),
-            remedies: explanation.remedies.iter().map(|remedy| advised(remedy, subject, commands)).collect(),
+            remedies: explanation
+                .remedies
+                .iter()
+                .map(|remedy| advised(remedy, subject, commands))
+                .collect(),
             notes,
         }
     }
@@ -93,7 +104,11 @@ impl Document {
             text.title("Nodes that cannot take it");
         }
         for Excluded { nodes, reasons, .. } in &self.excluded {
-            let nodes = if nodes.len() <= ALL { nodes.join(", ") } else { list(nodes, "and") };
+            let nodes = if nodes.len() <= ALL {
+                nodes.join(", ")
+            } else {
+                list(nodes, "and")
+            };
             text.sentence("  ", None, &format!("{nodes}: {}", reasons.join("; ")));
         }
         if !self.remedies.is_empty() {
@@ -104,14 +119,21 @@ impl Document {
                 Some(command) => text.command("  - ", &remedy.text, command),
                 None => text.sentence("  - ", None, &format!("{}.", remedy.text)),
             }
-            remedy.consequence.iter().for_each(|consequence| text.sentence("    ", None, consequence));
+            remedy
+                .consequence
+                .iter()
+                .for_each(|consequence| text.sentence("    ", None, consequence));
         }
         text.title("What is known");
-        self.facts.iter().for_each(|fact| text.sentence("  - ", None, fact));
+        self.facts
+            .iter()
+            .for_each(|fact| text.sentence("  - ", None, fact));
         if !self.notes.is_empty() {
             text.push("\n");
         }
-        self.notes.iter().for_each(|note| text.marked(Role::Warning, "note:", note));
+        self.notes
+            .iter()
+            .for_each(|note| text.marked(Role::Warning, "note:", note));
         text.into_lines()
     }
 }
@@ -125,32 +147,54 @@ pub(super) fn groups(verdicts: &[NodeVerdict]) -> Vec<Excluded> {
     for verdict in verdicts {
         let is_recorded = verdict.exclusions.iter().any(Exclusion::from_pps);
         let reasons = reasons(&verdict.exclusions, is_exact && !is_far(verdict));
-        groups.entry((is_far(verdict), is_recorded, reasons)).or_default().push(verdict.node.clone());
+        groups
+            .entry((is_far(verdict), is_recorded, reasons))
+            .or_default()
+            .push(verdict.node.clone());
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|((is_far, ..), nodes)| (*is_far, usize::MAX - nodes.len()));
-    let group = |((_, by_recorded_state, reasons), nodes)| Excluded { nodes, reasons, by_recorded_state };
+    let group = |((_, by_recorded_state, reasons), nodes)| Excluded {
+        nodes,
+        reasons,
+        by_recorded_state,
+    };
     let mut groups: Vec<Excluded> = groups.into_iter().map(group).collect();
     if groups.len() > MAX_GROUPS {
         let rest = groups.split_off(MAX_GROUPS - 1);
         let by_recorded_state = rest.iter().any(|group| group.by_recorded_state);
         let nodes = rest.into_iter().flat_map(|group| group.nodes).collect();
-        groups.push(Excluded { nodes, reasons: vec!["various reasons".to_owned()], by_recorded_state });
+        groups.push(Excluded {
+            nodes,
+            reasons: vec!["various reasons".to_owned()],
+            by_recorded_state,
+        });
     }
     groups
 }
 
 fn is_about_labels(exclusion: &Exclusion) -> bool {
-    matches!(exclusion.kind(), ExclusionKind::RequiredAffinity | ExclusionKind::NodeSelector)
+    matches!(
+        exclusion.kind(),
+        ExclusionKind::RequiredAffinity | ExclusionKind::NodeSelector
+    )
 }
 
 /// Why a node cannot take a Pod, each reason once. The taint of a cordon says no more than the cordon.
 fn reasons(exclusions: &[Exclusion], is_exact: bool) -> Vec<String> {
     let is_cordoned = exclusions.contains(&Exclusion::Cordon);
-    let is_of_cordon = |one: &Exclusion| matches!(one, Exclusion::Taint(taint) if taint.key == UNSCHEDULABLE);
+    let is_of_cordon =
+        |one: &Exclusion| matches!(one, Exclusion::Taint(taint) if taint.key == UNSCHEDULABLE);
     let mut reasons: Vec<String> = Vec::new();
-    for exclusion in exclusions.iter().filter(|one| !(is_cordoned && is_of_cordon(one))) {
-        let reason = if is_exact { exclusion.to_string() } else { exclusion.in_general() };
+    for exclusion in exclusions
+        .iter()
+        .filter(|one| !(is_cordoned && is_of_cordon(one)))
+    {
+        let reason = if is_exact {
+            exclusion.to_string()
+        } else {
+            exclusion.in_general()
+        };
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
@@ -167,22 +211,32 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
         RemedyKind::ChangeNode { node, steps } => {
             let (texts, all): (Vec<String>, Vec<Option<String>>) =
                 steps.iter().map(|step| step_on(step, node)).unzip();
-            let all: Vec<String> = all.iter().flatten().map(|one| commands.kubectl(one)).collect();
+            let all: Vec<String> = all
+                .iter()
+                .flatten()
+                .map(|one| commands.kubectl(one))
+                .collect();
             let text = format!("{}, and the Pod starts there", texts.join(", and "));
             (text, (!all.is_empty()).then(|| all.join(" && ")))
         }
-        RemedyKind::LabelNode { labels: required } => {
-            (format!("Bring a node with {} back, or add one", labels(required)), None)
-        }
+        RemedyKind::LabelNode { labels: required } => (
+            format!("Bring a node with {} back, or add one", labels(required)),
+            None,
+        ),
         RemedyKind::CreateAgain => {
             let would = landing.would("start on");
             let text = format!(
                 "Delete it, so that it is created again from the present template and recorded state: the new Pod {would}"
             );
-            (text, Some(commands.kubectl_in(&format!("delete pod {pod}"), namespace)))
+            (
+                text,
+                Some(commands.kubectl_in(&format!("delete pod {pod}"), namespace)),
+            )
         }
         RemedyKind::Move { from, flags } => {
-            let disk = from.as_ref().map_or("its former node's".to_owned(), |node| format!("{node}'s"));
+            let disk = from
+                .as_ref()
+                .map_or("its former node's".to_owned(), |node| format!("{node}'s"));
             consequence = Some(format!(
                 "Data on {disk} local disk stays there. The new node is recorded when the Pod is Ready."
             ));
@@ -190,60 +244,89 @@ fn advised(remedy: &Remedy, subject: &Subject, commands: &CommandLine) -> Advise
             (text, Some(pps(&format!("move {pod} --anywhere{flags}"))))
         }
         RemedyKind::FinishMove { to } => {
-            let goal = to.as_ref().map_or("--anywhere".to_owned(), |node| format!("--to {node}"));
-            ("Finish the move".to_owned(), Some(pps(&format!("move {pod} {goal}"))))
+            let goal = to
+                .as_ref()
+                .map_or("--anywhere".to_owned(), |node| format!("--to {node}"));
+            (
+                "Finish the move".to_owned(),
+                Some(pps(&format!("move {pod} {goal}"))),
+            )
         }
-        RemedyKind::CallMoveOff { node } => {
-            ("Call the move off".to_owned(), Some(pps(&format!("move {pod} --to {node}"))))
-        }
+        RemedyKind::CallMoveOff { node } => (
+            "Call the move off".to_owned(),
+            Some(pps(&format!("move {pod} --to {node}"))),
+        ),
         RemedyKind::DeleteNode { node, next } => {
             consequence = Some(format!(
                 "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. \
                  Data on {node}'s local disk is not there; {}. A node that returns under this name has that data again.",
                 becomes(subject, next.as_ref())
             ));
-            let text =
-                format!("Bring {node} back under its name. If it does not come back, delete its Node object");
+            let text = format!(
+                "Bring {node} back under its name. If it does not come back, delete its Node object"
+            );
             (text, Some(commands.kubectl(&format!("delete node {node}"))))
         }
-        RemedyKind::Forget => ("Drop its recorded state".to_owned(), Some(pps(&format!("forget {pod}")))),
-        RemedyKind::ExplainOther { pod } => {
-            (format!("Find out what {pod} waits for"), Some(pps(&format!("explain {pod}"))))
-        }
+        RemedyKind::Forget => (
+            "Drop its recorded state".to_owned(),
+            Some(pps(&format!("forget {pod}"))),
+        ),
+        RemedyKind::ExplainOther { pod } => (
+            format!("Find out what {pod} waits for"),
+            Some(pps(&format!("explain {pod}"))),
+        ),
         RemedyKind::EnableNamespace => {
             let Line { text, command } = enable(namespace, commands);
             (text, Some(command))
         }
-        RemedyKind::Check => ("Find the cause, and repair it".to_owned(), Some(commands.check())),
+        RemedyKind::Check => (
+            "Find the cause, and repair it".to_owned(),
+            Some(commands.check()),
+        ),
         RemedyKind::DisableInjection => {
             let label = |to: &str| {
-                commands.kubectl(&format!("label namespace {namespace} {INJECTION_LABEL}={to} --overwrite"))
+                commands.kubectl(&format!(
+                    "label namespace {namespace} {INJECTION_LABEL}={to} --overwrite"
+                ))
             };
             consequence = Some(format!(
                 "They start anywhere, away from the data on their nodes; their recorded states stay unchanged. The controller \
                  waits longer after each refusal. The way back: {}",
                 label("enabled")
             ));
-            let text =
-                "If that takes too long, let the Pods of the namespace start without their recorded states";
+            let text = "If that takes too long, let the Pods of the namespace start without their recorded states";
             (text.to_owned(), Some(label("disabled")))
         }
     };
-    Advised { text: capitalized(&text), command, consequence, landing: landing.clone() }
+    Advised {
+        text: capitalized(&text),
+        command,
+        consequence,
+        landing: landing.clone(),
+    }
 }
 
 fn step_on(step: &Step, node: &str) -> (String, Option<String>) {
     match step {
-        Step::Uncordon => (format!("allow Pods on {node} again"), Some(format!("uncordon {node}"))),
-        Step::RemoveCause { taint } => (format!("remove the cause of {node}'s taint {taint}"), None),
-        Step::RemoveTaint { key, effect } => {
-            (format!("remove the taint {key} of {node}"), Some(format!("taint nodes {node} {key}:{effect}-")))
+        Step::Uncordon => (
+            format!("allow Pods on {node} again"),
+            Some(format!("uncordon {node}")),
+        ),
+        Step::RemoveCause { taint } => {
+            (format!("remove the cause of {node}'s taint {taint}"), None)
         }
+        Step::RemoveTaint { key, effect } => (
+            format!("remove the taint {key} of {node}"),
+            Some(format!("taint nodes {node} {key}:{effect}-")),
+        ),
         Step::FreeCapacity { why } => (format!("free capacity on {node} ({why})"), None),
     }
 }
 
 fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
+    characters
+        .next()
+        .map(|first| first.to_uppercase().chain(characters).collect())
+        .unwrap_or_default()
 }

@@ -20,7 +20,12 @@ impl fmt::Display for Question {
             Self::Drain(nodes) => (nodes, "drained"),
         };
         let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        write!(f, "{} {} {what}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
+        write!(
+            f,
+            "{} {} {what}",
+            names.join(", "),
+            if names.len() == 1 { "is" } else { "are" }
+        )
     }
 }
 
@@ -29,10 +34,16 @@ impl fmt::Display for Why {
         match self {
             Self::AsRecorded(values) if values.is_empty() => f.write_str("as recorded"),
             Self::AsRecorded(values) => write!(f, "as recorded: {}", values.join(", ")),
-            Self::NotAsRecorded { node, because: Some(because) } => {
+            Self::NotAsRecorded {
+                node,
+                because: Some(because),
+            } => {
                 write!(f, "not as recorded on {node} ({because})")
             }
-            Self::NotAsRecorded { node, because: None } => write!(f, "not as recorded on {node}"),
+            Self::NotAsRecorded {
+                node,
+                because: None,
+            } => write!(f, "not as recorded on {node}"),
             Self::NotRecorded => f.write_str("nothing is recorded of it"),
             Self::Excluded | Self::Waits(_) => f.write_str("no node can take it"),
             Self::Refused(_) => f.write_str("its creation is refused"),
@@ -60,18 +71,34 @@ pub fn forecast(
         });
         summary(&mut text, forecast);
     }
-    some(&mut text, forecast.advice.iter().collect(), |text, advice| add_advice(text, advice, commands));
+    some(
+        &mut text,
+        forecast.advice.iter().collect(),
+        |text, advice| add_advice(text, advice, commands),
+    );
     let forgotten = forecast.pods.iter().filter(|pod| pod.forgotten);
     let forgotten: Vec<String> = forgotten.map(|pod| pod.pod.clone()).collect();
     if !forgotten.is_empty() {
         let pods = list(&forgotten, "and");
-        let sentence = "After the grace period, nodeDeletionPolicy: Forget would drop the recorded states of";
+        let sentence =
+            "After the grace period, nodeDeletionPolicy: Forget would drop the recorded states of";
         text.sentence("", None, &format!("{sentence} {pods}."));
     }
-    some(&mut text, forecast.not_enabled.iter().collect(), |text, namespace| {
-        let Line { text: sentence, command } = enable(namespace, commands);
-        text.command("", &format!("Recorded states do not count. {sentence}"), &command);
-    });
+    some(
+        &mut text,
+        forecast.not_enabled.iter().collect(),
+        |text, namespace| {
+            let Line {
+                text: sentence,
+                command,
+            } = enable(namespace, commands);
+            text.command(
+                "",
+                &format!("Recorded states do not count. {sentence}"),
+                &command,
+            );
+        },
+    );
     if !forecast.not_simulated.is_empty() {
         let pods = list(&forecast.not_simulated, "and");
         text.sentence(
@@ -80,14 +107,19 @@ pub fn forecast(
             &format!("Not simulated: {pods}. Their successors need room elsewhere, too."),
         );
     }
-    some(&mut text, notes(forecast), |text, note| text.marked(Role::Warning, "note:", &note));
+    some(&mut text, notes(forecast), |text, note| {
+        text.marked(Role::Warning, "note:", &note)
+    });
     text.into_lines()
 }
 
 /// The first lines, and how many more there are.
 fn some<T>(text: &mut Text, lines: Vec<T>, add: impl Fn(&mut Text, T)) {
     let more = lines.len().saturating_sub(LINES);
-    lines.into_iter().take(LINES).for_each(|line| add(text, line));
+    lines
+        .into_iter()
+        .take(LINES)
+        .for_each(|line| add(text, line));
     if more > 0 {
         text.sentence("", None, &format!("… and {more} more: -o json has all."));
     }
@@ -114,13 +146,24 @@ fn then(pod: &PodForecast) -> (String, Role) {
     let text = match pod.then {
         Fate::Running => {
             let node = pod.node_then.clone().unwrap_or_default();
-            let others: Vec<&String> = pod.may_land_on.iter().filter(|other| **other != node).collect();
+            let others: Vec<&String> = pod
+                .may_land_on
+                .iter()
+                .filter(|other| **other != node)
+                .collect();
             let text = match others.as_slice() {
                 [] => node,
                 [other] => format!("{node} or {other}"),
                 others => format!("{node} or {} others", others.len()),
             };
-            return (text, if pod.as_recorded == Some(false) { Role::Warning } else { Role::Good });
+            return (
+                text,
+                if pod.as_recorded == Some(false) {
+                    Role::Warning
+                } else {
+                    Role::Good
+                },
+            );
         }
         Fate::Pending if pod.already => "still Pending",
         Fate::Pending => "Pending",
@@ -133,7 +176,11 @@ fn then(pod: &PodForecast) -> (String, Role) {
 
 /// Why, in the few words that fit into a row.
 fn why(pod: &PodForecast) -> String {
-    if pod.without_its_state.is_empty() { pod.why.to_string() } else { "its recorded state keeps it".into() }
+    if pod.without_its_state.is_empty() {
+        pod.why.to_string()
+    } else {
+        "its recorded state keeps it".into()
+    }
 }
 
 /// What the rows do not say, each once for all Pods that have it.
@@ -158,13 +205,22 @@ fn details(forecast: &Forecast) -> Vec<(String, Vec<String>)> {
 }
 
 fn excluded(pod: &PodForecast) -> String {
-    let group = |group: &Excluded| format!("{} ({})", list(&group.nodes, "and"), group.reasons.join(", "));
+    let group = |group: &Excluded| {
+        format!(
+            "{} ({})",
+            list(&group.nodes, "and"),
+            group.reasons.join(", ")
+        )
+    };
     let groups: Vec<String> = groups(&pod.excluded).iter().map(group).collect();
     if pod.without_its_state.is_empty() {
         return groups.join("; ");
     }
     let nodes = list(&pod.without_its_state, "and");
-    format!("{}. Without its recorded state, {nodes} could take it", groups.join("; "))
+    format!(
+        "{}. Without its recorded state, {nodes} could take it",
+        groups.join("; ")
+    )
 }
 
 /// The number of Pods with each outcome: the numbers add up to the rows of the table.
@@ -178,26 +234,51 @@ fn summary(text: &mut Text, forecast: &Forecast) {
         (Fate::Running, "would run", Role::Good),
     ];
     let number = |then: Fate| forecast.pods.iter().filter(|pod| pod.then == then).count();
-    let parts = parts.into_iter().map(|(then, what, role)| (number(then), what, role));
+    let parts = parts
+        .into_iter()
+        .map(|(then, what, role)| (number(then), what, role));
     let parts: Vec<_> = parts.filter(|(number, ..)| *number > 0).collect();
-    let texts: Vec<String> = parts.iter().map(|(number, what, _)| format!("{number} {what}")).collect();
+    let texts: Vec<String> = parts
+        .iter()
+        .map(|(number, what, _)| format!("{number} {what}"))
+        .collect();
     let role = parts.first().map(|(.., role)| *role);
-    text.sentence("", role, &format!("Of {}: {}.", count(forecast.pods.len(), "Pod"), texts.join(", ")));
+    text.sentence(
+        "",
+        role,
+        &format!(
+            "Of {}: {}.",
+            count(forecast.pods.len(), "Pod"),
+            texts.join(", ")
+        ),
+    );
 }
 
 fn add_advice(text: &mut Text, advice: &Advice, commands: &CommandLine) {
     match advice {
         Advice::Cordon { nodes } => {
             let sentence = "To let Pods start elsewhere that would wait for their recorded place, first keep Pods off the node";
-            text.command("", sentence, &commands.kubectl(&format!("cordon {}", nodes.join(" "))));
+            text.command(
+                "",
+                sentence,
+                &commands.kubectl(&format!("cordon {}", nodes.join(" "))),
+            );
         }
-        Advice::Move { namespace, pods, flags } => {
+        Advice::Move {
+            namespace,
+            pods,
+            flags,
+        } => {
             let names: Vec<&str> = pods.iter().map(String::as_str).collect();
             let others = "start elsewhere, without the data on the disks of the former node";
             let sentence = format!("To let {} {others}", list(pods, "and"));
             some(text, portions(&names), |text, names| {
                 let names = names.join(" ");
-                text.command("", &sentence, &commands.pps(&format!("move {names} {flags}"), namespace));
+                text.command(
+                    "",
+                    &sentence,
+                    &commands.pps(&format!("move {names} {flags}"), namespace),
+                );
             });
         }
     }
@@ -211,8 +292,13 @@ fn notes(forecast: &Forecast) -> Vec<String> {
             caveats.entry(caveat).or_default().push(pod.pod.clone());
         }
     }
-    let caveats = caveats.into_iter().map(|(caveat, pods)| format!("{}: {caveat}", list(&pods, "and")));
-    let problems = forecast.problems.iter().map(|(object, message)| format!("{object}: {message}"));
+    let caveats = caveats
+        .into_iter()
+        .map(|(caveat, pods)| format!("{}: {caveat}", list(&pods, "and")));
+    let problems = forecast
+        .problems
+        .iter()
+        .map(|(object, message)| format!("{object}: {message}"));
     let unread = forecast.unread.iter().map(with_consequence);
     let mut notes: Vec<String> = unread.chain(caveats).chain(problems).collect();
     if !forecast.other_namespaces.is_empty() {
@@ -257,9 +343,18 @@ mod tests {
         let wanted = vec!["a".to_owned()];
         let (key, operator) = ("topology.kubernetes.io/zone".to_owned(), "In".to_owned());
         let by = RequiredBy::RecordedState;
-        let exclusions = vec![Exclusion::Label { by, key, operator, wanted, found: Some("b".into()) }];
-        let excluded =
-            names.iter().map(|node| Verdict { node: node.clone(), score: 0, exclusions: exclusions.clone() });
+        let exclusions = vec![Exclusion::Label {
+            by,
+            key,
+            operator,
+            wanted,
+            found: Some("b".into()),
+        }];
+        let excluded = names.iter().map(|node| Verdict {
+            node: node.clone(),
+            score: 0,
+            exclusions: exclusions.clone(),
+        });
         let excluded: Vec<Verdict> = excluded.collect();
         let mut pods: Vec<PodForecast> = (0..3)
             .map(|ordinal| PodForecast {
@@ -268,18 +363,45 @@ mod tests {
                 ..pod(&format!("db-{ordinal}"), Fate::Pending, Why::Excluded)
             })
             .collect();
-        pods.push(pod("db-3", Fate::NotEvicted, Why::Protected("PodDisruptionBudget db needs 2".into())));
-        let advice =
-            Advice::Move { namespace: "shop".into(), pods: vec!["db-0".into()], flags: "--anywhere".into() };
-        let forecast = Forecast { pods, advice: vec![advice], ..Forecast::default() };
+        pods.push(pod(
+            "db-3",
+            Fate::NotEvicted,
+            Why::Protected("PodDisruptionBudget db needs 2".into()),
+        ));
+        let advice = Advice::Move {
+            namespace: "shop".into(),
+            pods: vec!["db-0".into()],
+            flags: "--anywhere".into(),
+        };
+        let forecast = Forecast {
+            pods,
+            advice: vec![advice],
+            ..Forecast::default()
+        };
         let question = Question::Drain(["n1".to_owned()].into());
-        let style = Style { has_color: false, width: Some(60) };
+        let style = Style {
+            has_color: false,
+            width: Some(60),
+        };
         let text = super::forecast(&question, &forecast, style, false, &CommandLine::default());
         assert!(text.starts_with("If n1 is drained:\n"), "{text}");
-        assert!(text.contains("Of 4 Pods: 3 would be Pending, 1 could not be evicted."), "{text}");
+        assert!(
+            text.contains("Of 4 Pods: 3 would be Pending, 1 could not be evicted."),
+            "{text}"
+        );
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(words.matches("recorded state requires").count(), 1, "{text}");
-        assert!(text.contains("\n  kubectl pps move db-0 --anywhere -n shop\n"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        assert_eq!(
+            words.matches("recorded state requires").count(),
+            1,
+            "{text}"
+        );
+        assert!(
+            text.contains("\n  kubectl pps move db-0 --anywhere -n shop\n"),
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 60),
+            "{text}"
+        );
     }
 }

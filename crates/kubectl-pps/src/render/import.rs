@@ -15,11 +15,17 @@ const NAMED: usize = 10;
 /// The first lines, and the number of the rest.
 fn first<T>(all: &[T], line: impl Fn(&T) -> String) -> Vec<String> {
     let more = all.len().checked_sub(NAMED).filter(|more| *more > 0);
-    all.iter().take(NAMED).map(line).chain(more.map(|more| format!("and {more} more"))).collect()
+    all.iter()
+        .take(NAMED)
+        .map(line)
+        .chain(more.map(|more| format!("and {more} more")))
+        .collect()
 }
 
 pub fn flaws(file: &str, flaws: &[(usize, Flaw)]) -> Failure {
-    let line = |(index, flaw): &(usize, Flaw)| format!("{file}: object {}: {}", index + 1, self::flaw(flaw));
+    let line = |(index, flaw): &(usize, Flaw)| {
+        format!("{file}: object {}: {}", index + 1, self::flaw(flaw))
+    };
     Failure::Usage(first(flaws, line).join("\n") + "\nnothing was changed")
 }
 
@@ -29,7 +35,11 @@ fn flaw(flaw: &Flaw) -> String {
         Flaw::TooMany { most } => format!("the file has more than {most} objects: split it"),
         Flaw::OtherKind { api_version, kind } => format!(
             "this is {}: import reads PersistentPodStates of apps.kruise.io/v1alpha1 and v1beta1",
-            if kind.is_empty() { "no object".into() } else { format!("{api_version} {kind}") }
+            if kind.is_empty() {
+                "no object".into()
+            } else {
+                format!("{api_version} {kind}")
+            }
         ),
         Flaw::Name { field, value } => format!("{field} is missing or no valid name: {value:?}"),
         Flaw::States { name, error } => format!("{name}: {error}"),
@@ -38,7 +48,10 @@ fn flaw(flaw: &Flaw) -> String {
 }
 
 pub fn plans(style: Style, plans: &[Plan]) -> String {
-    let mut table = Table::new(style, &["NAMESPACE", "NAME", "ACTION", "ADDED", "REPLACED", "KEPT"]);
+    let mut table = Table::new(
+        style,
+        &["NAMESPACE", "NAME", "ACTION", "ADDED", "REPLACED", "KEPT"],
+    );
     for plan in plans {
         let (action, role) = match &plan.action {
             Action::Create(_) => ("create", Role::Good),
@@ -52,7 +65,10 @@ pub fn plans(style: Style, plans: &[Plan]) -> String {
             (&plan.name, None),
             (action, Some(role)),
             (&(plan.changes.len() - replaced).to_string(), None),
-            (&replaced.to_string(), (replaced > 0).then_some(Role::Warning)),
+            (
+                &replaced.to_string(),
+                (replaced > 0).then_some(Role::Warning),
+            ),
             (&(plan.kept.len() + plan.ready.len()).to_string(), None),
         ]);
     }
@@ -61,17 +77,25 @@ pub fn plans(style: Style, plans: &[Plan]) -> String {
 
 pub fn notes(plan: &Plan) -> Vec<String> {
     let node = |state: &Option<_>| {
-        let node = state.as_ref().map_or("", |state: &pps_core::PodState| &state.node_name);
+        let node = state
+            .as_ref()
+            .map_or("", |state: &pps_core::PodState| &state.node_name);
         if node.is_empty() { "no node" } else { node }.to_owned()
     };
     let moved = |(pod, change): (&String, &Change)| {
         let (before, after) = (node(&change.before), node(&change.after));
-        change.replaces().then(|| format!("{pod}: {before} -> {after}"))
+        change
+            .replaces()
+            .then(|| format!("{pod}: {before} -> {after}"))
     };
     let replaced: BTreeSet<String> = plan.changes.iter().filter_map(moved).collect();
     let all = [
         ("replaces ", &replaced, ""),
-        ("the cluster has other states of ", &plan.kept, ", which stay; --overwrite replaces them"),
+        (
+            "the cluster has other states of ",
+            &plan.kept,
+            ", which stay; --overwrite replaces them",
+        ),
         ("Ready, so recorded where they run: ", &plan.ready, ""),
         (
             "not imported, since the StatefulSet wants no such Pods now, and the sidecar would drop their states: ",
@@ -87,16 +111,26 @@ pub fn notes(plan: &Plan) -> Vec<String> {
         )),
         _ => None,
     };
-    let some = |names: &BTreeSet<String>| first(&names.iter().collect::<Vec<_>>(), |name| (*name).clone());
+    let some =
+        |names: &BTreeSet<String>| first(&names.iter().collect::<Vec<_>>(), |name| (*name).clone());
     let texts = all.into_iter().filter(|(_, names, _)| !names.is_empty());
-    let texts = texts.map(|(before, names, after)| format!("{before}{}{after}", some(names).join(", ")));
-    whole.into_iter().chain(texts).map(|text| format!("{}/{}: {text}", plan.namespace, plan.name)).collect()
+    let texts =
+        texts.map(|(before, names, after)| format!("{before}{}{after}", some(names).join(", ")));
+    whole
+        .into_iter()
+        .chain(texts)
+        .map(|text| format!("{}/{}: {text}", plan.namespace, plan.name))
+        .collect()
 }
 
 fn refusal(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::OtherTarget(target) => format!("in the cluster it is for {} {}", target.kind, target.name),
-        Refusal::SharedTarget(other) => format!("PersistentPodState {other} is for the same workload"),
+        Refusal::OtherTarget(target) => {
+            format!("in the cluster it is for {} {}", target.kind, target.name)
+        }
+        Refusal::SharedTarget(other) => {
+            format!("PersistentPodState {other} is for the same workload")
+        }
         Refusal::Invalid(violations) => join(violations),
         Refusal::Edit(error) => error.to_string(),
     }
@@ -106,33 +140,60 @@ fn refusal(refusal: &Refusal) -> String {
 pub fn absent_values(values: &BTreeMap<(String, String), usize>) -> Vec<String> {
     let values: Vec<_> = values.iter().collect();
     let note = |group: &[(&(String, String), &usize)]| {
-        let names: Vec<String> = group.iter().map(|((key, value), _)| format!("{key}={value}")).collect();
+        let names: Vec<String> = group
+            .iter()
+            .map(|((key, value), _)| format!("{key}={value}"))
+            .collect();
         let states = count(group.iter().map(|(_, states)| **states).sum(), "state");
         let (names, key) = (list(&names, "or"), &group[0].0.0);
-        format!("no node has {names} ({states}): Pods would be Pending; --drop-key {key} leaves it out")
+        format!(
+            "no node has {names} ({states}): Pods would be Pending; --drop-key {key} leaves it out"
+        )
     };
-    values.chunk_by(|((one, _), _), ((other, _), _)| one == other).map(note).collect()
+    values
+        .chunk_by(|((one, _), _), ((other, _), _)| one == other)
+        .map(note)
+        .collect()
 }
 
 pub fn question(plans: &[Plan]) -> String {
-    let created = plans.iter().filter(|plan| matches!(plan.action, Action::Create(_))).count();
+    let created = plans
+        .iter()
+        .filter(|plan| matches!(plan.action, Action::Create(_)))
+        .count();
     let states = plans.iter().map(|plan| plan.changes.len()).sum();
     let replaced: usize = plans.iter().map(Plan::replaced).sum();
-    let replaced =
-        if replaced > 0 { format!(", {replaced} of them in place of others") } else { String::new() };
-    format!("Create {} and write {}{replaced}?", count(created, "object"), count(states, "state"))
+    let replaced = if replaced > 0 {
+        format!(", {replaced} of them in place of others")
+    } else {
+        String::new()
+    };
+    format!(
+        "Create {} and write {}{replaced}?",
+        count(created, "object"),
+        count(states, "state")
+    )
 }
 
 /// What was done, and what failed. A result is how many states were written.
 pub fn done(done: &[(&Plan, Result<usize, Failure>)]) -> (String, Option<Failure>) {
     let written = done.iter().filter_map(|(_, result)| result.as_ref().ok());
     let (objects, states) = (written.clone().count(), written.sum());
-    let text = format!("imported {} with {}", count(objects, "object"), count(states, "state"));
-    let mut failed: Vec<_> =
-        done.iter().filter_map(|(plan, result)| Some((plan, result.as_ref().err()?))).collect();
+    let text = format!(
+        "imported {} with {}",
+        count(objects, "object"),
+        count(states, "state")
+    );
+    let mut failed: Vec<_> = done
+        .iter()
+        .filter_map(|(plan, result)| Some((plan, result.as_ref().err()?)))
+        .collect();
     failed.sort_by_key(|(_, failure)| failure.exit_code());
-    let line = |(plan, failure): &(&&Plan, &Failure)| format!("{}/{}: {failure}", plan.namespace, plan.name);
-    let lines = first(&failed, line).join("\n") + "\nwritten states stay; the same command writes the rest";
+    let line = |(plan, failure): &(&&Plan, &Failure)| {
+        format!("{}/{}: {failure}", plan.namespace, plan.name)
+    };
+    let lines =
+        first(&failed, line).join("\n") + "\nwritten states stay; the same command writes the rest";
     let failure = failed.first().map(|(_, first)| match first {
         Failure::Refused(_) => Failure::Refused(lines),
         _ => Failure::Unreadable(lines),

@@ -59,7 +59,12 @@ impl<'a> Document<'a> {
     pub fn of(status: &'a Status, namespaces: &Namespaces, commands: &CommandLine) -> Self {
         let problem = |one: &'a decide::Problem| {
             let (reason, message) = one.kind.words();
-            Problem { namespace: &one.namespace, persistent_pod_state: &one.pps, reason, message }
+            Problem {
+                namespace: &one.namespace,
+                persistent_pod_state: &one.pps,
+                reason,
+                message,
+            }
         };
         Self {
             pods: &status.pods,
@@ -78,7 +83,12 @@ impl<'a> Document<'a> {
         match columns {
             _ if self.pods.is_empty() => {}
             Columns::Workloads => text.push(&summary(self.pods, style)),
-            _ => text.push(&table(self.pods, style, columns == Columns::Wide, with_namespaces)),
+            _ => text.push(&table(
+                self.pods,
+                style,
+                columns == Columns::Wide,
+                with_namespaces,
+            )),
         }
         if self.is_cut {
             text.sentence("", None, "More Pods are missing than are shown.");
@@ -89,14 +99,27 @@ impl<'a> Document<'a> {
         }
         // Advice has one line for all objects of a namespace that is not enabled.
         let is_own = |one: &&Problem| one.reason != Reason::NamespaceNotEnabled.as_str();
-        for Problem { namespace, persistent_pod_state, reason, message } in
-            self.problems.iter().filter(is_own)
+        for Problem {
+            namespace,
+            persistent_pod_state,
+            reason,
+            message,
+        } in self.problems.iter().filter(is_own)
         {
-            let place = if with_namespaces { format!("{namespace}/") } else { String::new() };
-            let sentence = format!("PersistentPodState {place}{persistent_pod_state}: {reason}: {message}");
+            let place = if with_namespaces {
+                format!("{namespace}/")
+            } else {
+                String::new()
+            };
+            let sentence =
+                format!("PersistentPodState {place}{persistent_pod_state}: {reason}: {message}");
             text.marked(Role::Warning, "problem:", &sentence);
         }
-        for Line { text: sentence, command } in &self.advice {
+        for Line {
+            text: sentence,
+            command,
+        } in &self.advice
+        {
             text.command("", sentence, command);
         }
         text.into_lines()
@@ -105,14 +128,20 @@ impl<'a> Document<'a> {
 
 /// What to do about a namespace that is not in scope.
 pub fn enable(namespace: &str, commands: &CommandLine) -> Line {
-    let text = format!("Namespace {namespace} is not enabled: nothing is recorded or injected. To enable it");
+    let text = format!(
+        "Namespace {namespace} is not enabled: nothing is recorded or injected. To enable it"
+    );
     let label = format!("label namespace {namespace} {DEFAULT_NAMESPACE_SELECTOR} --overwrite");
-    Line { text, command: commands.kubectl(&label) }
+    Line {
+        text,
+        command: commands.kubectl(&label),
+    }
 }
 
 /// The command that lets the sidecar make a PersistentPodState.
 fn annotate(commands: &CommandLine, workload: &str, namespace: &str) -> String {
-    let annotations = format!("{AUTO_GENERATE}=true {REQUIRED_TOPOLOGY}=topology.kubernetes.io/zone");
+    let annotations =
+        format!("{AUTO_GENERATE}=true {REQUIRED_TOPOLOGY}=topology.kubernetes.io/zone");
     commands.kubectl_in(&format!("annotate {workload} {annotations}"), namespace)
 }
 
@@ -120,9 +149,10 @@ impl ProblemKind {
     pub(super) fn words(&self) -> (&str, String) {
         match self {
             Self::Condition(reason, message) => (reason, message.clone()),
-            Self::NotSeen => {
-                ("NotSeen", "no sidecar has looked at it yet, so nothing is recorded".to_owned())
-            }
+            Self::NotSeen => (
+                "NotSeen",
+                "no sidecar has looked at it yet, so nothing is recorded".to_owned(),
+            ),
             Self::Unreadable(error) => ("Unreadable", error.clone()),
         }
     }
@@ -130,35 +160,80 @@ impl ProblemKind {
 
 /// Problems and the next commands. A silent sidecar comes first: all else may be out of date.
 fn advice(status: &Status, namespaces: &Namespaces, commands: &CommandLine) -> Vec<Line> {
-    let line = |text: &str, command: String| Line { text: text.to_owned(), command };
-    let silence = status.silence.iter().map(|one| format!("{}: {}. To see why", one.subject, one.seen));
+    let line = |text: &str, command: String| Line {
+        text: text.to_owned(),
+        command,
+    };
+    let silence = status
+        .silence
+        .iter()
+        .map(|one| format!("{}: {}. To see why", one.subject, one.seen));
     let mut advice: Vec<Line> = silence.map(|text| line(&text, commands.check())).collect();
     let is_out = |one: &&decide::Problem| matches!(&one.kind, ProblemKind::Condition(reason, _) if reason == Reason::NamespaceNotEnabled.as_str());
-    let out: BTreeSet<&str> =
-        status.problems.iter().filter(is_out).map(|one| one.namespace.as_str()).collect();
+    let out: BTreeSet<&str> = status
+        .problems
+        .iter()
+        .filter(is_out)
+        .map(|one| one.namespace.as_str())
+        .collect();
     advice.extend(out.into_iter().map(|namespace| enable(namespace, commands)));
     let mut concerned: BTreeMap<Concern, Vec<&Row>> = BTreeMap::new();
     for row in &status.pods {
-        row.concern.iter().for_each(|concern| concerned.entry(*concern).or_default().push(row));
+        row.concern
+            .iter()
+            .for_each(|concern| concerned.entry(*concern).or_default().push(row));
     }
     advice.extend(concerned.into_iter().map(|(concern, rows)| {
         let command = match concern {
             Concern::Unrecorded | Concern::RecordedElsewhere => commands.check(),
             _ => commands.pps(&format!("explain {}", rows[0].pod), &rows[0].namespace),
         };
-        Line { text: format!("{} {concern}", names(&rows)), command }
+        Line {
+            text: format!("{} {concern}", names(&rows)),
+            command,
+        }
     }));
-    if status.problems.iter().any(|one| !matches!(one.kind, ProblemKind::Condition(..))) {
-        advice.push(line("To see what is wrong with the installation", commands.check()));
+    if status
+        .problems
+        .iter()
+        .any(|one| !matches!(one.kind, ProblemKind::Condition(..)))
+    {
+        advice.push(line(
+            "To see what is wrong with the installation",
+            commands.check(),
+        ));
     }
-    advice.extend(status.unpinned.iter().map(|WorkloadKey { namespace, group, kind, name }| {
-        let resource = if group == "apps" { "statefulset" } else { "statefulsets.apps.kruise.io" };
-        let text = format!("{kind} {name} has no PersistentPodState. To have its Pods return to their zones");
-        line(&text, annotate(commands, &format!("{resource} {name}"), namespace))
-    }));
+    advice.extend(status.unpinned.iter().map(
+        |WorkloadKey {
+             namespace,
+             group,
+             kind,
+             name,
+         }| {
+            let resource = if group == "apps" {
+                "statefulset"
+            } else {
+                "statefulsets.apps.kruise.io"
+            };
+            let text = format!(
+                "{kind} {name} has no PersistentPodState. To have its Pods return to their zones"
+            );
+            line(
+                &text,
+                annotate(commands, &format!("{resource} {name}"), namespace),
+            )
+        },
+    ));
     if status.is_empty() && status.unread.is_empty() {
-        let command = annotate(commands, "statefulset NAME", namespaces.one().unwrap_or("NAMESPACE"));
-        advice.push(line("No workload here has a PersistentPodState. To give one to a workload", command));
+        let command = annotate(
+            commands,
+            "statefulset NAME",
+            namespaces.one().unwrap_or("NAMESPACE"),
+        );
+        advice.push(line(
+            "No workload here has a PersistentPodState. To give one to a workload",
+            command,
+        ));
     }
     advice
 }
@@ -191,7 +266,11 @@ fn names(rows: &[&Row]) -> String {
     if let [row] = rows {
         return format!("{} is", row.pod);
     }
-    let shown: Vec<&str> = rows.iter().take(SHOWN).map(|row| row.pod.as_str()).collect();
+    let shown: Vec<&str> = rows
+        .iter()
+        .take(SHOWN)
+        .map(|row| row.pod.as_str())
+        .collect();
     let more = if rows.len() > SHOWN { ", …" } else { "" };
     format!("{} Pods ({}{more}) are", rows.len(), shown.join(", "))
 }
@@ -200,7 +279,12 @@ impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RequiredTopology { key, found, wanted } => {
-                write!(f, "{} is {}, not {wanted}", short(key), found.as_deref().unwrap_or("missing"))
+                write!(
+                    f,
+                    "{} is {}, not {wanted}",
+                    short(key),
+                    found.as_deref().unwrap_or("missing")
+                )
             }
             Self::Node { recorded } => write!(f, "recorded on {recorded}"),
             Self::Away { home } => write!(f, "away from its home {home}"),
@@ -217,18 +301,38 @@ impl fmt::Display for Drift {
 
 /// A line for each workload.
 fn summary(rows: &[Row], style: Style) -> String {
-    let mut table = Table::new(style, &["NAMESPACE", "WORKLOAD", "READY", "RECORDED", "PROBLEMS"]);
-    let workload = |row: &Row| (row.namespace.clone(), row.workload_kind.clone(), row.workload.clone());
+    let mut table = Table::new(
+        style,
+        &["NAMESPACE", "WORKLOAD", "READY", "RECORDED", "PROBLEMS"],
+    );
+    let workload = |row: &Row| {
+        (
+            row.namespace.clone(),
+            row.workload_kind.clone(),
+            row.workload.clone(),
+        )
+    };
     for pods in rows.chunk_by(|one, other| workload(one) == workload(other)) {
         let (namespace, _, name) = workload(&pods[0]);
         let count = |is_meant: &dyn Fn(&&Row) -> bool| pods.iter().filter(is_meant).count();
         let wanted = count(&|row| !matches!(row.phase, Phase::NotWanted | Phase::Unknown));
         let ready = count(&|row| row.phase == Phase::Ready);
         let concerns: BTreeSet<Concern> = pods.iter().filter_map(|row| row.concern).collect();
-        let worst = concerns.first().map(|one| if one.is_bad() { Role::Bad } else { Role::Warning });
-        let problems =
-            concerns.iter().map(|one| format!("{} {one:?}", count(&|row| row.concern == Some(*one))));
-        let role = if ready == wanted { Role::Good } else { Role::Warning };
+        let worst = concerns.first().map(|one| {
+            if one.is_bad() {
+                Role::Bad
+            } else {
+                Role::Warning
+            }
+        });
+        let problems = concerns
+            .iter()
+            .map(|one| format!("{} {one:?}", count(&|row| row.concern == Some(*one))));
+        let role = if ready == wanted {
+            Role::Good
+        } else {
+            Role::Warning
+        };
         table.row(&[
             (&namespace, None),
             (&name, None),
@@ -257,7 +361,13 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
         let recorded = row.recorded_node().unwrap_or_default();
         // The recorded node is of little interest if the Pod is there.
         let role = row.node.as_ref().filter(|_| !recorded.is_empty());
-        let role = role.map(|own| if own == recorded { Role::Dim } else { Role::Warning });
+        let role = role.map(|own| {
+            if own == recorded {
+                Role::Dim
+            } else {
+                Role::Warning
+            }
+        });
         cells.push((recorded.to_owned(), role));
         cells.push((requires(row), None));
         if is_wide {
@@ -267,10 +377,18 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
         if has_drift {
             let is_bad = row.concern.is_some_and(Concern::is_bad);
             let all: Vec<String> = row.drift.iter().map(ToString::to_string).collect();
-            let role = row.drift.first().map(|_| if is_bad { Role::Bad } else { Role::Warning });
+            let role = row
+                .drift
+                .first()
+                .map(|_| if is_bad { Role::Bad } else { Role::Warning });
             cells.push((all.join("; "), role));
         }
-        table.row(&cells.iter().map(|(text, role)| (text.as_str(), *role)).collect::<Vec<_>>());
+        table.row(
+            &cells
+                .iter()
+                .map(|(text, role)| (text.as_str(), *role))
+                .collect::<Vec<_>>(),
+        );
     }
     table.render()
 }

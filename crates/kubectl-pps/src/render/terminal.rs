@@ -44,7 +44,10 @@ pub struct Style {
 }
 
 impl Style {
-    pub const PLAIN: Self = Self { has_color: false, width: None };
+    pub const PLAIN: Self = Self {
+        has_color: false,
+        width: None,
+    };
 
     pub fn paint(&self, role: Role, text: &str) -> String {
         if self.has_color && !text.is_empty() {
@@ -75,7 +78,8 @@ pub struct Terminal {
 impl Terminal {
     pub fn of_process() -> Self {
         let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        let width = terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
+        let width = terminal_size::terminal_size()
+            .map(|(columns, _)| usize::from(columns.0).max(MIN_WIDTH));
         let style = |choice, is_terminal| Style {
             has_color: choice != anstream::ColorChoice::Never,
             width: width.filter(|_| is_terminal),
@@ -94,10 +98,13 @@ impl Terminal {
     /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::Unreadable(format!("cannot write the output: {error}")))
-            }
+        match stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush())
+        {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Unreadable(
+                format!("cannot write the output: {error}"),
+            )),
             _ => Ok(()),
         }
     }
@@ -156,7 +163,10 @@ mod tests {
 
     #[test]
     fn colours_are_used_only_where_they_are_wanted_and_end_where_the_text_does() {
-        let coloured = Style { has_color: true, width: None };
+        let coloured = Style {
+            has_color: true,
+            width: None,
+        };
         assert_eq!(coloured.paint(Role::Bad, "no"), "\u{1b}[31mno\u{1b}[0m");
         assert_eq!(coloured.paint(Role::Bad, ""), "");
         assert_eq!(Style::PLAIN.paint(Role::Bad, "no"), "no");

@@ -17,8 +17,14 @@ pub fn list(names: &[String], conjunction: &str) -> String {
     match names {
         [] => String::new(),
         [name] => name.clone(),
-        [rest @ .., last] if names.len() <= ALL => format!("{} {conjunction} {last}", rest.join(", ")),
-        _ => format!("{} {conjunction} {} others", names[..SOME].join(", "), names.len() - SOME),
+        [rest @ .., last] if names.len() <= ALL => {
+            format!("{} {conjunction} {last}", rest.join(", "))
+        }
+        _ => format!(
+            "{} {conjunction} {} others",
+            names[..SOME].join(", "),
+            names.len() - SOME
+        ),
     }
 }
 
@@ -36,7 +42,11 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn new(style: Style) -> Self {
-        Self { style, width: style.width.unwrap_or(WIDTH), lines: String::new() }
+        Self {
+            style,
+            width: style.width.unwrap_or(WIDTH),
+            lines: String::new(),
+        }
     }
 
     pub(super) fn into_lines(self) -> String {
@@ -53,14 +63,23 @@ impl Text {
     }
 
     pub(super) fn marked(&mut self, role: Role, word: &str, sentence: &str) {
-        self.add(&format!("{word} "), &(self.style.paint(role, word) + " "), None, sentence);
+        self.add(
+            &format!("{word} "),
+            &(self.style.paint(role, word) + " "),
+            None,
+            sentence,
+        );
     }
 
     fn add(&mut self, begin: &str, painted: &str, role: Option<Role>, sentence: &str) {
         let indent = begin.chars().count();
         let room = self.width.saturating_sub(indent).max(20);
         for (index, line) in wrap(&printable(sentence), room).iter().enumerate() {
-            let begin = if index == 0 { painted.to_owned() } else { " ".repeat(indent) };
+            let begin = if index == 0 {
+                painted.to_owned()
+            } else {
+                " ".repeat(indent)
+            };
             let line = role.map_or_else(|| line.clone(), |role| self.style.paint(role, line));
             let _ = writeln!(self.lines, "{begin}{line}");
         }
@@ -110,12 +129,18 @@ impl Table {
         }
         match style.width {
             // The last column has padding, which is removed.
-            Some(width) => {
-                inner.set_width(u16::try_from(width.max(40)).unwrap_or(u16::MAX).saturating_add(2))
-            }
+            Some(width) => inner.set_width(
+                u16::try_from(width.max(40))
+                    .unwrap_or(u16::MAX)
+                    .saturating_add(2),
+            ),
             None => inner.set_content_arrangement(ContentArrangement::Disabled),
         };
-        inner.set_header(header.iter().map(|title| Cell::new(title).set_alignment(CellAlignment::Left)));
+        inner.set_header(
+            header
+                .iter()
+                .map(|title| Cell::new(title).set_alignment(CellAlignment::Left)),
+        );
         for column in inner.column_iter_mut() {
             column.set_padding((0, 2));
         }
@@ -125,7 +150,11 @@ impl Table {
     /// Adds a row. A text that is empty is shown as `-`.
     pub fn row(&mut self, cells: &[(&str, Option<Role>)]) {
         let cell = |(text, role): &(&str, Option<Role>)| {
-            let text = if text.is_empty() { "-".to_owned() } else { printable(text) };
+            let text = if text.is_empty() {
+                "-".to_owned()
+            } else {
+                printable(text)
+            };
             let cell = Cell::new(text);
             match role {
                 Some(Role::Good) => cell.fg(Color::DarkGreen),
@@ -141,7 +170,10 @@ impl Table {
     }
 
     pub fn render(&self) -> String {
-        self.0.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+        self.0
+            .lines()
+            .map(|line| line.trim_end().to_owned() + "\n")
+            .collect()
     }
 }
 
@@ -158,7 +190,11 @@ impl Landing {
 
     fn best_and_rest(&self) -> String {
         let (best, others) = (list(self.favourites(), "or"), self.others());
-        if others.is_empty() { best } else { format!("{best}; {} could take it too", list(others, "and")) }
+        if others.is_empty() {
+            best
+        } else {
+            format!("{best}; {} could take it too", list(others, "and"))
+        }
     }
 }
 
@@ -192,14 +228,24 @@ mod tests {
         let mut table = Table::new(Style::PLAIN, &["POD", "NODE"]);
         table.row(&[("db-0", None), ("node-1", Some(Role::Good))]);
         table.row(&[("a-long-name-0", None), ("", None)]);
-        assert_eq!(table.render(), "POD            NODE\ndb-0           node-1\na-long-name-0  -\n");
+        assert_eq!(
+            table.render(),
+            "POD            NODE\ndb-0           node-1\na-long-name-0  -\n"
+        );
     }
 
     #[test]
     fn no_line_is_wider_than_the_terminal_and_no_text_is_lost() {
         for has_color in [false, true] {
-            let mut table = Table::new(Style { has_color, width: Some(60) }, &["POD", "ADVICE"]);
-            let advice = "free capacity or bring the node back, or move the Pod to another node with move";
+            let mut table = Table::new(
+                Style {
+                    has_color,
+                    width: Some(60),
+                },
+                &["POD", "ADVICE"],
+            );
+            let advice =
+                "free capacity or bring the node back, or move the Pod to another node with move";
             table.row(&[("db-0", Some(Role::Bad)), (advice, Some(Role::Warning))]);
             table.row(&[(&"x".repeat(90), None), ("short", None)]);
             let text = table.render();
@@ -218,10 +264,17 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_terminal() {
-        let style = Style { has_color: false, width: Some(60) };
+        let style = Style {
+            has_color: false,
+            width: Some(60),
+        };
         let becomes = "ip=10.0.0.7, without a node (PersistentPodState db); its node is recorded again once it is Ready";
         assert_eq!(
-            titled(style, "Move Pod db-0", &[("from", "node-1".into()), ("becomes", becomes.into())]),
+            titled(
+                style,
+                "Move Pod db-0",
+                &[("from", "node-1".into()), ("becomes", becomes.into())]
+            ),
             "Move Pod db-0\n  from      node-1\n  becomes   ip=10.0.0.7, without a node (PersistentPodState\n            \
              db); its node is recorded again once it is Ready\n"
         );
@@ -229,17 +282,35 @@ mod tests {
 
     #[test]
     fn nodes_are_named_up_to_six_and_counted_beyond() {
-        let names = |nodes: &[&str]| nodes.iter().map(|node| (*node).to_owned()).collect::<Vec<_>>();
-        let would =
-            |best: &[&str], others: &[&str]| Landing::new(names(best), names(others)).would("start on");
-        assert_eq!(would(&["a"], &["b", "c"]), "would probably start on a; b and c could take it too");
+        let names = |nodes: &[&str]| {
+            nodes
+                .iter()
+                .map(|node| (*node).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let would = |best: &[&str], others: &[&str]| {
+            Landing::new(names(best), names(others)).would("start on")
+        };
+        assert_eq!(
+            would(&["a"], &["b", "c"]),
+            "would probably start on a; b and c could take it too"
+        );
         assert_eq!(would(&["a", "b"], &[]), "would probably start on a or b");
-        assert_eq!(would(&["a"], &["a"]), "would start on a, the only node that could take it");
-        assert_eq!(Landing::default().would("start on"), "would be Pending: no node could take it");
+        assert_eq!(
+            would(&["a"], &["a"]),
+            "would start on a, the only node that could take it"
+        );
+        assert_eq!(
+            Landing::default().would("start on"),
+            "would be Pending: no node could take it"
+        );
         let many: Vec<String> = (0..1000).map(|number| format!("n{number}")).collect();
         let tied = Landing::new(many.clone(), Vec::new()).to_string();
         assert_eq!(tied, "probably on n0, n1, n2 or 997 others");
         let others = Landing::new(vec!["x".into()], many[..7].to_vec()).to_string();
-        assert_eq!(others, "probably on x; n0, n1, n2 and 4 others could take it too");
+        assert_eq!(
+            others,
+            "probably on x; n0, n1, n2 and 4 others could take it too"
+        );
     }
 }

@@ -20,7 +20,11 @@ use crate::render::{self, Style, Terminal, explanation};
 use crate::snapshot::Namespaces;
 use crate::{CommandResult, Outcome};
 
-pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn check(
+    args: &Check,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
     // The namespace of a context has the user's workloads, not the sidecar.
     let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
@@ -48,7 +52,11 @@ pub(super) async fn check(args: &Check, connection: &Connection, terminal: &Term
     })
 }
 
-pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn explain(
+    args: &Explain,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
     let namespace = connected.namespace.as_str();
     let namespaces = Namespaces::One(namespace.to_owned());
@@ -60,7 +68,12 @@ pub(super) async fn explain(args: &Explain, connection: &Connection, terminal: &
         }
         _ => Value::Null,
     };
-    let question = Question { snapshot: &snapshot, namespace, pod, events: &events };
+    let question = Question {
+        snapshot: &snapshot,
+        namespace,
+        pod,
+        events: &events,
+    };
     let answer = explain::explain(&question)?;
     let document = explanation::Document::of(&answer, &commands(connection, namespace));
     let text = render::for_programs(args.output.output, "Explanation", &document);
@@ -73,10 +86,18 @@ async fn events(client: &Client, namespace: &str, name: &str) -> Value {
     let right = Right::new("list", "", "events").within(namespace);
     let selector = format!("involvedObject.kind%3DStatefulSet%2CinvolvedObject.name%3D{name}");
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit=500");
-    get(client, right, &path).await.ok().flatten().unwrap_or_default()
+    get(client, right, &path)
+        .await
+        .ok()
+        .flatten()
+        .unwrap_or_default()
 }
 
-pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn simulate(
+    args: &Simulate,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
     let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
     let question = match &args.zone_down {
@@ -86,7 +107,10 @@ pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal:
         }
         None => forecast::Question::Drain(args.drain.iter().cloned().collect()),
     };
-    let wanted = Wanted { budgets: !args.drain.is_empty(), ..Wanted::SCHEDULING };
+    let wanted = Wanted {
+        budgets: !args.drain.is_empty(),
+        ..Wanted::SCHEDULING
+    };
     let snapshot = Box::pin(read(&connected.client, &namespaces, wanted)).await?;
     let answer = forecast::forecast(&snapshot, &question)?;
     let commands = commands(connection, &connected.namespace);
@@ -98,11 +122,25 @@ pub(super) async fn simulate(args: &Simulate, connection: &Connection, terminal:
     Ok(answer.outcome())
 }
 
-pub(super) async fn status(args: &Status, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn status(
+    args: &Status,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
-    let (client, namespaces) = (&connected.client, namespaces(args.all.all_namespaces, &connected.namespace));
-    let selector = args.selector.as_deref().filter(|selector| !selector.is_empty());
-    let mut wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
+    let (client, namespaces) = (
+        &connected.client,
+        namespaces(args.all.all_namespaces, &connected.namespace),
+    );
+    let selector = args
+        .selector
+        .as_deref()
+        .filter(|selector| !selector.is_empty());
+    let mut wanted = Wanted {
+        pods: true,
+        workloads: true,
+        ..Wanted::default()
+    };
     wanted.selector = selector.unwrap_or_default();
     let snapshot = read_confirmed(client, &namespaces, wanted).await?;
     let commands = commands(connection, &connected.namespace);

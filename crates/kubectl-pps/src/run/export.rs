@@ -21,7 +21,11 @@ use crate::{CommandResult, Failure, Outcome};
 
 const READERS: usize = 8;
 
-pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn run(
+    args: &Export,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
     let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &namespaces, Wanted::default())).await?;
@@ -30,14 +34,21 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
         return Err(unread.into());
     }
     let chosen = chosen(&snapshot.pps, &args.names).map_err(|missing| {
-        let within = namespaces.one().map(|one| format!(" in namespace {one}")).unwrap_or_default();
+        let within = namespaces
+            .one()
+            .map(|one| format!(" in namespace {one}"))
+            .unwrap_or_default();
         let names = missing.into_iter().collect::<Vec<_>>().join(", ");
-        Failure::Refused(format!("there is no PersistentPodState {names}{within}; nothing was written"))
+        Failure::Refused(format!(
+            "there is no PersistentPodState {names}{within}; nothing was written"
+        ))
     })?;
     // The list is kept without managed fields, and only these show that a definition hides states.
     let whole = async |pps: &Pps| {
         let api_version = pps.object()["apiVersion"].as_str().unwrap_or_default();
-        Address::new(pps.namespace(), pps.name(), api_version).find(&connected.client).await
+        Address::new(pps.namespace(), pps.name(), api_version)
+            .find(&connected.client)
+            .await
     };
     let objects = futures::stream::iter(chosen).map(whole).buffered(READERS);
     // An object that was deleted since the list is left out.
@@ -55,17 +66,29 @@ pub(super) async fn run(args: &Export, connection: &Connection, terminal: &Termi
         "exported {} with {}{}",
         count(exported.objects.len(), "PersistentPodState"),
         count(exported.states, "state"),
-        args.file.as_ref().map(|file| format!(" to {}", file.display())).unwrap_or_default(),
+        args.file
+            .as_ref()
+            .map(|file| format!(" to {}", file.display()))
+            .unwrap_or_default(),
     ));
-    Ok(if exported.left_out.is_empty() { Outcome::Well } else { Outcome::NotWell })
+    Ok(if exported.left_out.is_empty() {
+        Outcome::Well
+    } else {
+        Outcome::NotWell
+    })
 }
 
 /// YAML that is read as exactly this list. Kubernetes reads YAML 1.1, in which `1_000` is a number: such a
 /// text needs the quotes of JSON, which is YAML too.
 fn text(list: &Value) -> String {
     let text = to_yaml(list);
-    let is_same = |documents: Vec<yaml::Document>| documents.len() == 1 && documents[0].value == *list;
-    if yaml::parse_up_to(&text, usize::MAX).is_ok_and(is_same) { text } else { json_as_yaml(list) }
+    let is_same =
+        |documents: Vec<yaml::Document>| documents.len() == 1 && documents[0].value == *list;
+    if yaml::parse_up_to(&text, usize::MAX).is_ok_and(is_same) {
+        text
+    } else {
+        json_as_yaml(list)
+    }
 }
 
 /// Writes a new file that only its owner may read: recorded annotations may be internal.
@@ -75,17 +98,21 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let failure = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::Refused(format!("{} exists: name another file; nothing was written", file.display()))
-        }
+        io::ErrorKind::AlreadyExists => Failure::Refused(format!(
+            "{} exists: name another file; nothing was written",
+            file.display()
+        )),
         _ => Failure::Unreadable(format!("cannot write {}: {error}", file.display())),
     };
     let mut created = options.open(file).map_err(failure)?;
-    created.write_all(text.as_bytes()).and_then(|()| created.sync_all()).map_err(|error| {
-        // Half a backup would be read as a whole one.
-        let _ = fs::remove_file(file);
-        failure(error)
-    })
+    created
+        .write_all(text.as_bytes())
+        .and_then(|()| created.sync_all())
+        .map_err(|error| {
+            // Half a backup would be read as a whole one.
+            let _ = fs::remove_file(file);
+            failure(error)
+        })
 }
 
 #[cfg(test)]
@@ -109,20 +136,30 @@ mod tests {
 
     #[test]
     fn a_file_that_exists_is_never_replaced_and_only_its_owner_may_read_a_new_one() {
-        let folder = std::env::temp_dir().join(format!("kubectl-pps-export-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kubectl-pps-export-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("states.yaml");
         write(&file, "one").unwrap();
         let refused = write(&file, "two").unwrap_err();
-        assert!(refused.to_string().contains("exists: name another file"), "{refused}");
+        assert!(
+            refused.to_string().contains("exists: name another file"),
+            "{refused}"
+        );
         assert_eq!(fs::read_to_string(&file).unwrap(), "one");
         assert!(write(&folder.join("none/states.yaml"), "x").is_err());
-        assert!(matches!(write(Path::new("/dev/null"), "x"), Err(Failure::Refused(_))));
+        assert!(matches!(
+            write(Path::new("/dev/null"), "x"),
+            Err(Failure::Refused(_))
+        ));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -20,12 +20,20 @@ use crate::{CommandResult, Failure, Outcome};
 
 const STATE: &str = "recorded state";
 
-pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn run(
+    args: &Forget,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
     let client = &connected.client;
     let namespaces = namespaces(args.all.all_namespaces, &connected.namespace);
     let (snapshot, mut drops) = read_and_decide(args, client, &namespaces).await?;
-    let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
+    let outcome = if drops.is_complete() {
+        Outcome::Well
+    } else {
+        Outcome::NotWell
+    };
     if !drops.objects.is_empty() {
         terminal.print(&text::drops(&drops, terminal.style()))?;
     }
@@ -37,12 +45,19 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
         if let Some(node) = args.node.as_ref().filter(is_typo) {
             return Err(Failure::NoNode(node.clone()));
         }
-        let node = args.node.iter().map(|node| format!("No recorded state on node {node} is dropped\n"));
+        let node = args
+            .node
+            .iter()
+            .map(|node| format!("No recorded state on node {node} is dropped\n"));
         terminal.print(&node.collect::<String>())?;
         return Ok(outcome);
     }
     let shown = drops.count();
-    if let Some(ended) = terminal.ask(&format!("Drop {}?", count(shown, STATE)), args.consent, outcome)? {
+    if let Some(ended) = terminal.ask(
+        &format!("Drop {}?", count(shown, STATE)),
+        args.consent,
+        outcome,
+    )? {
         return Ok(ended);
     }
     if !args.consent.yes {
@@ -52,9 +67,12 @@ pub(super) async fn run(args: &Forget, connection: &Connection, terminal: &Termi
     let mut dropped = 0;
     for ((namespace, name), states) in &drops.objects {
         let address = Address::of(&snapshot, namespace, name);
-        let failed =
-            |failure: Failure| failure.with(&format!("{} dropped before that", count(dropped, STATE)));
-        dropped += drop_states_of(client, terminal, &address, states).await.map_err(failed)?;
+        let failed = |failure: Failure| {
+            failure.with(&format!("{} dropped before that", count(dropped, STATE)))
+        };
+        dropped += drop_states_of(client, terminal, &address, states)
+            .await
+            .map_err(failed)?;
     }
     terminal.print(&format!("Dropped {}.\n", count(dropped, STATE)))?;
     if dropped == shown {
@@ -72,7 +90,10 @@ async fn read_and_decide(
     client: &Client,
     namespaces: &Namespaces,
 ) -> Result<(Snapshot, Drops), Failure> {
-    let wanted = Wanted { pods: true, ..Wanted::default() };
+    let wanted = Wanted {
+        pods: true,
+        ..Wanted::default()
+    };
     let snapshot = read_confirmed(client, namespaces, wanted).await?;
     let drops = decide(&snapshot, &args.pods, args.node.as_deref())?;
     Ok((snapshot, drops))
@@ -89,14 +110,26 @@ async fn drop_states_of(
         let object = address.read_to_write(client).await?;
         let now = states(&object).map_err(|error| address.refused(&error))?;
         let is_same = |(pod, state): &(&String, &PodState)| now.get(*pod) == Some(*state);
-        let pods: Vec<&str> = agreed.iter().filter(is_same).map(|(pod, _)| pod.as_str()).collect();
-        let edit = drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
+        let pods: Vec<&str> = agreed
+            .iter()
+            .filter(is_same)
+            .map(|(pod, _)| pod.as_str())
+            .collect();
+        let edit =
+            drop_states(&object, pods.iter().copied()).map_err(|error| address.refused(&error))?;
         let Some(edit) = edit else { return Ok(0) };
         match write::send(client, address.patch(edit.body)).await {
             Ok(stored) => {
-                let message =
-                    format!("the recorded states of {} were dropped with kubectl-pps", pods.join(", "));
-                let note = Note { about: &stored, reason: "StatesForgotten", action: "Forget", message };
+                let message = format!(
+                    "the recorded states of {} were dropped with kubectl-pps",
+                    pods.join(", ")
+                );
+                let note = Note {
+                    about: &stored,
+                    reason: "StatesForgotten",
+                    action: "Forget",
+                    message,
+                };
                 publish(client, terminal, &note).await;
                 return Ok(pods.len());
             }

@@ -28,7 +28,11 @@ use crate::{CommandResult, Failure, Outcome};
 const MAX_FILE: usize = 64 << 20;
 const WRITERS: usize = 8;
 
-pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn run(
+    args: &Import,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let objects = read_file(&args.file, MAX_FILE)?;
     let connected = connect(connection).await?;
     let client = &connected.client;
@@ -41,11 +45,19 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
     let entries = read(&objects, &options).map_err(|flaws| show::flaws(&name, &flaws))?;
     let namespaces: BTreeSet<&str> = entries.iter().map(|entry| entry.pps.namespace()).collect();
     let namespaces = match namespaces.iter().collect::<Vec<_>>().as_slice() {
-        [] => return Err(Failure::Refused(format!("{name}: there is nothing to import"))),
+        [] => {
+            return Err(Failure::Refused(format!(
+                "{name}: there is nothing to import"
+            )));
+        }
         [namespace] => Namespaces::One((**namespace).to_owned()),
         _ => Namespaces::All,
     };
-    let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
+    let wanted = Wanted {
+        pods: true,
+        workloads: true,
+        ..Wanted::default()
+    };
     let snapshot = read_confirmed(client, &namespaces, wanted).await?;
     snapshot.require(Resource::PersistentPodStates)?;
     // Without the Pods, the state of a Ready Pod could be overwritten.
@@ -58,13 +70,22 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
         terminal.note(&note);
     }
     // The right to list nodes is needed for nothing else.
-    if let Some(nodes) = snapshot.nodes.as_ref().filter(|_| snapshot.unread(Resource::Nodes).is_none()) {
+    if let Some(nodes) = snapshot
+        .nodes
+        .as_ref()
+        .filter(|_| snapshot.unread(Resource::Nodes).is_none())
+    {
         for note in show::absent_values(&absent_values(&plans, nodes)) {
             terminal.note(&note);
         }
     }
-    let is_refused = |plan: &Plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty();
-    let outcome = if plans.iter().any(is_refused) { Outcome::NotWell } else { Outcome::Well };
+    let is_refused =
+        |plan: &Plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty();
+    let outcome = if plans.iter().any(is_refused) {
+        Outcome::NotWell
+    } else {
+        Outcome::Well
+    };
     let writes: Vec<&Plan> = plans.iter().filter(|plan| plan.writes()).collect();
     if writes.is_empty() {
         terminal.say("nothing to do");
@@ -73,7 +94,11 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
     if let Some(ended) = terminal.ask(&show::question(&plans), args.consent, outcome)? {
         return Ok(ended);
     }
-    let writer = Writer { client, terminal, api_version };
+    let writer = Writer {
+        client,
+        terminal,
+        api_version,
+    };
     let done: Vec<(&Plan, Result<usize, Failure>)> = futures::stream::iter(writes)
         .map(async |plan| (plan, writer.write(plan).await))
         .buffer_unordered(WRITERS)
@@ -81,7 +106,11 @@ pub(super) async fn run(args: &Import, connection: &Connection, terminal: &Termi
         .await;
     let (written, failure) = show::done(&done);
     terminal.say(&written);
-    if done.iter().any(|(plan, written)| written.as_ref().is_ok_and(|states| *states < plan.changes.len())) {
+    if done.iter().any(|(plan, written)| {
+        written
+            .as_ref()
+            .is_ok_and(|states| *states < plan.changes.len())
+    }) {
         terminal.note("states that have changed meanwhile stay; the same command shows them");
         return failure.map_or(Ok(Outcome::NotWell), Err);
     }
@@ -100,12 +129,18 @@ fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
     };
     read.map_err(|error| failure(error.to_string()))?;
     if bytes.len() > max_bytes {
-        return Err(failure(format!("it has more than {max_bytes} bytes: split it into several files")));
+        return Err(failure(format!(
+            "it has more than {max_bytes} bytes: split it into several files"
+        )));
     }
     // JSON is YAML too. Unlike a JSON reader, the YAML reader refuses duplicate keys.
     let documents = parse_up_to(&decode(&bytes).map_err(failure)?, max_bytes).map_err(|error| {
         let (line, column) = (error.place.line, error.place.column);
-        Failure::Usage(format!("{}:{line}:{column}: {}", file_name(path), error.message))
+        Failure::Usage(format!(
+            "{}:{line}:{column}: {}",
+            file_name(path),
+            error.message
+        ))
     })?;
     let mut objects = Vec::new();
     for mut document in documents.into_iter().map(|document| document.value) {
@@ -118,7 +153,11 @@ fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<Value>, Failure> {
 }
 
 fn file_name(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
+    if path == Path::new("-") {
+        "standard input".into()
+    } else {
+        path.display().to_string()
+    }
 }
 
 /// The version in which the cluster serves the objects.
@@ -152,8 +191,12 @@ impl Writer<'_> {
                     Ok(stored) => {
                         let states = edit.changes.len();
                         let message = format!("imported {states} recorded states from a file");
-                        let note =
-                            Note { about: &stored, reason: "StatesImported", action: "Import", message };
+                        let note = Note {
+                            about: &stored,
+                            reason: "StatesImported",
+                            action: "Import",
+                            message,
+                        };
                         publish(self.client, self.terminal, &note).await;
                         return Ok(states);
                     }
@@ -177,20 +220,25 @@ impl Writer<'_> {
         object["apiVersion"] = self.api_version.into();
         let path = format!("/apis/{}/namespaces/{namespace}/{PLURAL}", self.api_version);
         let right = Right::new("create", GROUP, PLURAL).within(namespace);
-        write::send(self.client, Write::create(right, path, object)).await.map_err(|error| match error {
-            WriteError::NotFound => {
-                Failure::Refused(format!("there is no namespace {namespace}: create it first"))
-            }
-            WriteError::Conflict(_) => Failure::Refused("it exists by now: run the command again".into()),
-            error => error.into(),
-        })
+        write::send(self.client, Write::create(right, path, object))
+            .await
+            .map_err(|error| match error {
+                WriteError::NotFound => Failure::Refused(format!(
+                    "there is no namespace {namespace}: create it first"
+                )),
+                WriteError::Conflict(_) => {
+                    Failure::Refused("it exists by now: run the command again".into())
+                }
+                error => error.into(),
+            })
     }
 
     /// Gives an object without states the compact form, for states that are too large for `podStates`. A
     /// definition without `status.packed` drops the field silently.
     async fn make_compact(&self, address: &Address, object: &Value) -> Result<Value, WriteError> {
         let metadata = &object["metadata"];
-        let guards = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+        let guards =
+            json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
         let body = json!({"metadata": guards, "status": compact_status()});
         let stored = write::send(self.client, address.patch(body)).await?;
         if stored["status"]["packed"].is_object() {
@@ -212,7 +260,8 @@ mod tests {
 
     #[test]
     fn objects_of_lists_and_documents_are_read() {
-        let folder = std::env::temp_dir().join(format!("kubectl-pps-import-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kubectl-pps-import-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("objects.yaml");
@@ -220,19 +269,42 @@ mod tests {
             fs::write(&file, text).unwrap();
             read_file(&file, max_bytes)
         };
-        for text in ["{\"items\": [{\"a\": 1}, {\"a\": 2}]}", "a: 1\n---\n---\nitems:\n- a: 2\n"] {
+        for text in [
+            "{\"items\": [{\"a\": 1}, {\"a\": 2}]}",
+            "a: 1\n---\n---\nitems:\n- a: 2\n",
+        ] {
             assert_eq!(objects(text, 100).unwrap().len(), 2, "{text}");
         }
         let text = "{\n\t\"items\": {\"a\": 1}, \"u\": \"\\ud83d\\ude00\\/\"\n}";
         let whole = json!({"items": {"a": 1}, "u": "\u{1f600}/"});
-        assert_eq!(objects(text, 100).unwrap(), [whole], "JSON with tabs, and items that are no list");
+        assert_eq!(
+            objects(text, 100).unwrap(),
+            [whole],
+            "JSON with tabs, and items that are no list"
+        );
         for text in ["text", "7", "- 1", "a: 1"] {
             let objects = objects(text, 100).unwrap();
-            assert!(objects.len() == 1 && objects[0].get("items").is_none(), "{text}");
+            assert!(
+                objects.len() == 1 && objects[0].get("items").is_none(),
+                "{text}"
+            );
         }
-        assert!(objects("{\"a\": 1, \"a\": 2}", 100).is_err(), "a key that is there twice");
-        assert!(objects("a: 1\nb: 2\n", 9).unwrap_err().to_string().contains("more than 9 bytes"));
-        assert!(objects("a: 1\na: 2\n", 100).unwrap_err().to_string().contains("objects.yaml:2:1: "));
+        assert!(
+            objects("{\"a\": 1, \"a\": 2}", 100).is_err(),
+            "a key that is there twice"
+        );
+        assert!(
+            objects("a: 1\nb: 2\n", 9)
+                .unwrap_err()
+                .to_string()
+                .contains("more than 9 bytes")
+        );
+        assert!(
+            objects("a: 1\na: 2\n", 100)
+                .unwrap_err()
+                .to_string()
+                .contains("objects.yaml:2:1: ")
+        );
         assert!(read_file(&folder, 100).is_err() && read_file(&folder.join("none"), 100).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -243,11 +315,18 @@ mod tests {
             crate::cluster::tests::serve(move |request| {
                 let version = request.rsplit('/').next().unwrap_or_default();
                 let resources = json!({"resources": [{"name": "statefulsets"}, {"name": PLURAL}]});
-                if versions.contains(&version) { (200, resources) } else { (404, json!({})) }
+                if versions.contains(&version) {
+                    (200, resources)
+                } else {
+                    (404, json!({}))
+                }
             })
         };
         let version = async |versions| served_version(&served(versions)).await;
-        assert_eq!(version(&["v1alpha1", "v1beta1"]).await, Ok("apps.kruise.io/v1alpha1"));
+        assert_eq!(
+            version(&["v1alpha1", "v1beta1"]).await,
+            Ok("apps.kruise.io/v1alpha1")
+        );
         assert_eq!(version(&["v1beta1"]).await, Ok("apps.kruise.io/v1beta1"));
         assert_eq!(version(&[]).await, Err(Failure::NoDefinition));
     }

@@ -30,12 +30,24 @@ struct Job<'a> {
     namespaces: Namespaces,
 }
 
-pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Terminal) -> CommandResult {
+pub(super) async fn run(
+    args: &Move,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> CommandResult {
     let connected = connect(connection).await?;
     let (client, namespace) = (&connected.client, connected.namespace.as_str());
-    let (commands, namespaces) =
-        (commands(connection, namespace), namespaces(args.all_namespaces, namespace));
-    let job = Job { args, client, terminal, commands, namespaces };
+    let (commands, namespaces) = (
+        commands(connection, namespace),
+        namespaces(args.all_namespaces, namespace),
+    );
+    let job = Job {
+        args,
+        client,
+        terminal,
+        commands,
+        namespaces,
+    };
     let snapshot = job.read().await?;
     job.destination(&snapshot)?;
     let refused = |why| text::refusal(why, &job.commands);
@@ -48,7 +60,10 @@ pub(super) async fn run(args: &Move, connection: &Connection, terminal: &Termina
         }
         selected.pods
     } else {
-        args.pods.iter().map(|pod| (namespace.to_owned(), pod.clone())).collect()
+        args.pods
+            .iter()
+            .map(|pod| (namespace.to_owned(), pod.clone()))
+            .collect()
     };
     job.move_pods(&snapshot, &pods).await
 }
@@ -66,19 +81,42 @@ impl Job<'_> {
 
     /// The node of `--to`.
     fn destination<'a>(&self, snapshot: &'a Snapshot) -> Result<Option<&'a Node>, Failure> {
-        let Some(to) = &self.args.to else { return Ok(None) };
+        let Some(to) = &self.args.to else {
+            return Ok(None);
+        };
         snapshot.require(Resource::Nodes)?;
-        snapshot.node(to).map(Some).ok_or_else(|| Failure::NoNode(to.clone()))
+        snapshot
+            .node(to)
+            .map(Some)
+            .ok_or_else(|| Failure::NoNode(to.clone()))
     }
 
     /// None if the Pod is at its destination already; a line says so.
-    fn decide(&self, snapshot: &Snapshot, (namespace, pod): &PodName) -> Result<Option<PodMove>, Failure> {
-        let Move { any, drop_annotations, .. } = self.args;
+    fn decide(
+        &self,
+        snapshot: &Snapshot,
+        (namespace, pod): &PodName,
+    ) -> Result<Option<PodMove>, Failure> {
+        let Move {
+            any,
+            drop_annotations,
+            ..
+        } = self.args;
         let (to, drop_annotations) = (self.destination(snapshot)?, *drop_annotations);
-        let request = Request { namespace, pod, to, any, drop_annotations };
-        let decided = decide(snapshot, &request).map_err(|why| text::refusal(why, &self.commands))?;
+        let request = Request {
+            namespace,
+            pod,
+            to,
+            any,
+            drop_annotations,
+        };
+        let decided =
+            decide(snapshot, &request).map_err(|why| text::refusal(why, &self.commands))?;
         if let (None, Some(to)) = (&decided, to) {
-            self.terminal.print(&format!("Pod {pod} is on {} already\n", printable(to.name())))?;
+            self.terminal.print(&format!(
+                "Pod {pod} is on {} already\n",
+                printable(to.name())
+            ))?;
         }
         Ok(decided)
     }
@@ -92,22 +130,38 @@ impl Job<'_> {
         // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all
         // of them moved.
         if args.node.is_none() || moves.is_empty() {
-            let refused = refused.iter().cloned().reduce(|all, one| all.with(&one.to_string()));
+            let refused = refused
+                .iter()
+                .cloned()
+                .reduce(|all, one| all.with(&one.to_string()));
             refused.map_or(Ok(()), |refused| Err(refused.with("nothing was changed")))?;
         }
-        self.notes(&refused.iter().map(|why| format!("not moved: {why}")).collect::<Vec<_>>());
+        self.notes(
+            &refused
+                .iter()
+                .map(|why| format!("not moved: {why}"))
+                .collect::<Vec<_>>(),
+        );
         let question = match (&moves[..], &args.node) {
             ([], None) => return Ok(Outcome::Well),
             ([], Some(node)) => {
                 terminal.print(&format!("No Pod of {} has to be moved\n", printable(node)))?;
-                let Err(unread) = snapshot.require(Resource::Nodes) else { return Ok(Outcome::Well) };
-                terminal.note(&format!("{unread}: whether there is a node {node} is not known"));
+                let Err(unread) = snapshot.require(Resource::Nodes) else {
+                    return Ok(Outcome::Well);
+                };
+                terminal.note(&format!(
+                    "{unread}: whether there is a node {node} is not known"
+                ));
                 return Ok(Outcome::Incomplete);
             }
             ([one], _) => format!("Move Pod {}?", one.pod),
             (moves, _) => format!("Move these {} Pods?", moves.len()),
         };
-        let outcome = if refused.is_empty() { Outcome::Well } else { Outcome::NotWell };
+        let outcome = if refused.is_empty() {
+            Outcome::Well
+        } else {
+            Outcome::NotWell
+        };
         if let Some(ended) = terminal.ask(&question, args.consent, outcome)? {
             return Ok(ended);
         }
@@ -131,12 +185,17 @@ impl Job<'_> {
         order(&mut decided);
         for one in decided {
             // A budget that allows one eviction at a time may allow this one after the moves before.
-            let budget = if moves.is_empty() { Budget::Within(Duration::ZERO) } else { Budget::Later };
+            let budget = if moves.is_empty() {
+                Budget::Within(Duration::ZERO)
+            } else {
+                Budget::Later
+            };
             if let Err(failure) = self.check(snapshot, &one, budget).await {
                 refused.push(failure);
                 continue;
             }
-            self.terminal.print(&text::plan(&one, self.terminal.style()))?;
+            self.terminal
+                .print(&text::plan(&one, self.terminal.style()))?;
             notes.extend(text::notes(&one, snapshot.unread(Resource::Nodes)));
             moves.push(one);
         }
@@ -146,12 +205,19 @@ impl Job<'_> {
     }
 
     /// Fails if a node cannot take the Pod, or if the API server refuses a step.
-    async fn check(&self, snapshot: &Snapshot, one: &PodMove, budget: Budget) -> Result<(), Failure> {
+    async fn check(
+        &self,
+        snapshot: &Snapshot,
+        one: &PodMove,
+        budget: Budget,
+    ) -> Result<(), Failure> {
         if let Some(why) = text::obstacle(one).filter(|_| !self.args.force) {
             let force = format!("--force moves Pod {} all the same", one.pod);
             return Err(Failure::Refused(why).with(&force));
         }
-        Steps::new(self, snapshot, one, Some(budget)).rehearse().await
+        Steps::new(self, snapshot, one, Some(budget))
+            .rehearse()
+            .await
     }
 
     /// Moves one Pod after the other: each when the Pod before is Ready and recorded. Stops at the first Pod
@@ -162,7 +228,9 @@ impl Job<'_> {
             let ended = match self.prepare(shown).await {
                 Ok(None) => Ok(Outcome::Well),
                 Ok(Some((snapshot, now))) => {
-                    Steps::new(self, &snapshot, &now, None).carry_out(self.args.timeout).await
+                    Steps::new(self, &snapshot, &now, None)
+                        .carry_out(self.args.timeout)
+                        .await
                 }
                 Err(failure @ Failure::Refused(_)) if self.args.node.is_some() => {
                     self.notes(&[format!("not moved: {failure}")]);
@@ -177,7 +245,8 @@ impl Job<'_> {
             }
         }
         if moves.len() > 1 && outcome == Outcome::Well {
-            self.terminal.print(&format!("Moved {} Pods\n", moves.len()))?;
+            self.terminal
+                .print(&format!("Moved {} Pods\n", moves.len()))?;
         }
         Ok(outcome)
     }
@@ -185,11 +254,14 @@ impl Job<'_> {
     /// Decides a shown move again, since the cluster may have changed. None if nothing is left to do.
     async fn prepare(&self, shown: &PodMove) -> Result<Option<(Snapshot, PodMove)>, Failure> {
         let snapshot = self.read().await?;
-        let Some(now) = self.decide(&snapshot, &shown.name())? else { return Ok(None) };
+        let Some(now) = self.decide(&snapshot, &shown.name())? else {
+            return Ok(None);
+        };
         if !shown.covers(&now) {
             return Err(text::changed(&shown.pod));
         }
-        self.check(&snapshot, &now, Budget::Within(BUDGET_PATIENCE)).await?;
+        self.check(&snapshot, &now, Budget::Within(BUDGET_PATIENCE))
+            .await?;
         Ok(Some((snapshot, now)))
     }
 }

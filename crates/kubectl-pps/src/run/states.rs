@@ -25,30 +25,44 @@ pub(super) struct Address {
 impl Address {
     /// The address in the API version in which the object was read.
     pub(super) fn of(snapshot: &Snapshot, namespace: &str, name: &str) -> Self {
-        let api_version = snapshot.pps(namespace, name).and_then(|pps| pps.object()["apiVersion"].as_str());
+        let api_version = snapshot
+            .pps(namespace, name)
+            .and_then(|pps| pps.object()["apiVersion"].as_str());
         Self::new(namespace, name, api_version.unwrap_or_default())
     }
 
     pub(super) fn new(namespace: &str, name: &str, api_version: &str) -> Self {
-        let version = api_version.rsplit_once('/').map_or("v1alpha1", |(_, version)| version);
-        Self { namespace: namespace.to_owned(), name: name.to_owned(), version: version.to_owned() }
+        let version = api_version
+            .rsplit_once('/')
+            .map_or("v1alpha1", |(_, version)| version);
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            version: version.to_owned(),
+        }
     }
 
     fn path(&self) -> String {
-        let Self { namespace, name, version } = self;
+        let Self {
+            namespace,
+            name,
+            version,
+        } = self;
         format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{PLURAL}/{name}")
     }
 
     /// None if it does not exist.
     pub(super) async fn find(&self, client: &Client) -> Result<Option<Value>, Failure> {
-        let right = Right::new("get", GROUP, PLURAL).named(&self.name).within(&self.namespace);
+        let right = Right::new("get", GROUP, PLURAL)
+            .named(&self.name)
+            .within(&self.namespace);
         read::get(client, right, &self.path()).await
     }
 
     pub(super) async fn read(&self, client: &Client) -> Result<Value, Failure> {
-        self.find(client)
-            .await?
-            .ok_or_else(|| Failure::Refused(format!("PersistentPodState {} no longer exists", self.name)))
+        self.find(client).await?.ok_or_else(|| {
+            Failure::Refused(format!("PersistentPodState {} no longer exists", self.name))
+        })
     }
 
     /// Reads the object to write its states. Fails if the cluster's definition hides some states: the write
@@ -104,6 +118,9 @@ impl Address {
 /// Leaves an Event on a PersistentPodState. A failure is only noted.
 pub(super) async fn publish(client: &Client, terminal: &Terminal, note: &Note<'_>) {
     if let Err(error) = write::publish(client, note).await {
-        terminal.note(&format!("no Event tells others of this: {}", Failure::from(error)));
+        terminal.note(&format!(
+            "no Event tells others of this: {}",
+            Failure::from(error)
+        ));
     }
 }

@@ -35,7 +35,11 @@ impl WorkloadKey {
 
     fn target(&self) -> TargetReference {
         let api_version = format!("{}/v1", self.group);
-        TargetReference { api_version, kind: self.kind.clone(), name: self.name.clone() }
+        TargetReference {
+            api_version,
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+        }
     }
 
     /// Whether its Pods keep their names, so that a PersistentPodState may govern it.
@@ -57,7 +61,10 @@ pub struct Index<'a> {
 impl<'a> Index<'a> {
     pub fn of(snapshot: &'a Snapshot) -> Self {
         let has_unread_pps = snapshot.unread(Resource::PersistentPodStates).is_some();
-        let mut index = Self { has_unread_pps, ..Self::default() };
+        let mut index = Self {
+            has_unread_pps,
+            ..Self::default()
+        };
         for pps in &snapshot.pps {
             if !pps.is_alias() && !pps.is_terminating() {
                 let key = WorkloadKey::of(pps.namespace(), &pps.target());
@@ -68,13 +75,24 @@ impl<'a> Index<'a> {
             let target = &key.target();
             let candidates = all.iter().enumerate().map(|(at, pps)| {
                 let (name, created) = (pps.name(), pps.created());
-                (Candidate { name, target, created, is_terminating: pps.is_terminating() }, at)
+                (
+                    Candidate {
+                        name,
+                        target,
+                        created,
+                        is_terminating: pps.is_terminating(),
+                    },
+                    at,
+                )
             });
             let first = governing(target, candidates).unwrap_or_default();
             all[..=first].rotate_right(1);
         }
         for workload in &snapshot.workloads {
-            index.workloads.insert(WorkloadKey::of(workload.namespace(), &workload.target()), workload);
+            index.workloads.insert(
+                WorkloadKey::of(workload.namespace(), &workload.target()),
+                workload,
+            );
         }
         for pod in &snapshot.pods {
             index.pods.insert((pod.namespace(), pod.name()), pod);
@@ -88,7 +106,9 @@ impl<'a> Index<'a> {
     /// All workloads that a living PersistentPodState names, in order, each with its PersistentPodStates: the
     /// first one governs.
     pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
-        self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
+        self.targeting
+            .iter()
+            .map(|(key, all)| (key, all.as_slice()))
     }
 
     pub fn governing(&self, workload: &WorkloadKey) -> Option<&'a Pps> {
@@ -106,7 +126,9 @@ impl<'a> Index<'a> {
 
     /// Whether the sidecar may record this Pod here: the PersistentPodState governs its workload and records.
     pub fn may_record(&self, pps: &Pps, pod: &Pod) -> bool {
-        let records = pps.recording().is_none_or(|(_, reason, _)| !pps_core::reason::stops_recording(reason));
+        let records = pps
+            .recording()
+            .is_none_or(|(_, reason, _)| !pps_core::reason::stops_recording(reason));
         let governing = WorkloadKey::of_pod(pod).and_then(|owner| self.governing(&owner));
         records && governing.is_some_and(|governing| governing.name() == pps.name())
     }

@@ -13,8 +13,8 @@ use pps_core::owner::OwnerReference;
 use pps_core::plan::Requirement;
 use pps_core::succession::{has_other_template, is_unobserved, name_order};
 use pps_core::{
-    INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec, TargetReference,
-    forbids_recording, packed,
+    INJECTED_ANNOTATION, MOVE_ANNOTATION, PodState, RECORD_ANNOTATION, Reason, Spec,
+    TargetReference, forbids_recording, packed,
 };
 use pps_recorder::demand::{Demand, Naming, Wanted};
 use pps_simulation::wanted;
@@ -51,11 +51,17 @@ impl<K> Object<K> {
         }
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("managedFields");
-            if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            if let Some(annotations) = metadata
+                .get_mut("annotations")
+                .and_then(Value::as_object_mut)
+            {
                 annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
             }
         }
-        Some(Self { value: Arc::new(value), kind: PhantomData })
+        Some(Self {
+            value: Arc::new(value),
+            kind: PhantomData,
+        })
     }
 
     pub fn object(&self) -> &Value {
@@ -67,11 +73,17 @@ impl<K> Object<K> {
     }
 
     fn text(&self, pointer: &str) -> Option<&str> {
-        self.value.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+        self.value
+            .pointer(pointer)?
+            .as_str()
+            .filter(|text| !text.is_empty())
     }
 
     fn condition(&self, kind: &str) -> Option<&Value> {
-        self.value["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)
+        self.value["status"]["conditions"]
+            .as_array()?
+            .iter()
+            .find(|one| one["type"] == kind)
     }
 
     pub fn name(&self) -> &str {
@@ -108,16 +120,29 @@ impl<K> Object<K> {
     }
 }
 
-const POD_STATUS: [&str; 8] =
-    ["phase", "reason", "message", "conditions", "podIP", "podIPs", "nominatedNodeName", "startTime"];
+const POD_STATUS: [&str; 8] = [
+    "phase",
+    "reason",
+    "message",
+    "conditions",
+    "podIP",
+    "podIPs",
+    "nominatedNodeName",
+    "startTime",
+];
 
 impl Pod {
     /// Drops what no command needs. None without a name or namespace.
     pub fn read(mut value: Value) -> Option<Self> {
         for field in ["containers", "initContainers"] {
-            let containers = value.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+            let containers = value
+                .pointer_mut(&format!("/spec/{field}"))
+                .and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten() {
-                keep(container, &["name", "image", "ports", "resources", "restartPolicy"]);
+                keep(
+                    container,
+                    &["name", "image", "ports", "resources", "restartPolicy"],
+                );
             }
         }
         if let Some(status) = value.get_mut("status") {
@@ -139,12 +164,15 @@ impl Pod {
     }
 
     pub fn is_ready(&self) -> bool {
-        self.condition("Ready").is_some_and(|ready| ready["status"] == "True")
+        self.condition("Ready")
+            .is_some_and(|ready| ready["status"] == "True")
     }
 
     /// Since when it is Ready, in seconds since 1970.
     pub fn ready_since(&self) -> Option<i64> {
-        let ready = self.condition("Ready").filter(|ready| ready["status"] == "True")?;
+        let ready = self
+            .condition("Ready")
+            .filter(|ready| ready["status"] == "True")?;
         seconds(ready["lastTransitionTime"].as_str()?)
     }
 
@@ -156,7 +184,8 @@ impl Pod {
 
     /// Whether the sidecar leaves its state alone, because of a move or a user's annotation.
     pub fn is_exempt(&self) -> bool {
-        self.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+        self.annotation(RECORD_ANNOTATION)
+            .is_some_and(forbids_recording)
     }
 
     /// Whether it has the mark of a move, which may have been interrupted. The mark needs the exemption.
@@ -170,7 +199,9 @@ impl Pod {
 
     /// The scheduler's message, if it has found no node.
     pub fn unschedulable(&self) -> Option<&str> {
-        let scheduled = self.condition("PodScheduled").filter(|one| one["status"] == "False")?;
+        let scheduled = self
+            .condition("PodScheduled")
+            .filter(|one| one["status"] == "False")?;
         Some(scheduled["message"].as_str().unwrap_or_default())
     }
 
@@ -183,7 +214,11 @@ impl Pod {
     pub fn owner(&self) -> Option<TargetReference> {
         let owners = self.value["metadata"]["ownerReferences"].as_array()?;
         let controller = owners.iter().find(|owner| owner["controller"] == true)?;
-        Some(serde_json::from_value::<OwnerReference>(controller.clone()).ok()?.target())
+        Some(
+            serde_json::from_value::<OwnerReference>(controller.clone())
+                .ok()?
+                .target(),
+        )
     }
 
     /// For sorting: Pods of one workload by their ordinals.
@@ -197,8 +232,14 @@ impl Node {
     /// Keeps the fields that the scheduler reads. None without a name.
     pub fn read(mut value: Value) -> Option<Self> {
         for (part, fields) in [
-            ("metadata", &["name", "uid", "labels", "deletionTimestamp"][..]),
-            ("status", &["allocatable", "capacity", "conditions", "images"]),
+            (
+                "metadata",
+                &["name", "uid", "labels", "deletionTimestamp"][..],
+            ),
+            (
+                "status",
+                &["allocatable", "capacity", "conditions", "images"],
+            ),
         ] {
             if let Some(part) = value.get_mut(part) {
                 keep(part, fields);
@@ -208,7 +249,9 @@ impl Node {
     }
 
     pub fn has(&self, labels: &[Requirement]) -> bool {
-        labels.iter().all(|one| self.label(&one.key) == Some(one.value.as_str()))
+        labels
+            .iter()
+            .all(|one| self.label(&one.key) == Some(one.value.as_str()))
     }
 
     pub fn zone(&self) -> Option<&str> {
@@ -222,12 +265,15 @@ impl Node {
     /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler looks at
     /// taints only.
     pub fn is_ready(&self) -> bool {
-        self.condition("Ready").is_none_or(|ready| ready["status"] == "True")
+        self.condition("Ready")
+            .is_none_or(|ready| ready["status"] == "True")
     }
 
     /// When it became not Ready, in RFC 3339; none if it is Ready or the time is not known.
     pub fn not_ready_since(&self) -> Option<&str> {
-        self.condition("Ready").filter(|ready| ready["status"] != "True")?["lastTransitionTime"].as_str()
+        self.condition("Ready")
+            .filter(|ready| ready["status"] != "True")?["lastTransitionTime"]
+            .as_str()
     }
 }
 
@@ -253,18 +299,24 @@ impl Pps {
     pub fn recording(&self) -> Option<(bool, &str, &str)> {
         let recording = self.condition(pps_recorder::recording::RECORDING)?;
         let text = |field: &str| recording[field].as_str().unwrap_or_default();
-        Some((recording["status"] == "True", text("reason"), text("message")))
+        Some((
+            recording["status"] == "True",
+            text("reason"),
+            text("message"),
+        ))
     }
 
     /// Whether the sidecar says that the namespace is in scope. In others, nothing is recorded or injected.
     pub fn is_enabled(&self) -> bool {
-        self.recording().is_none_or(|(_, reason, _)| reason != Reason::NamespaceNotEnabled.as_str())
+        self.recording()
+            .is_none_or(|(_, reason, _)| reason != Reason::NamespaceNotEnabled.as_str())
     }
 
     /// The spec, which requires nothing where nothing is injected.
     pub fn spec_in_force(&self) -> Result<Spec, String> {
         let mut spec = self.spec()?;
-        spec.required_persistent_topology.take_if(|_| !self.is_enabled());
+        spec.required_persistent_topology
+            .take_if(|_| !self.is_enabled());
         Ok(spec)
     }
 
@@ -288,7 +340,11 @@ impl Workload {
     /// What a PersistentPodState's `targetRef` says of it.
     pub fn target(&self) -> TargetReference {
         let text = |field: &str| self.value[field].as_str().unwrap_or_default().to_owned();
-        TargetReference { api_version: text("apiVersion"), kind: text("kind"), name: self.name().to_owned() }
+        TargetReference {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: self.name().to_owned(),
+        }
     }
 
     pub fn replicas(&self) -> u64 {

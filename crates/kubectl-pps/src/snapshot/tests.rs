@@ -2,7 +2,9 @@ use super::{Resource, Unread};
 
 /// The right to `list pods in namespace shop` is missing.
 pub(crate) fn forbidden(what: &str) -> Unread {
-    let namespace = what.split_once(" in namespace ").map(|(_, namespace)| namespace);
+    let namespace = what
+        .split_once(" in namespace ")
+        .map(|(_, namespace)| namespace);
     let all = [
         Resource::PersistentPodStates,
         Resource::Pods,
@@ -13,7 +15,14 @@ pub(crate) fn forbidden(what: &str) -> Unread {
         Resource::PersistentVolumes,
         Resource::PodDisruptionBudgets,
     ];
-    let unread = |resource| Unread { resource, namespace: namespace.map(str::to_owned), why: None };
-    let found = all.into_iter().map(unread).find(|one| one.to_string().ends_with(&format!("to {what}")));
+    let unread = |resource| Unread {
+        resource,
+        namespace: namespace.map(str::to_owned),
+        why: None,
+    };
+    let found = all
+        .into_iter()
+        .map(unread)
+        .find(|one| one.to_string().ends_with(&format!("to {what}")));
     found.unwrap_or_else(|| panic!("{what}: no such list"))
 }

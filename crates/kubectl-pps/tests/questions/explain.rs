@@ -15,7 +15,10 @@ fn ask(world: &mut World, pod: &str) -> Explained {
 }
 
 fn shown(answer: &Explained) -> String {
-    let text = answer.text(Style { has_color: false, width: Some(80) });
+    let text = answer.text(Style {
+        has_color: false,
+        width: Some(80),
+    });
     assert_fits(&text, 80);
     text
 }
@@ -28,14 +31,24 @@ fn nothing_is_injected_into_a_pod_of_a_namespace_that_is_not_enabled() {
     world.record("db", "db-0", "node-1");
     world.ready_pod("db", 1, "node-2");
     disable(&mut world, &["db"]);
-    let text = shown(&ask(&mut world, "db-0")).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("2026-11-22T19:00:00Z: the namespace is not enabled."), "{text}");
+    let text = shown(&ask(&mut world, "db-0"))
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        text.contains("2026-11-22T19:00:00Z: the namespace is not enabled."),
+        "{text}"
+    );
     let says = "db-0 runs on node-0. It is recorded on node-1.";
     assert!(text.starts_with(says), "its state does not count: {text}");
     assert_eq!(ask(&mut world, "db-0").commands(), [ENABLE]);
     let unrecorded = ask(&mut world, "db-1");
     let says = format!("db-1 runs on node-2 and is not recorded: NamespaceNotEnabled: {ENABLE};");
-    assert!(unrecorded.answer.starts_with(&says), "{}", unrecorded.answer);
+    assert!(
+        unrecorded.answer.starts_with(&says),
+        "{}",
+        unrecorded.answer
+    );
 }
 
 /// A Pod that waits for `node-3`.
@@ -56,8 +69,17 @@ fn a_pod_whose_node_is_cordoned_waits_for_it_or_is_let_go() {
         "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}}),
     );
     let answer = ask(&mut world, "db-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Pinned, Outcome::NotWell));
-    assert_eq!(answer.commands(), ["kubectl uncordon node-3", "kubectl pps move db-0 --anywhere"]);
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Pinned, Outcome::NotWell)
+    );
+    assert_eq!(
+        answer.commands(),
+        [
+            "kubectl uncordon node-3",
+            "kubectl pps move db-0 --anywhere"
+        ]
+    );
     assert_golden("pending-cordoned.txt", &shown(&answer));
     assert_golden(
         "pending-cordoned.json",
@@ -73,8 +95,14 @@ fn a_pod_whose_node_is_gone_waits_for_it_or_is_let_go() {
     assert_eq!(answer.verdict, Verdict::Pinned);
     assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
     let text = shown(&answer);
-    assert!(text.starts_with("db-0 is Pending: its recorded state requires"), "{text}");
-    assert!(text.contains("Bring a node with kubernetes.io/hostname=node-3 back"), "{text}");
+    assert!(
+        text.starts_with("db-0 is Pending: its recorded state requires"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Bring a node with kubernetes.io/hostname=node-3 back"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -82,7 +110,8 @@ fn a_pod_whose_node_is_full_needs_room_or_is_let_go() {
     let mut world = pinned();
     world.bare_workload("big", 1, &json!({}));
     let mut big = ready("node-3", 9);
-    big["spec"]["containers"] = json!([{"name": "main", "resources": {"requests": {"cpu": "3500m"}}}]);
+    big["spec"]["containers"] =
+        json!([{"name": "main", "resources": {"requests": {"cpu": "3500m"}}}]);
     world.pod("big", 0, &big);
     let answer = ask(&mut world, "db-0");
     let text = shown(&answer);
@@ -101,7 +130,10 @@ fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
     shown(&answer);
     assert_eq!(
         answer.commands(),
-        ["kubectl taint nodes node-3 disk:NoSchedule-", "kubectl pps move db-0 --anywhere"]
+        [
+            "kubectl taint nodes node-3 disk:NoSchedule-",
+            "kubectl pps move db-0 --anywhere"
+        ]
     );
     // A taint that the Pod tolerates stays.
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
@@ -110,7 +142,13 @@ fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
     json_patch::merge(&mut pod, &tolerations);
     world.snapshot.pods[0] = kubectl_pps::snapshot::Pod::read(pod).unwrap();
     let answer = ask(&mut world, "db-0");
-    assert_eq!(answer.commands(), ["kubectl uncordon node-3", "kubectl pps move db-0 --anywhere"]);
+    assert_eq!(
+        answer.commands(),
+        [
+            "kubectl uncordon node-3",
+            "kubectl pps move db-0 --anywhere"
+        ]
+    );
     world.change_node("node-3", &json!({"spec": {"unschedulable": null}}));
     // Kubernetes itself sets this one, and again if a user removes it.
     world.change_node(
@@ -120,7 +158,9 @@ fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
     assert!(
-        answer.remedies[0].text.starts_with("Remove the cause of node-3's taint"),
+        answer.remedies[0]
+            .text
+            .starts_with("Remove the cause of node-3's taint"),
         "{:?}",
         answer.remedies
     );
@@ -134,12 +174,18 @@ fn a_pod_whose_volume_is_elsewhere_is_not_told_that_a_move_helps() {
     let pod = world.snapshot.pods.pop().unwrap();
     let mut object = pod.object().clone();
     object["spec"]["volumes"] = volumes;
-    world.snapshot.pods.push(kubectl_pps::snapshot::Pod::read(object).unwrap());
+    world
+        .snapshot
+        .pods
+        .push(kubectl_pps::snapshot::Pod::read(object).unwrap());
     world.snapshot.claims.push(json!({"kind": "PersistentVolumeClaim",
         "metadata": {"name": "data-db-0", "namespace": "shop"}, "spec": {"volumeName": "pv-7"}, "status": {"phase": "Bound"}}));
-    let terms = json!([{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["node-3"]}]}]);
-    world.snapshot.volumes.push(json!({"kind": "PersistentVolume", "metadata": {"name": "pv-7"},
-        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}));
+    let terms =
+        json!([{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["node-3"]}]}]);
+    world.snapshot.volumes.push(
+        json!({"kind": "PersistentVolume", "metadata": {"name": "pv-7"},
+        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}),
+    );
     let answer = ask(&mut world, "db-0");
     assert_eq!(answer.verdict, Verdict::Unschedulable);
     assert_eq!(answer.commands(), [""; 0], "{:?}", answer.remedies);
@@ -157,7 +203,10 @@ fn a_pod_that_nothing_recorded_keeps_is_told_what_else_does() {
     let answer = ask(&mut world, "web-0");
     assert_eq!(answer.verdict, Verdict::Unschedulable);
     let text = shown(&answer);
-    assert!(text.contains("No PersistentPodState governs StatefulSet web"), "{text}");
+    assert!(
+        text.contains("No PersistentPodState governs StatefulSet web"),
+        "{text}"
+    );
     assert!(!text.contains("kubectl pps move"), "{text}");
 }
 
@@ -168,7 +217,11 @@ fn a_pod_with_an_outdated_state_is_told_to_be_created_again() {
     world.change_pps("db", &json!({"status": {"podStates": {"db-0": null}}}));
     world.record("db", "db-0", "node-1");
     let answer = ask(&mut world, "db-0");
-    assert!(answer.commands().contains(&"kubectl delete pod db-0"), "{:?}", answer.remedies);
+    assert!(
+        answer.commands().contains(&"kubectl delete pod db-0"),
+        "{:?}",
+        answer.remedies
+    );
     shown(&answer);
 }
 
@@ -182,7 +235,10 @@ fn without_the_right_to_read_nodes_the_scheduler_and_the_pin_are_told() {
                 The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
     assert_eq!(answer.answer, says);
     let text = shown(&answer);
-    assert!(text.contains("you have no permission to list nodes"), "{text}");
+    assert!(
+        text.contains("you have no permission to list nodes"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -191,9 +247,11 @@ fn a_pod_that_waits_although_nodes_could_take_it_is_told_what_the_scheduler_says
     world.bare_workload("web", 1, &json!({}));
     world.pending_pod("web", 0, &[]);
     let answer = ask(&mut world, "web-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unscheduled, Outcome::NotWell));
-    let says =
-        ", as far as is known here. The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Unscheduled, Outcome::NotWell)
+    );
+    let says = ", as far as is known here. The scheduler says: 0/4 nodes are available: 4 node(s) didn't match.";
     assert!(answer.answer.ends_with(says), "{}", answer.answer);
     shown(&answer);
 }
@@ -208,10 +266,16 @@ fn a_running_pod_is_told_whether_it_would_come_back() {
     world.pod("db", 0, &pod);
     world.ready_pod("db", 1, "node-1");
     let answer = ask(&mut world, "db-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Well));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Running, Outcome::Well)
+    );
     let text = shown(&answer);
     assert!(text.contains("it would come back to node-3"), "{text}");
-    assert!(text.contains("Its recorded state requires kubernetes.io/hostname=node-3."), "{text}");
+    assert!(
+        text.contains("Its recorded state requires kubernetes.io/hostname=node-3."),
+        "{text}"
+    );
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let text = shown(&ask(&mut world, "db-0"));
     assert!(text.contains("the new Pod would be Pending"), "{text}");
@@ -226,7 +290,10 @@ fn a_preference_does_not_keep_a_pod_from_another_node() {
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let answer = ask(&mut world, "db-0");
     let text = shown(&answer);
-    assert!(text.contains("it would not come back to node-3 (cordoned)"), "{text}");
+    assert!(
+        text.contains("it would not come back to node-3 (cordoned)"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -236,7 +303,10 @@ fn a_pod_that_runs_where_it_must_not_is_misplaced() {
     world.record("db", "db-0", "node-0");
     world.ready_pod("db", 0, "node-3");
     let answer = ask(&mut world, "db-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Misplaced, Outcome::NotWell));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Misplaced, Outcome::NotWell)
+    );
     shown(&answer);
 }
 
@@ -250,7 +320,13 @@ fn a_pod_that_was_refused_shows_the_refusal() {
     let refusals = [refusal.to_owned()];
     let answer = world.explain("db-1", &refusals).unwrap();
     assert_eq!(answer.verdict, Verdict::Refused);
-    assert!(answer.answer.ends_with("PersistentPodState db cannot be read"), "{}", answer.answer);
+    assert!(
+        answer
+            .answer
+            .ends_with("PersistentPodState db cannot be read"),
+        "{}",
+        answer.answer
+    );
     let answer = world.explain("db-1", &[]).unwrap();
     assert_eq!(answer.verdict, Verdict::NotCreated);
 }
@@ -258,7 +334,11 @@ fn a_pod_that_was_refused_shows_the_refusal() {
 #[test]
 fn a_pod_that_waits_for_another_one_names_it() {
     let mut world = World::new();
-    world.bare_workload("db", 3, &json!({"spec": {"podManagementPolicy": "OrderedReady"}}));
+    world.bare_workload(
+        "db",
+        3,
+        &json!({"spec": {"podManagementPolicy": "OrderedReady"}}),
+    );
     world.pps("db", "db", &required(&[ZONE]));
     world.pending_pod("db", 0, &[]);
     let answer = ask(&mut world, "db-2");
@@ -272,7 +352,12 @@ fn a_pod_that_waits_for_another_one_names_it() {
     world.pod("db", 1, &terminating);
     let answer = ask(&mut world, "db-2");
     assert_eq!(answer.commands(), ["kubectl pps explain db-1"]);
-    assert!(answer.answer.ends_with("creates one Pod after the other, and waits for db-1."), "{answer:?}");
+    assert!(
+        answer
+            .answer
+            .ends_with("creates one Pod after the other, and waits for db-1."),
+        "{answer:?}"
+    );
 }
 
 #[test]
@@ -281,12 +366,18 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
     world.workload("db", 1, &required(&[ZONE]));
     world.record("db", "db-5", "node-0");
     let answer = ask(&mut world, "db-5");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotWanted, Outcome::Well));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::NotWanted, Outcome::Well)
+    );
     shown(&answer);
     // Without a state there is nothing to explain.
     world.bare_workload("web", 2, &json!({}));
     for (pod, who) in [
-        ("db-7", "StatefulSet db (replicas: 1) does not want one; similar names: db-5"),
+        (
+            "db-7",
+            "StatefulSet db (replicas: 1) does not want one; similar names: db-5",
+        ),
         ("web-2", "StatefulSet web (replicas: 2) does not want one"),
         ("other-0", "no workload wants one"),
     ] {
@@ -295,14 +386,19 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
         assert_eq!(said(&refused), (expected, 2));
     }
     world.forbid(Resource::PersistentPodStates);
-    assert_eq!(ask(&mut world, "web-2").outcome(), Outcome::Incomplete, "it may have a state");
+    assert_eq!(
+        ask(&mut world, "web-2").outcome(),
+        Outcome::Incomplete,
+        "it may have a state"
+    );
 }
 
 #[test]
 fn an_unknown_pod_is_refused_with_similar_names() {
     let mut world = pinned();
     let refused = world.explain("dbb-0", &[]).unwrap_err();
-    let expected = "there is no Pod dbb-0 in namespace shop, and no workload wants one; similar names: db-0";
+    let expected =
+        "there is no Pod dbb-0 in namespace shop, and no workload wants one; similar names: db-0";
     assert_eq!(said(&refused), (expected.into(), 2));
     // The Pods of other namespaces only take room.
     world.snapshot.unread.push(kubectl_pps::snapshot::Unread {
@@ -311,10 +407,18 @@ fn an_unknown_pod_is_refused_with_similar_names() {
         why: None,
     });
     let refused = world.explain("dbb-0", &[]).unwrap_err();
-    assert!(refused.to_string().starts_with("there is no Pod dbb-0 in namespace shop"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("there is no Pod dbb-0 in namespace shop"),
+        "{refused}"
+    );
     world.forbid(Resource::Pods);
     world.snapshot.pods.clear();
-    assert!(matches!(world.explain("db-0", &[]), Err(Failure::UnreadPod { .. })));
+    assert!(matches!(
+        world.explain("db-0", &[]),
+        Err(Failure::UnreadPod { .. })
+    ));
 }
 
 #[test]
@@ -326,7 +430,10 @@ fn an_unfinished_move_is_told() {
     world.pod("db", 0, &pod);
     let answer = ask(&mut world, "db-0");
     let text = shown(&answer);
-    assert!(text.contains("Its move is unfinished.") && !text.contains("A move of this Pod"), "{text}");
+    assert!(
+        text.contains("Its move is unfinished.") && !text.contains("A move of this Pod"),
+        "{text}"
+    );
     world.snapshot.pods.clear();
     pod["metadata"]["deletionTimestamp"] = json!("2026-11-22T20:00:00Z");
     world.pod("db", 0, &pod);
@@ -345,7 +452,11 @@ fn no_new_pod_is_promised_where_none_is_wanted() {
         world.pod("db", ordinal, &pod);
     }
     let nothing = "nothing creates the Pod again.";
-    assert!(ask(&mut world, "db-0").answer.ends_with("the new Pod is created when it is gone."));
+    assert!(
+        ask(&mut world, "db-0")
+            .answer
+            .ends_with("the new Pod is created when it is gone.")
+    );
     assert!(ask(&mut world, "db-1").answer.ends_with(nothing));
     world.lose_node("node-0");
     assert!(ask(&mut world, "db-1").answer.ends_with(nothing));
@@ -357,7 +468,10 @@ fn no_new_pod_is_promised_where_none_is_wanted() {
 fn a_thousand_nodes_are_a_few_lines() {
     let mut world = pinned();
     for number in 10..1010 {
-        world.node(&format!("node-{number}"), if number % 2 == 0 { "a" } else { "b" });
+        world.node(
+            &format!("node-{number}"),
+            if number % 2 == 0 { "a" } else { "b" },
+        );
     }
     world.lose_node("node-3");
     let answer = ask(&mut world, "db-0");
@@ -374,8 +488,15 @@ fn a_pod_whose_node_was_deleted_is_not_well_and_its_pin_is_named() {
     world.pod("db", 1, &json!({}));
     world.lose_node("node-3");
     let answer = ask(&mut world, "db-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
-    assert!(answer.answer.starts_with("db-0 is bound to node-3, which does not exist any more."));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::NodeGone, Outcome::NotWell)
+    );
+    assert!(
+        answer
+            .answer
+            .starts_with("db-0 is bound to node-3, which does not exist any more.")
+    );
     assert_eq!(answer.commands(), ["kubectl pps move db-0 --anywhere"]);
     shown(&answer);
 }
@@ -388,14 +509,21 @@ fn a_pod_whose_node_was_deleted_starts_elsewhere_if_nothing_keeps_it() {
     world.ready_pod("db", 0, "node-3");
     world.lose_node("node-3");
     let answer = ask(&mut world, "db-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::NodeGone, Outcome::NotWell)
+    );
     assert_eq!(answer.landing.favourites(), ["node-1"]);
     shown(&answer);
     let mut bare = ready("node-3", 7);
     bare["metadata"] = json!({"ownerReferences": null});
     world.pod("alone", 0, &bare);
     let answer = ask(&mut world, "alone-0");
-    assert!(answer.answer.ends_with("; nothing creates the Pod again."), "{}", answer.answer);
+    assert!(
+        answer.answer.ends_with("; nothing creates the Pod again."),
+        "{}",
+        answer.answer
+    );
 }
 
 #[test]
@@ -404,7 +532,11 @@ fn after_its_state_was_forgotten_a_pending_pod_still_requires_what_it_was_create
     world.lose_node("node-3");
     world.change_pps("db", &json!({"status": {"podStates": {"db-0": null}}}));
     let answer = ask(&mut world, "db-0");
-    assert_eq!(answer.commands(), ["kubectl delete pod db-0"], "one way out, not two that do the same");
+    assert_eq!(
+        answer.commands(),
+        ["kubectl delete pod db-0"],
+        "one way out, not two that do the same"
+    );
     let text = shown(&answer);
     assert!(!text.contains("its recorded state requires"), "{text}");
 }
@@ -441,7 +573,10 @@ fn a_ready_pod_of_a_kind_that_is_not_watched_is_not_called_recorded_later() {
     world.change_pps("db", &json!({"status": {"conditions": [condition]}}));
     world.ready_pod("db", 0, "node-1");
     let answer = ask(&mut world, "db-0");
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotRecorded, Outcome::NotWell));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::NotRecorded, Outcome::NotWell)
+    );
     shown(&answer);
 }
 

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-const STYLE: Style = Style { has_color: false, width: Some(80) };
+const STYLE: Style = Style {
+    has_color: false,
+    width: Some(80),
+};
 
 /// A value that may be anything where objects have something else.
 fn anything() -> impl Strategy<Value = Value> {
@@ -15,8 +18,13 @@ fn anything() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        prop_oneof!["[a-z0-9./=-]{0,12}", "\\PC{0,8}", Just("\u{1b}[2J\u{202e}x".to_owned()), "x{100,200}"]
-            .prop_map(Value::from),
+        prop_oneof![
+            "[a-z0-9./=-]{0,12}",
+            "\\PC{0,8}",
+            Just("\u{1b}[2J\u{202e}x".to_owned()),
+            "x{100,200}"
+        ]
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
@@ -65,8 +73,12 @@ fn base(kind: usize) -> Value {
             "annotations": {"kruise.io/injected-persistent-pod-state": "db"}}, "spec": {"affinity": {"nodeAffinity":
             {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions":
             [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}}, "status": {}}),
-        1 => json!({"metadata": {"name": "node-0", "labels": {"zone": "a"}}, "spec": {}, "status": {}}),
-        2 => json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 2}, "status": {}}),
+        1 => {
+            json!({"metadata": {"name": "node-0", "labels": {"zone": "a"}}, "spec": {}, "status": {}})
+        }
+        2 => {
+            json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 2}, "status": {}})
+        }
         _ => {
             json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"targetRef": {"apiVersion": "apps/v1",
             "kind": "StatefulSet", "name": "db"}, "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}},

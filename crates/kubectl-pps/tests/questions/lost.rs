@@ -27,8 +27,10 @@ fn without_power(key: &str) -> World {
             "status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
     );
     world.pod("db", 0, &pod);
-    let unreachable = |effect: &str| json!({"key": "node.kubernetes.io/unreachable", "effect": effect});
-    let down = json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-23T00:44:10Z"});
+    let unreachable =
+        |effect: &str| json!({"key": "node.kubernetes.io/unreachable", "effect": effect});
+    let down =
+        json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-23T00:44:10Z"});
     world.change_node(
         "node-3",
         &json!({"spec": {"taints": [unreachable("NoSchedule"), unreachable("NoExecute")]}, "status": {"conditions": [down]}}),
@@ -39,15 +41,26 @@ fn without_power(key: &str) -> World {
 #[test]
 fn a_pod_that_cannot_end_because_its_node_has_no_power_is_told_what_ends_it() {
     let answer = explained(&mut without_power(HOSTNAME), &[]);
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotRunning, Outcome::NotWell));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::NotRunning, Outcome::NotWell)
+    );
     assert_eq!(
         answer.answer,
         "db-0 is being deleted, and its node node-3 has not been Ready since 2026-11-23T00:44:10Z, so nothing confirms that the \
          Pod has stopped. It ends when node-3 is back, or when its Node object is deleted."
     );
-    let [delete] = answer.remedies.as_slice() else { panic!("{answer:#?}") };
-    assert!(delete.text.starts_with("Bring node-3 back under its name."), "{delete:?}");
-    assert_eq!(delete.command.as_deref(), Some("kubectl delete node node-3"));
+    let [delete] = answer.remedies.as_slice() else {
+        panic!("{answer:#?}")
+    };
+    assert!(
+        delete.text.starts_with("Bring node-3 back under its name."),
+        "{delete:?}"
+    );
+    assert_eq!(
+        delete.command.as_deref(),
+        Some("kubectl delete node node-3")
+    );
     let consequence = delete.consequence.as_deref().unwrap();
     for words in [
         "the former process may still run",
@@ -60,8 +73,14 @@ fn a_pod_that_cannot_end_because_its_node_has_no_power_is_told_what_ends_it() {
     let mut world = without_power(HOSTNAME);
     world.change_node("node-3", &json!({"spec": {"taints": null}}));
     assert_eq!(explained(&mut world, &[]).remedies, answer.remedies);
-    let consequence = explained(&mut without_power(ZONE), &[]).remedies[0].consequence.clone().unwrap();
-    assert!(consequence.contains("the new Pod would start on node-1"), "{consequence}");
+    let consequence = explained(&mut without_power(ZONE), &[]).remedies[0]
+        .consequence
+        .clone()
+        .unwrap();
+    assert!(
+        consequence.contains("the new Pod would start on node-1"),
+        "{consequence}"
+    );
 }
 
 #[test]
@@ -79,7 +98,10 @@ fn a_pod_that_the_policy_refuses_is_told_how_to_start_meanwhile() {
             ),
         ]
     };
-    for policy in ["persistent-pod-state", "persistent-pod-state-custom-workloads"] {
+    for policy in [
+        "persistent-pod-state",
+        "persistent-pod-state-custom-workloads",
+    ] {
         for refusal in refused(&format!("clusterwide-{policy}.kubewarden.admission")) {
             let answer = explained(&mut world, &[refusal]);
             assert_eq!(answer.verdict, Verdict::Refused);
@@ -91,7 +113,10 @@ fn a_pod_that_the_policy_refuses_is_told_how_to_start_meanwhile() {
                 ]
             );
             let consequence = answer.remedies[1].consequence.as_deref().unwrap();
-            assert!(consequence.contains("persistent-pod-state/injection=enabled"), "{consequence}");
+            assert!(
+                consequence.contains("persistent-pod-state/injection=enabled"),
+                "{consequence}"
+            );
         }
     }
     // Somebody else refuses it.
@@ -105,26 +130,56 @@ fn a_refusal_counts_until_the_pod_is_created() {
     let mut world = World::new();
     world.workload("db", 2, &required(&[ZONE]));
     let refused = |pod: &str, at: &str| {
-        let message = format!("create Pod {pod} in StatefulSet db failed error: admission webhook denied it");
+        let message =
+            format!("create Pod {pod} in StatefulSet db failed error: admission webhook denied it");
         json!({"reason": "FailedCreate", "message": message, "lastTimestamp": at})
     };
     let created = |what: &str, at: &str| {
         let message = format!("{what} in StatefulSet db successful");
         json!({"reason": "SuccessfulCreate", "message": message, "lastTimestamp": at})
     };
-    let verdict = |events: &[Value]| world.explain_with("db-0", &json!({"items": events})).unwrap().verdict;
+    let verdict = |events: &[Value]| {
+        world
+            .explain_with("db-0", &json!({"items": events}))
+            .unwrap()
+            .verdict
+    };
     let (early, late) = ("2026-11-23T00:30:00Z", "2026-11-23T00:40:00Z");
-    for newer in ["create Pod db-0", "(combined from similar events): create Pod db-0"] {
+    for newer in [
+        "create Pod db-0",
+        "(combined from similar events): create Pod db-0",
+    ] {
         let events = [refused("db-0", early), created(newer, late)];
-        assert_eq!(verdict(&events), Verdict::NotCreated, "it has run since: {newer}");
-        assert_eq!(verdict(&[created(newer, early), refused("db-0", late)]), Verdict::Refused);
-        assert_eq!(verdict(&[created(newer, late), refused("db-0", late)]), Verdict::NotCreated);
+        assert_eq!(
+            verdict(&events),
+            Verdict::NotCreated,
+            "it has run since: {newer}"
+        );
+        assert_eq!(
+            verdict(&[created(newer, early), refused("db-0", late)]),
+            Verdict::Refused
+        );
+        assert_eq!(
+            verdict(&[created(newer, late), refused("db-0", late)]),
+            Verdict::NotCreated
+        );
     }
-    for other in ["create Pod db-1", "create Claim data-db-0 Pod db-0", "create Pod db-00"] {
-        assert_eq!(verdict(&[created(other, late), refused("db-0", early)]), Verdict::Refused, "{other}");
+    for other in [
+        "create Pod db-1",
+        "create Claim data-db-0 Pod db-0",
+        "create Pod db-00",
+    ] {
+        assert_eq!(
+            verdict(&[created(other, late), refused("db-0", early)]),
+            Verdict::Refused,
+            "{other}"
+        );
     }
     assert_eq!(verdict(&[refused("db-1", late)]), Verdict::NotCreated);
     let mut again = refused("db-0", early);
     again["series"] = json!({"lastObservedTime": "2026-11-23T00:50:00.000000Z"});
-    assert_eq!(verdict(&[again, created("create Pod db-0", late)]), Verdict::Refused);
+    assert_eq!(
+        verdict(&[again, created("create Pod db-0", late)]),
+        Verdict::Refused
+    );
 }

@@ -4,10 +4,15 @@ use kubectl_pps::snapshot::Resource;
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{Answered, HOSTNAME, IP, World, ZONE, injected, preferred, ready, required, said};
+use crate::world::{
+    Answered, HOSTNAME, IP, World, ZONE, injected, preferred, ready, required, said,
+};
 use crate::{assert_fits, assert_golden};
 
-const NARROW: Style = Style { has_color: false, width: Some(80) };
+const NARROW: Style = Style {
+    has_color: false,
+    width: Some(80),
+};
 
 fn ask(world: &mut World, workload: Option<&str>) -> Answered {
     world.snapshot.sort();
@@ -18,7 +23,8 @@ fn ask(world: &mut World, workload: Option<&str>) -> Answered {
 fn troubled() -> World {
     let mut world = World::new();
     let mut spec = required(&[ZONE]);
-    spec["preferredPersistentTopology"] = preferred(HOSTNAME)["preferredPersistentTopology"].clone();
+    spec["preferredPersistentTopology"] =
+        preferred(HOSTNAME)["preferredPersistentTopology"].clone();
     spec["persistentPodAnnotations"] = json!([{"key": IP, "valueFrom": "PodIPsCSV"}]);
     world.workload("db", 6, &spec);
     world.ready_pod("db", 0, "node-0");
@@ -33,7 +39,10 @@ fn troubled() -> World {
     world.record("db", "db-3", "node-1");
     world.ready_pod("db", 4, "node-2");
     world.record("db", "db-4", "node-2");
-    world.change_pps("db", &json!({"status": {"podStates": {"db-4": {"annotations": {IP: "10.9.9.9"}}}}}));
+    world.change_pps(
+        "db",
+        &json!({"status": {"podStates": {"db-4": {"annotations": {IP: "10.9.9.9"}}}}}),
+    );
     world.record("db", "db-7", "node-2");
     world.bare_workload("web", 1, &json!({}));
     world
@@ -47,8 +56,18 @@ fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
     let text = answer.text(&world, NARROW, false);
     assert_fits(&text, 80);
     assert_golden("status.txt", &text);
-    let coloured = answer.text(&world, Style { has_color: true, ..NARROW }, false);
-    assert!(coloured.contains("\u{1b}[38;5;1mPending\u{1b}[39m"), "{coloured}");
+    let coloured = answer.text(
+        &world,
+        Style {
+            has_color: true,
+            ..NARROW
+        },
+        false,
+    );
+    assert!(
+        coloured.contains("\u{1b}[38;5;1mPending\u{1b}[39m"),
+        "{coloured}"
+    );
     assert_golden("status-wide.txt", &answer.text(&world, Style::PLAIN, true));
     assert_golden("status.json", answer.json());
 }
@@ -78,7 +97,10 @@ fn problems_alone_are_shown_with_the_same_outcome() {
     let mut answer = ask(&mut world, None);
     answer.retain_problems();
     let text = answer.text(&world, NARROW, false);
-    assert_eq!(text, "Workloads with a PersistentPodState: 1; there is no Pod to show.\n");
+    assert_eq!(
+        text,
+        "Workloads with a PersistentPodState: 1; there is no Pod to show.\n"
+    );
 }
 
 #[test]
@@ -87,16 +109,37 @@ fn a_selector_chooses_workloads_that_a_persistentpodstate_governs() {
     world.workload("cache", 1, &required(&[ZONE]));
     world.ready_pod("cache", 0, "node-1");
     // What the API server answers to the selector: `web` has no PersistentPodState.
-    world.snapshot.workloads.retain(|workload| workload.name() != "db");
+    world
+        .snapshot
+        .workloads
+        .retain(|workload| workload.name() != "db");
     let answer = world.selected("tier=back").unwrap();
-    assert_eq!(answer.pods.iter().map(|row| row.pod.as_str()).collect::<Vec<_>>(), ["cache-0"]);
+    assert_eq!(
+        answer
+            .pods
+            .iter()
+            .map(|row| row.pod.as_str())
+            .collect::<Vec<_>>(),
+        ["cache-0"]
+    );
     assert_eq!((answer.governed, answer.lines()), (1, vec![]));
     world.snapshot.workloads.clear();
     let refused = world.selected("tier=back").unwrap_err();
-    assert_eq!(refused, Failure::NoSelectedWorkload { selector: "tier=back".into() });
-    assert_eq!(said(&refused), ("no StatefulSet has the labels tier=back".into(), 2));
+    assert_eq!(
+        refused,
+        Failure::NoSelectedWorkload {
+            selector: "tier=back".into()
+        }
+    );
+    assert_eq!(
+        said(&refused),
+        ("no StatefulSet has the labels tier=back".into(), 2)
+    );
     world.forbid(Resource::StatefulSets);
-    assert!(matches!(world.selected("tier=back"), Err(Failure::Unread(_))));
+    assert!(matches!(
+        world.selected("tier=back"),
+        Err(Failure::Unread(_))
+    ));
 }
 
 pub(crate) const ENABLE: &str =
@@ -123,10 +166,28 @@ fn a_namespace_out_of_scope_is_one_line_with_the_command() {
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::NotWell);
     let text = answer.text(&world, Style::PLAIN, false);
-    assert_eq!(text.matches("Namespace shop is not enabled").count(), 1, "{text}");
-    assert_eq!(answer.lines().iter().map(|(_, command)| *command).collect::<Vec<_>>(), [ENABLE]);
-    assert_eq!(answer.json().matches("NamespaceNotEnabled").count(), 2, "programs see each object");
-    assert!(!text.contains("If this lasts"), "that nothing is recorded is no riddle: {text}");
+    assert_eq!(
+        text.matches("Namespace shop is not enabled").count(),
+        1,
+        "{text}"
+    );
+    assert_eq!(
+        answer
+            .lines()
+            .iter()
+            .map(|(_, command)| *command)
+            .collect::<Vec<_>>(),
+        [ENABLE]
+    );
+    assert_eq!(
+        answer.json().matches("NamespaceNotEnabled").count(),
+        2,
+        "programs see each object"
+    );
+    assert!(
+        !text.contains("If this lasts"),
+        "that nothing is recorded is no riddle: {text}"
+    );
 }
 
 #[test]
@@ -139,16 +200,25 @@ fn a_pod_away_from_its_home_is_well_and_says_where_it_goes() {
     world.record("db", "db-0", "node-1");
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::Well);
-    let home = Drift::Away { home: "node-1".into() };
-    assert_eq!((&answer.pods[0].drift, answer.pods[0].concern), (&vec![home], Some(Concern::Away)));
+    let home = Drift::Away {
+        home: "node-1".into(),
+    };
+    assert_eq!(
+        (&answer.pods[0].drift, answer.pods[0].concern),
+        (&vec![home], Some(Concern::Away))
+    );
     let text = answer.text(&world, Style::PLAIN, false);
     assert!(text.contains("away from its home node-1"), "{text}");
     let advice = "db-0 is away from home, and would go home if created again";
     assert_eq!(answer.lines(), [(advice, "kubectl pps explain db-0")]);
     // It is no move, also where the Pod is exempt.
     let answer = world.explain("db-0", &[]).unwrap();
-    let says = "db-0 runs on node-2, away from its home node-1, where it goes when it is created again.";
-    assert_eq!((answer.answer.as_str(), answer.outcome()), (says, Outcome::Well));
+    let says =
+        "db-0 runs on node-2, away from its home node-1, where it goes when it is created again.";
+    assert_eq!(
+        (answer.answer.as_str(), answer.outcome()),
+        (says, Outcome::Well)
+    );
     assert!(answer.remedies.is_empty());
 }
 
@@ -173,16 +243,24 @@ fn a_workload_without_a_persistentpodstate_is_told_how_to_get_one() {
     world.ready_pod("web", 0, "node-1");
     let answer = ask(&mut world, Some("web"));
     assert_eq!(answer.outcome(), Outcome::Well);
-    assert_eq!((answer.pods[0].pod.as_str(), answer.pods[0].drift.as_slice()), ("web-0", &[][..]));
+    assert_eq!(
+        (answer.pods[0].pod.as_str(), answer.pods[0].drift.as_slice()),
+        ("web-0", &[][..])
+    );
     let text = answer.text(&world, NARROW, false);
     assert!(
-        text.contains("kubectl annotate statefulset web kruise.io/auto-generate-persistent-pod-state=true"),
+        text.contains(
+            "kubectl annotate statefulset web kruise.io/auto-generate-persistent-pod-state=true"
+        ),
         "{text}"
     );
     let mut empty = World::new();
     let answer = ask(&mut empty, None);
     let text = answer.text(&world, NARROW, false);
-    assert!(text.contains("kubectl annotate statefulset NAME kruise.io/auto"), "{text}");
+    assert!(
+        text.contains("kubectl annotate statefulset NAME kruise.io/auto"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -203,9 +281,18 @@ fn a_pod_that_is_bound_to_a_deleted_node_is_not_well() {
     world.lose_node("node-3");
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    assert_eq!(answer.pods[1].drift[0], Drift::NodeGone { node: "node-3".into() });
+    assert_eq!(
+        answer.pods[1].drift[0],
+        Drift::NodeGone {
+            node: "node-3".into()
+        }
+    );
     world.forbid(Resource::Nodes);
-    assert_eq!(ask(&mut world, None).outcome(), Outcome::Well, "it is not known");
+    assert_eq!(
+        ask(&mut world, None).outcome(),
+        Outcome::Well,
+        "it is not known"
+    );
 }
 
 #[test]
@@ -241,11 +328,25 @@ fn a_pod_that_could_not_come_back_is_named() {
         }
         let answer = ask(&mut world, None);
         assert_eq!(answer.outcome(), Outcome::Well, "they run");
-        answer.pods.iter().filter(|row| row.concern == Some(Concern::CannotReturn)).count()
+        answer
+            .pods
+            .iter()
+            .filter(|row| row.concern == Some(Concern::CannotReturn))
+            .count()
     };
-    assert_eq!(concerns(&["node-3"], &json!({"spec": {"taints": [soft]}})), 0);
-    for patch in [json!({"spec": {"unschedulable": true}}), json!({"spec": {"taints": [soft, dedicated]}})] {
-        assert_eq!(concerns(&["node-3"], &patch), 1, "web-0 may start elsewhere in its zone: {patch}");
+    assert_eq!(
+        concerns(&["node-3"], &json!({"spec": {"taints": [soft]}})),
+        0
+    );
+    for patch in [
+        json!({"spec": {"unschedulable": true}}),
+        json!({"spec": {"taints": [soft, dedicated]}}),
+    ] {
+        assert_eq!(
+            concerns(&["node-3"], &patch),
+            1,
+            "web-0 may start elsewhere in its zone: {patch}"
+        );
         assert_eq!(concerns(&["node-3", "node-1"], &patch), 2, "{patch}");
     }
 }
@@ -278,7 +379,8 @@ fn an_unknown_workload_is_refused_with_similar_names() {
     let refused = |text: &str| world.status(Some(text)).unwrap_err();
     for text in ["dv", "deployment/db"] {
         let expected = format!("there is no StatefulSet {text} in namespace shop");
-        let expected = expected + ", and no PersistentPodState names such a workload; similar names: db";
+        let expected =
+            expected + ", and no PersistentPodState names such a workload; similar names: db";
         assert_eq!(said(&refused(text)), (expected, 2));
     }
     assert!(world.status(Some("statefulsets.apps/db")).is_ok());
@@ -295,7 +397,10 @@ fn without_the_right_to_read_nodes_there_is_an_answer_with_a_note() {
     let answer = ask(&mut world, None);
     assert_eq!(answer.outcome(), Outcome::Well);
     let notes = &answer.unread;
-    assert!(notes[0].starts_with("you have no permission to list nodes, "), "{notes:?}");
+    assert!(
+        notes[0].starts_with("you have no permission to list nodes, "),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -310,6 +415,12 @@ fn a_condition_that_is_not_true_is_shown_with_its_reason() {
     assert_eq!(answer.outcome(), Outcome::NotWell);
     let text = answer.text(&world, NARROW, false);
     assert_fits(&text, 80);
-    assert!(text.contains("problem: PersistentPodState db: TopologyKeyMissing: label the node"), "{text}");
-    assert!(!text.contains("kubectl pps check"), "the message says what to do: {text}");
+    assert!(
+        text.contains("problem: PersistentPodState db: TopologyKeyMissing: label the node"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("kubectl pps check"),
+        "the message says what to do: {text}"
+    );
 }

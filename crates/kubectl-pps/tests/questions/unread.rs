@@ -51,7 +51,10 @@ fn a_persistentpodstate_that_may_not_be_read_is_not_denied() {
     let mut world = came_back();
     let answer = explained(&world, "db-0").unwrap();
     assert_nothing_is_denied(&answer);
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Incomplete));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Running, Outcome::Incomplete)
+    );
     assert_eq!(answer.answer, "db-0 runs on node-3.");
     assert_eq!(
         answer.facts,
@@ -65,14 +68,21 @@ fn a_persistentpodstate_that_may_not_be_read_is_not_denied() {
     world.lose_node("node-3");
     let answer = explained(&world, "db-0").unwrap();
     assert_nothing_is_denied(&answer);
-    assert!(!answer.answer.contains("nothing creates the Pod again"), "{}", answer.answer);
+    assert!(
+        !answer.answer.contains("nothing creates the Pod again"),
+        "{}",
+        answer.answer
+    );
     // No such thing concerns a Pod whose name is new each time.
     let mut pod = ready("node-1", 2);
     pod["metadata"] = json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true}]});
     world.pod("web", 0, &pod);
     let answer = explained(&world, "web-0").unwrap();
     assert!(
-        answer.facts.iter().any(|fact| fact.starts_with("No PersistentPodState concerns it")),
+        answer
+            .facts
+            .iter()
+            .any(|fact| fact.starts_with("No PersistentPodState concerns it")),
         "{answer:?}"
     );
     assert_eq!(answer.outcome(), Outcome::Well);
@@ -87,12 +97,19 @@ fn what_keeps_a_pending_pod_is_what_it_was_created_with_if_what_is_recorded_may_
     world.forbid(Resource::PersistentPodStates);
     let answer = explained(&world, "db-0").unwrap();
     assert_nothing_is_denied(&answer);
-    let begin =
-        "db-0 is Pending: when it was created, its recorded state required kubernetes.io/hostname=node-3";
+    let begin = "db-0 is Pending: when it was created, its recorded state required kubernetes.io/hostname=node-3";
     assert!(answer.answer.starts_with(begin), "{}", answer.answer);
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    assert_eq!(answer.remedies[0].command.as_deref(), Some("kubectl uncordon node-3"));
-    assert!(answer.remedies.iter().all(|one| one.command.as_deref() != Some("kubectl delete pod db-0")));
+    assert_eq!(
+        answer.remedies[0].command.as_deref(),
+        Some("kubectl uncordon node-3")
+    );
+    assert!(
+        answer
+            .remedies
+            .iter()
+            .all(|one| one.command.as_deref() != Some("kubectl delete pod db-0"))
+    );
 }
 
 #[test]
@@ -102,12 +119,14 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
     world.record("db", "db-0", "node-3");
     world.forbid(Resource::StatefulSets);
     let answer = explained(&world, "db-0").unwrap();
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Unknown, Outcome::Incomplete)
+    );
     assert_eq!(answer.cause, Cause::NoWorkload { is_known: false });
     assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "web-0").unwrap_err();
-    let expected =
-        "cannot explain Pod web-0: you have no permission to list statefulsets.apps in namespace shop";
+    let expected = "cannot explain Pod web-0: you have no permission to list statefulsets.apps in namespace shop";
     assert_eq!(said(&failure), (expected.into(), 2));
 }
 
@@ -115,26 +134,38 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
 fn a_pod_is_not_called_unwanted_by_openkruises_workloads_that_may_not_be_read() {
     let mut world = World::new();
     world.pps("db", "db", &required(&[ZONE]));
-    world.change_pps("db", &json!({"spec": {"targetRef": {"apiVersion": "apps.kruise.io/v1beta1"}}}));
+    world.change_pps(
+        "db",
+        &json!({"spec": {"targetRef": {"apiVersion": "apps.kruise.io/v1beta1"}}}),
+    );
     world.record("db", "db-0", "node-3");
     world.forbid(Resource::KruiseStatefulSets);
     let answer = explained(&world, "db-0").unwrap();
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Unknown, Outcome::Incomplete)
+    );
     assert_eq!(answer.commands(), [""; 0]);
     let failure = explained(&world, "db-1").unwrap_err();
     let is_openkruise = |unread: &Unread| unread.resource == Resource::KruiseStatefulSets;
-    assert!(matches!(&failure, Failure::UnreadPod { unread, .. } if is_openkruise(unread)), "{failure}");
+    assert!(
+        matches!(&failure, Failure::UnreadPod { unread, .. } if is_openkruise(unread)),
+        "{failure}"
+    );
 }
 
 #[test]
 fn a_workload_whose_persistentpodstate_may_not_be_read_is_not_told_to_get_one() {
     let answer = ask(&came_back(), Some("db"));
-    assert_eq!((answer.unpinned.len(), answer.advice.len()), (0, 0), "{answer:?}");
+    assert_eq!(
+        (answer.unpinned.len(), answer.advice.len()),
+        (0, 0),
+        "{answer:?}"
+    );
     assert_eq!(answer.pods[0].node.as_deref(), Some("node-3"));
     assert_eq!(answer.outcome(), Outcome::Incomplete);
     let failure = came_back().status(Some("web")).unwrap_err();
-    let expected =
-        "cannot find workload web: you have no permission to list persistentpodstates.apps.kruise.io";
+    let expected = "cannot find workload web: you have no permission to list persistentpodstates.apps.kruise.io";
     assert_eq!(said(&failure), (format!("{expected} in namespace shop"), 2));
 }
 
@@ -148,7 +179,10 @@ fn without_the_right_to_list_nodes_the_exit_code_is_that_of_what_was_found() {
     world.pending_pod("db", 1, &[(HOSTNAME, "node-1")]);
     world.record("db", "db-1", "node-1");
     let answer = ask(&world, None);
-    assert_eq!((answer.outcome(), answer.unread.len()), (Outcome::NotWell, 1));
+    assert_eq!(
+        (answer.outcome(), answer.unread.len()),
+        (Outcome::NotWell, 1)
+    );
     world.snapshot.pods.pop();
     world.ready_pod("db", 1, "node-1");
     assert_eq!(ask(&world, None).outcome(), Outcome::Well);
@@ -171,5 +205,8 @@ fn a_pod_whose_persistentpodstate_cannot_be_read_is_not_told_to_be_created_again
     world.snapshot.pods.clear();
     world.ready_pod("db", 0, "node-3");
     let answer = explained(&world, "db-0").unwrap();
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::NotWell));
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Running, Outcome::NotWell)
+    );
 }

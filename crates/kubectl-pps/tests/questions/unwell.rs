@@ -27,8 +27,15 @@ fn a_pod_that_has_long_been_ready_and_has_no_recorded_node_is_not_well() {
         world
     };
     let answer = ask(&mut world_since("2026-11-23T00:59:45Z"));
-    assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::Well, 0), "the sidecar needs a moment");
-    assert_eq!(answer.pods[0].drift[0], Drift::Unrecorded { lasting: false });
+    assert_eq!(
+        (answer.outcome(), answer.advice.len()),
+        (Outcome::Well, 0),
+        "the sidecar needs a moment"
+    );
+    assert_eq!(
+        answer.pods[0].drift[0],
+        Drift::Unrecorded { lasting: false }
+    );
 
     let mut world = world_since("2026-11-23T00:59:30Z");
     let answer = ask(&mut world);
@@ -36,15 +43,21 @@ fn a_pod_that_has_long_been_ready_and_has_no_recorded_node_is_not_well() {
     let text = "db-0 is Ready without a recorded node, and would start anywhere. To see why";
     assert_eq!(answer.lines(), [(text, "kubectl pps check")]);
     // What a move has emptied.
-    world.change_pps("db", &json!({"status": {"podStates": {"db-0": {"annotations": {"a": "b"}}}}}));
+    world.change_pps(
+        "db",
+        &json!({"status": {"podStates": {"db-0": {"annotations": {"a": "b"}}}}}),
+    );
     let answer = ask(&mut world);
     assert_eq!(answer.outcome(), Outcome::NotWell);
 
-    let condition =
-        json!({"type": "Recording", "status": "False", "reason": "TopologyKeyMissing", "message": "m"});
+    let condition = json!({"type": "Recording", "status": "False", "reason": "TopologyKeyMissing", "message": "m"});
     world.change_pps("db", &json!({"status": {"conditions": [condition]}}));
     let answer = ask(&mut world);
-    assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::NotWell, 0), "the condition says why");
+    assert_eq!(
+        (answer.outcome(), answer.advice.len()),
+        (Outcome::NotWell, 0),
+        "the condition says why"
+    );
 }
 
 #[test]
@@ -58,13 +71,23 @@ fn a_pod_that_is_long_not_recorded_is_explained_as_not_well() {
         world.change_pps("db", &json!({"status": {"podStates": {"db-0": state}}}));
         assert_eq!(ask(&mut world).outcome(), Outcome::NotWell);
         let answer = explained(&world);
-        assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotRecorded, Outcome::NotWell));
+        assert_eq!(
+            (answer.verdict, answer.outcome()),
+            (Verdict::NotRecorded, Outcome::NotWell)
+        );
         let says = "db-0 runs on node-1 and is not recorded, although it has long been Ready.";
-        assert_eq!((answer.answer.as_str(), answer.commands()), (says, vec!["kubectl pps check"]));
+        assert_eq!(
+            (answer.answer.as_str(), answer.commands()),
+            (says, vec!["kubectl pps check"])
+        );
     }
     world.snapshot.read_at = Some(NOW - 20);
     let answer = explained(&world);
-    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Well), "a moment");
+    assert_eq!(
+        (answer.verdict, answer.outcome()),
+        (Verdict::Running, Outcome::Well),
+        "a moment"
+    );
 }
 
 #[test]
@@ -75,11 +98,17 @@ fn a_pending_pod_that_no_scheduler_has_looked_at_is_not_well() {
         world.pod("db", 0, &json!({"metadata": {"creationTimestamp": time}}));
         world
     };
-    assert_eq!(ask(&mut world_since("2026-11-23T00:59:55Z")).outcome(), Outcome::Well);
+    assert_eq!(
+        ask(&mut world_since("2026-11-23T00:59:55Z")).outcome(),
+        Outcome::Well
+    );
     let answer = ask(&mut world_since("2026-11-23T00:50:00Z"));
     assert_eq!(answer.outcome(), Outcome::NotWell);
     assert_eq!(answer.pods[0].message.as_deref(), Some(""));
-    assert_eq!(answer.lines(), [("db-0 is Pending", "kubectl pps explain db-0")]);
+    assert_eq!(
+        answer.lines(),
+        [("db-0 is Pending", "kubectl pps explain db-0")]
+    );
 }
 
 #[test]
@@ -94,7 +123,10 @@ fn any_label_that_the_template_does_not_require_was_injected() {
     let answer = world.explain("db-0", &[]).unwrap();
     let begin = "db-0 is Pending: when it was created, its recorded state required rack=r1,";
     assert!(answer.answer.starts_with(begin), "{answer:?}");
-    assert!(!answer.facts.join("\n").contains("Its own template"), "{answer:?}");
+    assert!(
+        !answer.facts.join("\n").contains("Its own template"),
+        "{answer:?}"
+    );
 }
 
 #[test]
@@ -105,16 +137,31 @@ fn a_pod_whose_node_is_not_ready_is_told_so_at_once() {
     pod["status"]["conditions"][0]["status"] = json!("False");
     world.pod("db", 0, &pod);
     world.record("db", "db-0", "node-3");
-    world.change_node("node-3", &json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+    world.change_node(
+        "node-3",
+        &json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
+    );
     let answer = world.explain("db-0", &[]).unwrap();
     assert_eq!(answer.outcome(), Outcome::NotWell);
     assert_eq!(
         answer.answer,
         "db-0 is on node-3, where it is recorded. node-3 has not been Ready, so nothing confirms whether the Pod still runs."
     );
-    let [delete] = answer.remedies.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!(delete.command.as_deref(), Some("kubectl delete node node-3"));
-    assert!(delete.consequence.as_deref().unwrap().contains("be sure that the machine is off"), "{delete:?}");
+    let [delete] = answer.remedies.as_slice() else {
+        panic!("{answer:#?}")
+    };
+    assert_eq!(
+        delete.command.as_deref(),
+        Some("kubectl delete node node-3")
+    );
+    assert!(
+        delete
+            .consequence
+            .as_deref()
+            .unwrap()
+            .contains("be sure that the machine is off"),
+        "{delete:?}"
+    );
 }
 
 #[test]
@@ -132,7 +179,13 @@ fn a_pod_whose_whole_zone_is_down_is_not_well() {
     }
     let answer = ask(&mut world);
     assert_eq!(answer.outcome(), Outcome::NotWell);
-    assert_eq!(answer.lines(), [("db-0 is on a node that is not Ready", "kubectl pps explain db-0")]);
+    assert_eq!(
+        answer.lines(),
+        [(
+            "db-0 is on a node that is not Ready",
+            "kubectl pps explain db-0"
+        )]
+    );
 }
 
 /// `db-0` was made from a template that asks for more than a node has.
@@ -164,30 +217,47 @@ fn explained(world: &World) -> Explained {
 fn a_pod_of_another_template_is_told_to_be_created_again() {
     let mut world = of_another_template(&json!({}));
     let answer = explained(&world);
-    assert_eq!(answer.remedies[0].command.as_deref(), Some("kubectl delete pod db-0"), "{answer:?}");
+    assert_eq!(
+        answer.remedies[0].command.as_deref(),
+        Some("kubectl delete pod db-0"),
+        "{answer:?}"
+    );
     // Its successor would be Pending as well: the template is not why.
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let answer = explained(&world);
     let has_deletion = |answer: &Explained| {
-        answer.remedies.iter().any(|one| one.command.as_deref() == Some("kubectl delete pod db-0"))
+        answer
+            .remedies
+            .iter()
+            .any(|one| one.command.as_deref() == Some("kubectl delete pod db-0"))
     };
     assert!(!has_deletion(&answer), "{answer:?}");
     // The successor may go elsewhere, though not where the present Pod could.
-    let moves = answer.remedies.iter().find(|one| one.text.starts_with("Move it")).unwrap();
+    let moves = answer
+        .remedies
+        .iter()
+        .find(|one| one.text.starts_with("Move it"))
+        .unwrap();
     assert_eq!(moves.landing.favourites().len(), 3, "{moves:?}");
 }
 
 #[test]
 fn nothing_is_said_of_a_template_that_a_successor_would_have_as_well() {
     let same = json!({"status": {"updateRevision": "db-2"}});
-    let held_back =
-        json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}}});
+    let held_back = json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}}});
     // The controller has not seen the latest template yet.
     let unobserved = json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}});
     for workload in [same, held_back, unobserved] {
         let answer = explained(&of_another_template(&workload));
-        assert!(!answer.commands().contains(&"kubectl delete pod db-0"), "{workload}: {answer:?}");
+        assert!(
+            !answer.commands().contains(&"kubectl delete pod db-0"),
+            "{workload}: {answer:?}"
+        );
     }
     let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}});
-    assert!(explained(&of_another_template(&on_delete)).commands().contains(&"kubectl delete pod db-0"));
+    assert!(
+        explained(&of_another_template(&on_delete))
+            .commands()
+            .contains(&"kubectl delete pod db-0")
+    );
 }

@@ -21,7 +21,10 @@ pub(crate) struct World {
 }
 
 pub(crate) fn commands() -> CommandLine {
-    CommandLine { own_namespace: Some("shop".into()), ..CommandLine::default() }
+    CommandLine {
+        own_namespace: Some("shop".into()),
+        ..CommandLine::default()
+    }
 }
 
 impl World {
@@ -30,7 +33,12 @@ impl World {
         let mut snapshot = Snapshot::empty(Namespaces::One("shop".into()));
         snapshot.nodes = Some(std::collections::BTreeMap::new());
         let mut world = Self { snapshot };
-        for (name, zone) in [("node-0", "a"), ("node-1", "b"), ("node-2", "a"), ("node-3", "b")] {
+        for (name, zone) in [
+            ("node-0", "a"),
+            ("node-1", "b"),
+            ("node-2", "a"),
+            ("node-3", "b"),
+        ] {
             world.node(name, zone);
         }
         world
@@ -49,7 +57,11 @@ impl World {
 
     fn put_node(&mut self, node: Value) {
         let node = Node::read(node).unwrap();
-        self.snapshot.nodes.as_mut().unwrap().insert(node.name().to_owned(), node);
+        self.snapshot
+            .nodes
+            .as_mut()
+            .unwrap()
+            .insert(node.name().to_owned(), node);
     }
 
     /// Merges a patch into a Node.
@@ -79,7 +91,9 @@ impl World {
                     "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}},
         });
         json_patch::merge(&mut object, patch);
-        self.snapshot.workloads.push(Workload::read(object, "apps/v1").unwrap());
+        self.snapshot
+            .workloads
+            .push(Workload::read(object, "apps/v1").unwrap());
     }
 
     pub(crate) fn pps(&mut self, name: &str, workload: &str, spec: &Value) {
@@ -96,7 +110,12 @@ impl World {
 
     /// Merges a patch into a PersistentPodState.
     pub(crate) fn change_pps(&mut self, name: &str, patch: &Value) {
-        let pps = self.snapshot.pps.iter_mut().find(|pps| pps.name() == name).unwrap();
+        let pps = self
+            .snapshot
+            .pps
+            .iter_mut()
+            .find(|pps| pps.name() == name)
+            .unwrap();
         let mut object = pps.object().clone();
         json_patch::merge(&mut object, patch);
         *pps = Pps::read(object).unwrap();
@@ -104,7 +123,11 @@ impl World {
 
     /// Records a Pod on a node.
     pub(crate) fn record(&mut self, pps: &str, pod: &str, node: &str) {
-        let zone = if matches!(node, "node-1" | "node-3") { "b" } else { "a" };
+        let zone = if matches!(node, "node-1" | "node-3") {
+            "b"
+        } else {
+            "a"
+        };
         let state = json!({"nodeName": node, "nodeTopologyLabels": {HOSTNAME: node, ZONE: zone}});
         self.change_pps(pps, &json!({"status": {"podStates": {pod: state}}}));
     }
@@ -144,7 +167,11 @@ impl World {
             self.snapshot.nodes = None;
         }
         let namespace = (!resource.is_cluster_wide()).then(|| "shop".to_owned());
-        self.snapshot.unread.push(Unread { resource, namespace, why: None });
+        self.snapshot.unread.push(Unread {
+            resource,
+            namespace,
+            why: None,
+        });
     }
 }
 
@@ -197,7 +224,10 @@ impl Explained {
     }
 
     pub(crate) fn commands(&self) -> Vec<&str> {
-        self.remedies.iter().filter_map(|remedy| remedy.command.as_deref()).collect()
+        self.remedies
+            .iter()
+            .filter_map(|remedy| remedy.command.as_deref())
+            .collect()
     }
 }
 
@@ -220,10 +250,17 @@ impl Deref for Answered {
 
 impl Answered {
     pub(crate) fn of(world: &World, status: Status) -> Self {
-        let document = render::status::Document::of(&status, &world.snapshot.namespaces, &commands());
+        let document =
+            render::status::Document::of(&status, &world.snapshot.namespaces, &commands());
         let (advice, unread) = (document.advice.clone(), document.unread.clone());
-        let json = render::for_programs(kubectl_pps::args::Output::Json, "Status", &document).unwrap();
-        Self { status, advice, unread, json }
+        let json =
+            render::for_programs(kubectl_pps::args::Output::Json, "Status", &document).unwrap();
+        Self {
+            status,
+            advice,
+            unread,
+            json,
+        }
     }
 
     pub(crate) fn json(&self) -> &str {
@@ -231,7 +268,15 @@ impl Answered {
     }
 
     pub(crate) fn text(&self, world: &World, style: Style, is_wide: bool) -> String {
-        self.document(world).text(style, if is_wide { Columns::Wide } else { Columns::Pods }, false)
+        self.document(world).text(
+            style,
+            if is_wide {
+                Columns::Wide
+            } else {
+                Columns::Pods
+            },
+            false,
+        )
     }
 
     /// What `-A` shows.
@@ -250,31 +295,52 @@ impl Answered {
 
     /// What is advised: each text with its command.
     pub(crate) fn lines(&self) -> Vec<(&str, &str)> {
-        self.advice.iter().map(|one| (one.text.as_str(), one.command.as_str())).collect()
+        self.advice
+            .iter()
+            .map(|one| (one.text.as_str(), one.command.as_str()))
+            .collect()
     }
 }
 
 impl World {
     pub(crate) fn explain(&self, pod: &str, refusals: &[String]) -> Result<Explained, Failure> {
         let event = |message: &String| json!({"reason": "FailedCreate", "message": message});
-        self.explain_with(pod, &json!({"items": refusals.iter().map(event).collect::<Vec<_>>()}))
+        self.explain_with(
+            pod,
+            &json!({"items": refusals.iter().map(event).collect::<Vec<_>>()}),
+        )
     }
 
     /// The same with these Events about the workload.
     pub(crate) fn explain_with(&self, pod: &str, events: &Value) -> Result<Explained, Failure> {
-        let question = Question { snapshot: &self.snapshot, namespace: "shop", pod, events };
+        let question = Question {
+            snapshot: &self.snapshot,
+            namespace: "shop",
+            pod,
+            events,
+        };
         let explanation = explain(&question)?;
         let document = render::explanation::Document::of(&explanation, &commands());
-        Ok(Explained { outcome: explanation.outcome(), cause: explanation.cause, document })
+        Ok(Explained {
+            outcome: explanation.outcome(),
+            cause: explanation.cause,
+            document,
+        })
     }
 
     pub(crate) fn status(&self, workload: Option<&str>) -> Result<Answered, Failure> {
-        Ok(Answered::of(self, status(&self.snapshot, workload, None, &commands())?))
+        Ok(Answered::of(
+            self,
+            status(&self.snapshot, workload, None, &commands())?,
+        ))
     }
 
     /// The answer about the workloads of the snapshot, which a selector has chosen.
     pub(crate) fn selected(&self, selector: &str) -> Result<Answered, Failure> {
-        Ok(Answered::of(self, status(&self.snapshot, None, Some(selector), &commands())?))
+        Ok(Answered::of(
+            self,
+            status(&self.snapshot, None, Some(selector), &commands())?,
+        ))
     }
 }
 

@@ -19,7 +19,10 @@ type Spanned<'a> = (Event<'a>, Place);
 impl<'a> Builder<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let options = options! { emit_comments: false };
-        Self { text, source: Parser::new_from_str_with_options(text, options) }
+        Self {
+            text,
+            source: Parser::new_from_str_with_options(text, options),
+        }
     }
 
     pub(super) fn documents(mut self) -> Result<Vec<Document>, YamlError> {
@@ -53,7 +56,13 @@ impl<'a> Builder<'a> {
             Event::Alias(_) => Err(wrong(start, "aliases are not read: write the value here")),
             Event::Scalar(text, style, _, tag) => {
                 let value = scalar(&text, style, tag.as_deref(), start)?;
-                Ok(Document { value, positions: Positions { start, children: Children::None } })
+                Ok(Document {
+                    value,
+                    positions: Positions {
+                        start,
+                        children: Children::None,
+                    },
+                })
             }
             Event::SequenceStart(..) => self.sequence(start, descend(depth, start)?),
             Event::MappingStart(..) => self.mapping(start, descend(depth, start)?),
@@ -66,8 +75,14 @@ impl<'a> Builder<'a> {
         loop {
             let next = self.next()?;
             if next.0 == Event::SequenceEnd {
-                let positions = Positions { start, children: Children::Items(items) };
-                return Ok(Document { value: Value::Array(values), positions });
+                let positions = Positions {
+                    start,
+                    children: Children::Items(items),
+                };
+                return Ok(Document {
+                    value: Value::Array(values),
+                    positions,
+                });
             }
             let item = self.value(next, depth)?;
             values.push(item.value);
@@ -80,8 +95,14 @@ impl<'a> Builder<'a> {
         loop {
             let (event, key_start) = self.next()?;
             if event == Event::MappingEnd {
-                let positions = Positions { start, children: Children::Fields(fields) };
-                return Ok(Document { value: Value::Object(values), positions });
+                let positions = Positions {
+                    start,
+                    children: Children::Fields(fields),
+                };
+                return Ok(Document {
+                    value: Value::Object(values),
+                    positions,
+                });
             }
             if matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<") {
                 return Err(wrong(key_start, "<< is not read: write the fields here"));
@@ -94,10 +115,17 @@ impl<'a> Builder<'a> {
             };
             if values.contains_key(&key) {
                 let key = shown(&key);
-                let message = format!("the key {key} is there twice in the same object: remove one");
+                let message =
+                    format!("the key {key} is there twice in the same object: remove one");
                 return Err(wrong(key_start, &message));
             }
-            fields.insert(key.clone(), Positions { start: key_start, ..document.positions });
+            fields.insert(
+                key.clone(),
+                Positions {
+                    start: key_start,
+                    ..document.positions
+                },
+            );
             values.insert(key, document.value);
         }
     }
@@ -108,21 +136,39 @@ impl<'a> Builder<'a> {
         if error.info() == "recursion limit exceeded" {
             return too_deep(place);
         }
-        let line = self.text.split('\n').nth(place.line - 1).unwrap_or_default();
+        let line = self
+            .text
+            .split('\n')
+            .nth(place.line - 1)
+            .unwrap_or_default();
         let has_tab = line.trim_start_matches(' ').starts_with('\t');
-        let hint = if has_tab { ": indent with spaces, not with tabs" } else { "" };
+        let hint = if has_tab {
+            ": indent with spaces, not with tabs"
+        } else {
+            ""
+        };
         // In Kubernetes a node is something else.
         let info = error.info().replace("parsing a node", "parsing a value");
-        let info = info.replace("parsing node", "parsing a value").replace("node content", "content");
+        let info = info
+            .replace("parsing node", "parsing a value")
+            .replace("node content", "content");
         wrong(place, &format!("this is not valid YAML: {info}{hint}"))
     }
 }
 
 fn place(marker: Marker) -> Place {
-    Place { line: marker.line().max(1), column: marker.col() + 1 }
+    Place {
+        line: marker.line().max(1),
+        column: marker.col() + 1,
+    }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, start: Place) -> Result<Value, YamlError> {
+fn scalar(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    start: Place,
+) -> Result<Value, YamlError> {
     let tag = tag.map(|tag| tag.core_suffix().unwrap_or("str"));
     let tag = tag.or((style != ScalarStyle::Plain).then_some("str"));
     let why = match resolve(text, tag) {
@@ -138,14 +184,24 @@ fn descend(depth: usize, place: Place) -> Result<usize, YamlError> {
 }
 
 fn too_deep(place: Place) -> YamlError {
-    wrong(place, &format!("this is nested more than {MAX_DEPTH} deep: make it flatter"))
+    wrong(
+        place,
+        &format!("this is nested more than {MAX_DEPTH} deep: make it flatter"),
+    )
 }
 
 fn wrong(place: Place, message: &str) -> YamlError {
-    YamlError { place, message: message.to_owned() }
+    YamlError {
+        place,
+        message: message.to_owned(),
+    }
 }
 
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
-    if short.len() == text.len() { format!("{short:?}") } else { format!("{short:?}…") }
+    if short.len() == text.len() {
+        format!("{short:?}")
+    } else {
+        format!("{short:?}…")
+    }
 }

@@ -41,8 +41,9 @@ impl Positions {
             Children::None => self.start,
             Children::Items(items) => {
                 let index = path.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-                let found =
-                    index.and_then(|(index, rest)| Some((items.get(index.parse::<usize>().ok()?)?, rest)));
+                let found = index.and_then(|(index, rest)| {
+                    Some((items.get(index.parse::<usize>().ok()?)?, rest))
+                });
                 found.map_or(self.start, |(item, rest)| item.find(rest))
             }
             Children::Fields(fields) => {
@@ -50,7 +51,9 @@ impl Positions {
                 // The longest key: `a.b` before `a`.
                 let found = fields
                     .iter()
-                    .filter_map(|(key, positions)| Some((key.len(), positions, rest_after(path, key)?)))
+                    .filter_map(|(key, positions)| {
+                        Some((key.len(), positions, rest_after(path, key)?))
+                    })
                     .max_by_key(|(length, ..)| *length);
                 found.map_or(self.start, |(_, positions, rest)| positions.find(rest))
             }
@@ -62,7 +65,10 @@ impl Positions {
 fn rest_after<'a>(path: &'a str, key: &str) -> Option<&'a str> {
     if let Some(bracketed) = path.strip_prefix('[') {
         let quote = bracketed.starts_with('"');
-        let rest = bracketed.strip_prefix('"').unwrap_or(bracketed).strip_prefix(key)?;
+        let rest = bracketed
+            .strip_prefix('"')
+            .unwrap_or(bracketed)
+            .strip_prefix(key)?;
         return rest.strip_prefix(if quote { "\"]" } else { "]" });
     }
     let rest = path.strip_prefix(key)?;

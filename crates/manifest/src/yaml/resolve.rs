@@ -61,16 +61,22 @@ fn plain(text: &str) -> Option<Scalar> {
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
             Value::Bool(false)
         }
-        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf"
-        | "-.Inf" | "-.INF" => return Some(Scalar::NotJson),
-        _ if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) => return number(text),
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
+        | "-.inf" | "-.Inf" | "-.INF" => return Some(Scalar::NotJson),
+        _ if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) => {
+            return number(text);
+        }
         _ => return None,
     };
     Some(Scalar::Value(value))
 }
 
 fn number(text: &str) -> Option<Scalar> {
-    let digits = if text.starts_with('.') { text.to_owned() } else { text.replace('_', "") };
+    let digits = if text.starts_with('.') {
+        text.to_owned()
+    } else {
+        text.replace('_', "")
+    };
     let float = match integer(&digits) {
         Some(integer) => match i64::try_from(integer) {
             Ok(integer) => return Some(Scalar::Value(integer.into())),
@@ -78,7 +84,12 @@ fn number(text: &str) -> Option<Scalar> {
             #[expect(clippy::cast_precision_loss, reason = "that is what happens to them")]
             Err(_) => integer as f64,
         },
-        None if digits.bytes().all(|byte| b"0123456789+-.eE".contains(&byte)) => digits.parse().ok()?,
+        None if digits
+            .bytes()
+            .all(|byte| b"0123456789+-.eE".contains(&byte)) =>
+        {
+            digits.parse().ok()?
+        }
         None => return None,
     };
     // As Go writes it into JSON: 1.0 becomes 1. A number that is out of range remains a string.

@@ -79,9 +79,15 @@ fn scalars_are_what_kubernetes_takes_them_for() {
 
 #[test]
 fn keys_are_strings_whatever_they_are_in_yaml() {
-    assert_eq!(value("1: a\ntrue: b\n1.50: d\n"), json!({"1": "a", "true": "b", "1.5": "d"}));
+    assert_eq!(
+        value("1: a\ntrue: b\n1.50: d\n"),
+        json!({"1": "a", "true": "b", "1.5": "d"})
+    );
     for text in ["? [a]\n: b\n", "? {}\n: b\n", "? ~\n: b\n"] {
-        assert_eq!(error(text), "line 1, column 3: a key must be a string: quote it");
+        assert_eq!(
+            error(text),
+            "line 1, column 3: a key must be a string: quote it"
+        );
     }
 }
 
@@ -123,8 +129,14 @@ fn documents_are_separate_and_empty_ones_do_not_count() {
 #[test]
 fn aliases_and_merges_are_refused() {
     assert_eq!(value("a: &x {b: 1}\n"), json!({"a": {"b": 1}}));
-    assert_eq!(error("a: &x 1\nb: *x\n"), "line 2, column 4: aliases are not read: write the value here");
-    assert_eq!(error("a: {<<: {b: 1}}"), "line 1, column 5: << is not read: write the fields here");
+    assert_eq!(
+        error("a: &x 1\nb: *x\n"),
+        "line 2, column 4: aliases are not read: write the value here"
+    );
+    assert_eq!(
+        error("a: {<<: {b: 1}}"),
+        "line 1, column 5: << is not read: write the fields here"
+    );
     assert_eq!(value("\"<<\": 1"), json!({"<<": 1}));
 }
 
@@ -135,7 +147,11 @@ fn json_is_read_as_other_programs_write_it() {
         "{\r\n  \"a\": [1, 2],\r\n  \"b\": {\"c\": \"d\"}\r\n}\r\n",
         "{\"a\":[1,2],\"b\":{\"c\":\"\\u0064\"}}",
     ] {
-        assert_eq!(value(text), json!({"a": [1, 2], "b": {"c": "d"}}), "{text:?}");
+        assert_eq!(
+            value(text),
+            json!({"a": [1, 2], "b": {"c": "d"}}),
+            "{text:?}"
+        );
     }
     for (text, expected) in [
         (r#"{"a": "\/ \u00e4 \" \\ \t"}"#, "/ ä \" \\ \t"),
@@ -151,9 +167,15 @@ fn json_is_read_as_other_programs_write_it() {
 fn line_ends_of_windows_are_line_ends() {
     let text = "a: 1\r\nb:\r\n- x\r\n- |\r\n  one\r\n  two\r\n---\r\nc: d\r\n";
     let documents = parse(text).unwrap();
-    assert_eq!(documents[0].value, json!({"a": 1, "b": ["x", "one\ntwo\n"]}));
+    assert_eq!(
+        documents[0].value,
+        json!({"a": 1, "b": ["x", "one\ntwo\n"]})
+    );
     assert_eq!(documents[1].value, json!({"c": "d"}));
-    assert_eq!(documents[1].positions.find("c"), Place { line: 8, column: 1 });
+    assert_eq!(
+        documents[1].positions.find("c"),
+        Place { line: 8, column: 1 }
+    );
 }
 
 #[test]
@@ -161,13 +183,19 @@ fn what_is_no_yaml_is_explained_with_its_place() {
     for (text, start) in [
         ("a: b: c\n", "line 1, column 5: this is not valid YAML: "),
         ("a:\n\tb: 1\n", "line 2, column "),
-        ("a: [1, 2\n", "line 1, column 4: this is not valid YAML: unclosed bracket"),
+        (
+            "a: [1, 2\n",
+            "line 1, column 4: this is not valid YAML: unclosed bracket",
+        ),
         ("a: 'x\n", "line "),
         (
             r#"{"a": "\ud83d\ude00", "a": 2}"#,
             "line 1, column 23: the key \"a\" is there twice in the same object: remove one",
         ),
-        ("a: 1\na: 2\n", "line 2, column 1: the key \"a\" is there twice in the same object: remove one"),
+        (
+            "a: 1\na: 2\n",
+            "line 2, column 1: the key \"a\" is there twice in the same object: remove one",
+        ),
         ("a: *b\n", "line 1, column 4: "),
         ("a: @b\n", "line 1, column 4: "),
     ] {
@@ -196,15 +224,30 @@ fn a_text_costs_no_more_than_its_limits_allow() {
         let start = Instant::now();
         let error = error(&text);
         assert!(error.contains(expected), "{text:.20}…: {error:.200}");
-        assert!(start.elapsed().as_secs() < 20, "{text:.20}… took {:?}", start.elapsed());
+        assert!(
+            start.elapsed().as_secs() < 20,
+            "{text:.20}… took {:?}",
+            start.elapsed()
+        );
     }
     // JSON in one line, as programs write it.
-    let pods: Vec<String> =
-        (0..20_000).map(|pod| format!("\"db-{pod}\": {{\"nodeName\": \"ü{pod}\"}}")).collect();
+    let pods: Vec<String> = (0..20_000)
+        .map(|pod| format!("\"db-{pod}\": {{\"nodeName\": \"ü{pod}\"}}"))
+        .collect();
     let start = Instant::now();
     let document = parse_one(&format!("{{{}}}", pods.join(", "))).unwrap();
-    assert!(start.elapsed().as_secs() < 20, "one line took {:?}", start.elapsed());
-    assert_eq!(document.positions.find("db-1"), Place { line: 1, column: 30 });
+    assert!(
+        start.elapsed().as_secs() < 20,
+        "one line took {:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        document.positions.find("db-1"),
+        Place {
+            line: 1,
+            column: 30
+        }
+    );
     let deep = format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
     assert!(parse(&deep).is_ok());
 }
@@ -214,16 +257,26 @@ fn a_text_costs_no_more_than_its_limits_allow() {
 fn the_repositorys_manifests_are_read_as_by_another_parser() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut read = 0;
-    let mut folders = vec![root.join("deploy"), root.join("testdata"), root.join(".github")];
+    let mut folders = vec![
+        root.join("deploy"),
+        root.join("testdata"),
+        root.join(".github"),
+    ];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let ours: Vec<Value> =
-                    parse(&text).unwrap().into_iter().map(|document| document.value).collect();
+                let ours: Vec<Value> = parse(&text)
+                    .unwrap()
+                    .into_iter()
+                    .map(|document| document.value)
+                    .collect();
                 let others: Vec<Value> = yaml_serde::Deserializer::from_str(&text)
                     .map(|document| serde::Deserialize::deserialize(document).unwrap())
                     .filter(|value: &Value| !value.is_null())

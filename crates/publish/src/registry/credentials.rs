@@ -14,16 +14,26 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub(super) fn load(registry: &str) -> Result<Option<Self>> {
-        let Some(file) = docker_config_path().filter(|file| file.exists()) else { return Ok(None) };
+        let Some(file) = docker_config_path().filter(|file| file.exists()) else {
+            return Ok(None);
+        };
         match get_credential(registry) {
-            Ok(DockerCredential::UsernamePassword(user, password)) => Ok(Some(Self { user, password, file })),
+            Ok(DockerCredential::UsernamePassword(user, password)) => Ok(Some(Self {
+                user,
+                password,
+                file,
+            })),
             Ok(DockerCredential::IdentityToken(_)) => bail!(
                 "log in to {registry} with user and password: identity tokens, as in {}, are not supported",
                 file.display()
             ),
             Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-            Err(error) => Err(error)
-                .with_context(|| format!("cannot get the password for {registry} from {}", file.display())),
+            Err(error) => Err(error).with_context(|| {
+                format!(
+                    "cannot get the password for {registry} from {}",
+                    file.display()
+                )
+            }),
         }
     }
 }

@@ -55,7 +55,8 @@ impl Sizes {
         let stored = match status.form {
             Form::Plain => plain,
             Form::Compact(_) | Form::Pruned(_) => {
-                size_of_texts(&ChangedStates::new(&status.pod_states, []).texts()) + overlay_size(status)
+                size_of_texts(&ChangedStates::new(&status.pod_states, []).texts())
+                    + overlay_size(status)
             }
         };
         Self { stored, plain }
@@ -65,13 +66,29 @@ impl Sizes {
     fn after(self, status: &PpsStatus, changes: &[EntryChange]) -> Self {
         let states = &status.pod_states;
         let plain = self.plain_after(states, changes);
-        let Some(overlaid) = status.form.overlaid() else { return Self { stored: plain, plain } };
-        let (before, after) = (ChangedStates::new(states, []), ChangedStates::new(states, changes));
+        let Some(overlaid) = status.form.overlaid() else {
+            return Self {
+                stored: plain,
+                plain,
+            };
+        };
+        let (before, after) = (
+            ChangedStates::new(states, []),
+            ChangedStates::new(states, changes),
+        );
         let growth = |bucket| after.size(bucket).cast_signed() - before.size(bucket).cast_signed();
-        let stored = self.stored.saturating_add_signed(after.changed().map(growth).sum());
+        let stored = self
+            .stored
+            .saturating_add_signed(after.changed().map(growth).sum());
         // What is in `podStates` beside a bucket is written with the bucket.
-        let folded = overlaid.iter().filter(|pod| after.has_changed(pod)).map(|pod| states.size_of(pod));
-        Self { stored: stored.saturating_sub(folded.sum()), plain }
+        let folded = overlaid
+            .iter()
+            .filter(|pod| after.has_changed(pod))
+            .map(|pod| states.size_of(pod));
+        Self {
+            stored: stored.saturating_sub(folded.sum()),
+            plain,
+        }
     }
 
     pub(crate) fn plain_after(self, states: &States, changes: &[EntryChange]) -> usize {
@@ -84,7 +101,10 @@ impl Sizes {
 
 impl Capacity {
     pub(crate) fn of(status: &PpsStatus) -> Self {
-        Self { sizes: Sizes::of(status), ..Self::default() }
+        Self {
+            sizes: Sizes::of(status),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn is_exceeded(&self) -> bool {
@@ -94,7 +114,11 @@ impl Capacity {
     /// The largest size that is tried, since the API server has refused a larger one.
     fn ceiling(&self) -> Option<usize> {
         let (present, refused) = (self.sizes.stored, self.refused?);
-        Some(if refused > present + LEAST_STEP { present.midpoint(refused) } else { present })
+        Some(if refused > present + LEAST_STEP {
+            present.midpoint(refused)
+        } else {
+            present
+        })
     }
 
     /// Selects the changes that fit: no new entry makes the object larger than `limit` bytes, and nothing
@@ -110,13 +134,19 @@ impl Capacity {
         let limit = limit.saturating_sub(OBJECT_OVERHEAD).max(self.sizes.stored);
         let ceiling = self.ceiling();
         // More than this could be written and not read.
-        let is_unreadable = |sizes: Sizes| status.form != Form::Plain && sizes.plain > MAX_UNPACKED_LENGTH;
-        let is_refused =
-            |sizes: Sizes| is_unreadable(sizes) || ceiling.is_some_and(|ceiling| sizes.stored > ceiling);
+        let is_unreadable =
+            |sizes: Sizes| status.form != Form::Plain && sizes.plain > MAX_UNPACKED_LENGTH;
+        let is_refused = |sizes: Sizes| {
+            is_unreadable(sizes) || ceiling.is_some_and(|ceiling| sizes.stored > ceiling)
+        };
         let is_too_large = |sizes: Sizes| is_refused(sizes) || sizes.stored > limit;
         let mut sizes = self.sizes.after(status, &changes);
         if !is_too_large(sizes) {
-            return FittedChanges { changes, deferred, sizes };
+            return FittedChanges {
+                changes,
+                deferred,
+                sizes,
+            };
         }
         // An entry whose Pod has moved to a node with a longer name must not keep the Pod where it was: only
         // what the API server refuses holds it up.
@@ -141,7 +171,11 @@ impl Capacity {
         }
         deferred.extend(fitted.split_off(most).into_iter().map(|change| change.pod));
         sizes = self.sizes.after(status, &fitted);
-        FittedChanges { changes: fitted, deferred, sizes }
+        FittedChanges {
+            changes: fitted,
+            deferred,
+            sizes,
+        }
     }
 
     /// The API server has stored entries of these sizes. Returns the deferred Pods that may be tried again,
@@ -150,7 +184,11 @@ impl Capacity {
         let before = std::mem::replace(&mut self.sizes, sizes).stored;
         let is_below = |refused| refused > sizes.stored + 2 * LEAST_STEP;
         let may_take_more = sizes.stored < before || self.refused.is_some_and(is_below);
-        let retry = if may_take_more { std::mem::take(&mut self.deferred) } else { BTreeSet::new() };
+        let retry = if may_take_more {
+            std::mem::take(&mut self.deferred)
+        } else {
+            BTreeSet::new()
+        };
         (retry, std::mem::take(&mut self.header_refused))
     }
 
@@ -171,14 +209,22 @@ impl Capacity {
 
 /// The size of the states that are in `podStates` beside the compact form.
 pub(crate) fn overlay_size(status: &PpsStatus) -> usize {
-    status.form.overlaid().into_iter().flatten().map(|pod| status.pod_states.size_of(pod)).sum()
+    status
+        .form
+        .overlaid()
+        .into_iter()
+        .flatten()
+        .map(|pod| status.pod_states.size_of(pod))
+        .sum()
 }
 
 /// The size of an entry before and after a change.
 fn plain_sizes(states: &States, change: &EntryChange) -> (usize, usize) {
     let after = change.after.as_ref().map(|state| {
-        let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
-            .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let [labels, annotations] = [&state.node_topology_labels, &state.annotations].map(|map| {
+            map.iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+        });
         entry_size(&change.pod, &state.node_name, labels, annotations)
     });
     (states.size_of(&change.pod), after.unwrap_or_default())
@@ -208,13 +254,19 @@ pub(crate) struct ChangedStates<'a> {
 }
 
 impl<'a> ChangedStates<'a> {
-    pub(crate) fn new(states: &'a States, changes: impl IntoIterator<Item = &'a EntryChange>) -> Self {
+    pub(crate) fn new(
+        states: &'a States,
+        changes: impl IntoIterator<Item = &'a EntryChange>,
+    ) -> Self {
         let mut buckets: BTreeMap<Bucket, BTreeMap<&str, Option<&PodState>>> = BTreeMap::new();
         for change in changes {
             let bucket = buckets.entry(Bucket::of(&change.pod)).or_default();
             bucket.insert(&change.pod, change.after.as_ref());
         }
-        Self { states, changes: buckets }
+        Self {
+            states,
+            changes: buckets,
+        }
     }
 
     pub(crate) fn changed(&self) -> impl Iterator<Item = Bucket> {
@@ -229,17 +281,26 @@ impl<'a> ChangedStates<'a> {
         #[cfg(test)]
         RENDERED.set(RENDERED.get() + 1);
         let changes = self.changes.get(&bucket);
-        let is_unchanged = |row: &Row<'_>| changes.is_none_or(|changes| !changes.contains_key(row.pod));
+        let is_unchanged =
+            |row: &Row<'_>| changes.is_none_or(|changes| !changes.contains_key(row.pod));
         let changed = changes.into_iter().flatten();
         let changed = changed.filter_map(|(pod, after)| Some(Row::of(pod, after.as_ref()?)));
-        let rows: Vec<Row<'_>> = self.states.rows(bucket).filter(is_unchanged).chain(changed).collect();
+        let rows: Vec<Row<'_>> = self
+            .states
+            .rows(bucket)
+            .filter(is_unchanged)
+            .chain(changed)
+            .collect();
         (!rows.is_empty()).then(|| write_bucket(&rows))
     }
 
     /// All buckets with their texts. Costs time for each state.
     pub(crate) fn texts(&self) -> Vec<(Bucket, String)> {
         let buckets: BTreeSet<Bucket> = self.states.buckets().chain(self.changed()).collect();
-        buckets.into_iter().filter_map(|bucket| Some((bucket, self.text(bucket)?))).collect()
+        buckets
+            .into_iter()
+            .filter_map(|bucket| Some((bucket, self.text(bucket)?)))
+            .collect()
     }
 
     fn size(&self, bucket: Bucket) -> usize {
@@ -248,7 +309,10 @@ impl<'a> ChangedStates<'a> {
 }
 
 pub(crate) fn size_of_texts(texts: &[(Bucket, String)]) -> usize {
-    texts.iter().map(|(bucket, text)| bucket_size(&bucket.to_string(), text)).sum()
+    texts
+        .iter()
+        .map(|(bucket, text)| bucket_size(&bucket.to_string(), text))
+        .sum()
 }
 
 #[cfg(test)]
@@ -259,19 +323,40 @@ mod tests {
     fn no_more_is_written_in_the_compact_form_than_can_be_read() {
         let change = |pod: usize| EntryChange {
             pod: format!("w-{}", 100 * pod).into(),
-            after: Some(PodState { node_name: "node-1".into(), ..PodState::default() }),
+            after: Some(PodState {
+                node_name: "node-1".into(),
+                ..PodState::default()
+            }),
             patch: Value::Null,
             ready_since: None,
             renewed_for: None,
         };
         let fit = |form: Form| {
-            let status = PpsStatus { form, ..PpsStatus::default() };
-            let sizes = Sizes { stored: 1000, plain: MAX_UNPACKED_LENGTH - 100 };
-            let capacity = Capacity { sizes, ..Capacity::default() };
-            capacity.fit(&status, (0..20).map(change).collect(), BTreeSet::new(), usize::MAX)
+            let status = PpsStatus {
+                form,
+                ..PpsStatus::default()
+            };
+            let sizes = Sizes {
+                stored: 1000,
+                plain: MAX_UNPACKED_LENGTH - 100,
+            };
+            let capacity = Capacity {
+                sizes,
+                ..Capacity::default()
+            };
+            capacity.fit(
+                &status,
+                (0..20).map(change).collect(),
+                BTreeSet::new(),
+                usize::MAX,
+            )
         };
         let compact = fit(Form::Compact(BTreeSet::new()));
-        assert!(compact.sizes.plain <= MAX_UNPACKED_LENGTH, "{:?}", compact.sizes);
+        assert!(
+            compact.sizes.plain <= MAX_UNPACKED_LENGTH,
+            "{:?}",
+            compact.sizes
+        );
         assert_eq!((compact.changes.len(), compact.deferred.len()), (3, 17));
         assert!(fit(Form::Plain).deferred.is_empty());
     }

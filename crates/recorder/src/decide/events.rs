@@ -12,10 +12,19 @@ use crate::facts::{GroupKind, Subject, WorkloadKey};
 const MAX_REMEMBERED: usize = 8;
 
 /// Events about one object: at most this many at once, and then one for each pause.
-const PER_OBJECT: Rate = Rate { burst: 25, pause: Duration::from_mins(5) };
+const PER_OBJECT: Rate = Rate {
+    burst: 25,
+    pause: Duration::from_mins(5),
+};
 /// Events about the objects of one namespace, so that its users leave enough for the others.
-const PER_NAMESPACE: Rate = Rate { burst: 50, pause: Duration::from_secs(2) };
-const TOTAL: Rate = Rate { burst: 200, pause: Duration::from_millis(200) };
+const PER_NAMESPACE: Rate = Rate {
+    burst: 50,
+    pause: Duration::from_secs(2),
+};
+const TOTAL: Rate = Rate {
+    burst: 200,
+    pause: Duration::from_millis(200),
+};
 /// How many objects and namespaces are tracked. Each new one has spent of the total budget, so that it takes
 /// long until all are forgotten.
 const MAX_TRACKED: usize = 4096;
@@ -26,9 +35,17 @@ pub(super) struct Reported(HashMap<WorkloadKey, BTreeSet<(Reason, String)>>);
 
 impl Reported {
     /// Whether to report this. What the sidecar has done is reported each time.
-    pub(super) fn is_news(&mut self, workload: &WorkloadKey, reason: Reason, message: &str) -> bool {
+    pub(super) fn is_news(
+        &mut self,
+        workload: &WorkloadKey,
+        reason: Reason,
+        message: &str,
+    ) -> bool {
         use Reason::{Deleted, Generated, PodEvicted, StatesDropped, StatesForgotten};
-        if matches!(reason, Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten) {
+        if matches!(
+            reason,
+            Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten
+        ) {
             return true;
         }
         let reported = self.0.entry(workload.clone()).or_default();
@@ -78,7 +95,11 @@ impl EventBudget {
             (subject.to_string(), PER_OBJECT),
         ];
         let is_left = budgets.iter().all(|(name, rate)| {
-            let reserved = if is_warning { 0 } else { rate.burst.div_ceil(2) };
+            let reserved = if is_warning {
+                0
+            } else {
+                rate.burst.div_ceil(2)
+            };
             self.0.entry(name.clone()).or_default().left(rate, now) > reserved
         });
         if is_left {
@@ -97,7 +118,11 @@ impl Spent {
         let pauses = now.saturating_duration_since(since).as_millis() / rate.pause.as_millis();
         let pauses = u32::try_from(pauses).unwrap_or(u32::MAX).min(self.events);
         self.events -= pauses;
-        self.since = Some(if self.events == 0 { now } else { since + rate.pause * pauses });
+        self.since = Some(if self.events == 0 {
+            now
+        } else {
+            since + rate.pause * pauses
+        });
         rate.burst - self.events
     }
 }
@@ -131,7 +156,12 @@ mod tests {
     }
 
     fn subject_in(namespace: &str, name: &str) -> Subject {
-        Subject::new("apps/v1", "StatefulSet", NamespacedName::new(namespace, name), "u")
+        Subject::new(
+            "apps/v1",
+            "StatefulSet",
+            NamespacedName::new(namespace, name),
+            "u",
+        )
     }
 
     #[test]
@@ -158,13 +188,20 @@ mod tests {
             published += usize::from(budget.spend(&subject("w"), false, now));
         }
         assert!((120..140).contains(&published), "{published}");
-        assert_eq!((0..100).filter(|_| budget.spend(&subject("w"), true, now)).count(), 13);
+        assert_eq!(
+            (0..100)
+                .filter(|_| budget.spend(&subject("w"), true, now))
+                .count(),
+            13
+        );
     }
 
     #[test]
     fn the_objects_of_one_namespace_leave_events_for_others() {
         let (mut budget, now) = (EventBudget::default(), Instant::now());
-        let published = (0..1000).filter(|n| budget.spend(&subject(&n.to_string()), true, now)).count();
+        let published = (0..1000)
+            .filter(|n| budget.spend(&subject(&n.to_string()), true, now))
+            .count();
         assert_eq!(published, 50);
         assert!(budget.spend(&subject_in("other", "w"), true, now));
     }
@@ -172,8 +209,9 @@ mod tests {
     #[test]
     fn all_share_a_budget_and_take_little_memory() {
         let (mut budget, mut now) = (EventBudget::default(), Instant::now());
-        let published =
-            (0..1000).filter(|n| budget.spend(&subject_in(&n.to_string(), "w"), true, now)).count();
+        let published = (0..1000)
+            .filter(|n| budget.spend(&subject_in(&n.to_string(), "w"), true, now))
+            .count();
         assert_eq!(published, 200);
         for n in 0..10_000 {
             now += Duration::from_millis(200);

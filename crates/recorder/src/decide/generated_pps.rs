@@ -18,12 +18,21 @@ use crate::generate::{self, FIELD_MANAGER, GENERATED_FIELDS, MANAGED_BY_LABEL, R
 pub enum GeneratedPps {
     /// Create the object. If there is one of this name already, the API server refuses: nothing is taken
     /// over.
-    Create { key: NamespacedName, body: Value, is_alias: bool },
+    Create {
+        key: NamespacedName,
+        body: Value,
+        is_alias: bool,
+    },
     /// Change the fields that come from annotations, and the owner, if the object still has the UID and the
     /// resource version in this merge patch.
     Update { key: NamespacedName, patch: Value },
     /// Delete the object, if it still has this UID and resource version: a user may just have taken it over.
-    Delete { key: NamespacedName, uid: String, resource_version: String, is_alias: bool },
+    Delete {
+        key: NamespacedName,
+        uid: String,
+        resource_version: String,
+        is_alias: bool,
+    },
 }
 
 impl GeneratedPps {
@@ -48,7 +57,9 @@ impl GeneratedPps {
         match &mut self {
             Self::Create { .. } => {}
             Self::Update { patch, .. } => drop(patch["metadata"]["resourceVersion"].take()),
-            Self::Delete { resource_version, .. } => resource_version.clear(),
+            Self::Delete {
+                resource_version, ..
+            } => resource_version.clear(),
         }
         self
     }
@@ -98,7 +109,10 @@ impl Aliases {
 
     /// Whether an object of this workload is being written. If so, another write is asked for after it.
     pub(super) fn is_write_in_flight(&mut self, workload: &WorkloadKey) -> bool {
-        self.in_flight.get_mut(workload).map(|asked_again| *asked_again = true).is_some()
+        self.in_flight
+            .get_mut(workload)
+            .map(|asked_again| *asked_again = true)
+            .is_some()
     }
 }
 
@@ -112,17 +126,24 @@ pub(super) fn target_of(key: &WorkloadKey, fact: &WorkloadFact) -> TargetReferen
 
 /// Decides about the generated PPS of a workload.
 pub(super) fn decide_generated(view: &View<'_>) -> Decision {
-    let Some(workload) = view.workload else { return Decision::default() };
+    let Some(workload) = view.workload else {
+        return Decision::default();
+    };
     let target = target_of(view.key, workload);
     let request = match generate::read_request(&target, &workload.annotations) {
         Ok(request) => request,
         // What was generated before stays: a mistake is no wish to lose recorded states.
         Err(refusal) => {
             let message = format!("{refusal}; until then nothing is generated, changed or deleted");
-            return Decision { write: None, warning: Some((Reason::InvalidAnnotation, message)) };
+            return Decision {
+                write: None,
+                warning: Some((Reason::InvalidAnnotation, message)),
+            };
         }
     };
-    let unusable = request.as_ref().and_then(|request| request.warnings.first());
+    let unusable = request
+        .as_ref()
+        .and_then(|request| request.warnings.first());
     let unusable = unusable.map(|warning| (Reason::InvalidAnnotation, warning.clone()));
     let (write, conflict) = match (request, view.generated()) {
         (None, None) => (None, None),
@@ -141,18 +162,28 @@ pub(super) fn decide_generated(view: &View<'_>) -> Decision {
             }
         },
     };
-    Decision { write, warning: conflict.or(unusable) }
+    Decision {
+        write,
+        warning: conflict.or(unusable),
+    }
 }
 
 fn delete(key: &NamespacedName, fact: &PpsFact, is_alias: bool) -> GeneratedPps {
     let (uid, resource_version) = (fact.uid.clone(), fact.resource_version.clone());
-    GeneratedPps::Delete { key: key.clone(), uid, resource_version, is_alias }
+    GeneratedPps::Delete {
+        key: key.clone(),
+        uid,
+        resource_version,
+        is_alias,
+    }
 }
 
 impl<'a> View<'a> {
     fn generated(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
-        let mut claims =
-            self.objects.claims(self.key).filter_map(|key| self.objects.tracked.get_key_value(key));
+        let mut claims = self
+            .objects
+            .claims(self.key)
+            .filter_map(|key| self.objects.tracked.get_key_value(key));
         claims.find(|(_, pps)| pps.fact.generated && !pps.fact.terminating)
     }
 
@@ -183,7 +214,9 @@ impl<'a> View<'a> {
     /// The governing PPS, if the policy finds it only through an alias.
     pub(super) fn behind_alias(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
         let (first, second) = (&self.key.object.name, &self.second_name.name);
-        self.objects.governing(self.key).filter(|(key, _)| key.name != *first && key.name != *second)
+        self.objects
+            .governing(self.key)
+            .filter(|(key, _)| key.name != *first && key.name != *second)
     }
 }
 
@@ -194,7 +227,8 @@ fn update(
     request: &Request,
 ) -> Option<GeneratedPps> {
     let fact = &pps.fact;
-    let mut patch = json!({"metadata": {"uid": fact.uid, "resourceVersion": fact.resource_version}});
+    let mut patch =
+        json!({"metadata": {"uid": fact.uid, "resourceVersion": fact.resource_version}});
     let spec = spec_patch(&request.spec, pps);
     let has_owner = fact.owners.iter().any(|owner| *owner.uid == *workload.uid);
     if has_owner && spec.is_empty() {
@@ -207,7 +241,10 @@ fn update(
     if !spec.is_empty() {
         patch["spec"] = spec.into();
     }
-    Some(GeneratedPps::Update { key: key.clone(), patch })
+    Some(GeneratedPps::Update {
+        key: key.clone(),
+        patch,
+    })
 }
 
 /// The owners that an object should have: those of other users, and the workload in place of its predecessor.
@@ -217,7 +254,11 @@ fn owners(workload: &WorkloadFact, target: &TargetReference, before: &[Owner]) -
             && owner.name == target.name
             && group_of(&owner.api_version) == target.group()
     };
-    let mut owners: Vec<Owner> = before.iter().filter(|owner| !is_predecessor(owner)).cloned().collect();
+    let mut owners: Vec<Owner> = before
+        .iter()
+        .filter(|owner| !is_predecessor(owner))
+        .cloned()
+        .collect();
     let has_controller = owners.iter().any(|owner| owner.controller == Some(true));
     owners.push(Owner {
         api_version: target.api_version.clone(),
@@ -233,7 +274,11 @@ fn owners(workload: &WorkloadFact, target: &TargetReference, before: &[Owner]) -
 fn create(key: NamespacedName, workload: &WorkloadFact, request: &Request) -> GeneratedPps {
     let owners = owners(workload, &request.spec.target_ref, &[]);
     let body = body(&key, &owners, &json!(request.spec));
-    GeneratedPps::Create { key, body, is_alias: false }
+    GeneratedPps::Create {
+        key,
+        body,
+        is_alias: false,
+    }
 }
 
 /// What has to change in a spec: the fields that annotations name, and those that they named before. A field
@@ -276,10 +321,15 @@ fn body(key: &NamespacedName, owners: &[Owner], spec: &Value) -> Value {
 /// Decides about the alias of the PPS that governs a workload.
 pub(super) fn decide_alias(view: &View<'_>) -> Decision {
     let name = view.second_name;
-    let write = |write| Decision { write: Some(write), warning: None };
+    let write = |write| Decision {
+        write: Some(write),
+        warning: None,
+    };
     match (view.behind_alias(), view.aliases.objects.get(name)) {
         (_, Some(existing)) if existing.terminating => Decision::default(),
-        (Some((key, pps)), Some(existing)) if is_alias_of(existing, key, &pps.fact) => Decision::default(),
+        (Some((key, pps)), Some(existing)) if is_alias_of(existing, key, &pps.fact) => {
+            Decision::default()
+        }
         (_, Some(existing)) if existing.generated => write(delete(name, existing, true)),
         (None, _) => Decision::default(),
         (Some((key, pps)), None) if !view.objects.tracked.contains_key(name) => {
@@ -292,7 +342,11 @@ pub(super) fn decide_alias(view: &View<'_>) -> Decision {
             };
             let spec = json!({"targetRef": governing::target_of_alias(&key.name)});
             let body = body(name, &[owner], &spec);
-            write(GeneratedPps::Create { key: name.clone(), body, is_alias: true })
+            write(GeneratedPps::Create {
+                key: name.clone(),
+                body,
+                is_alias: true,
+            })
         }
         // The policy cannot find the PPS: somebody else's object has the name of the alias.
         (Some((key, _)), _) => {
@@ -300,7 +354,10 @@ pub(super) fn decide_alias(view: &View<'_>) -> Decision {
                 "create PersistentPodState {} under the name {}, or delete {}: that object has the name through which the policy would find it, so nothing is injected",
                 key.name, view.key.object.name, name.name
             );
-            Decision { write: None, warning: Some((Reason::NameConflict, advice)) }
+            Decision {
+                write: None,
+                warning: Some((Reason::NameConflict, advice)),
+            }
         }
     }
 }

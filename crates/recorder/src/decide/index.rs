@@ -90,7 +90,11 @@ impl Index {
     /// A definition without the compact form is `OpenKruise`'s: there each entry has about as many bytes of
     /// managed fields, and what the `PolicyServer` gets includes them.
     fn object_limit(&self) -> usize {
-        if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
+        if self.compact_form.is_kept == Some(false) {
+            self.size_limit / 2
+        } else {
+            self.size_limit
+        }
     }
 
     /// Changes which objects get the compact form, and examines all again if that has changed anything.
@@ -101,9 +105,15 @@ impl Index {
         if before == compact_form {
             return;
         }
-        let hidden = self.objects.tracked.iter().filter(|(_, pps)| pps.fact.is_hidden_by_definition());
+        let hidden = self
+            .objects
+            .tracked
+            .iter()
+            .filter(|(_, pps)| pps.fact.is_hidden_by_definition());
         let hidden: Vec<NamespacedName> = hidden.map(|(key, _)| key.clone()).collect();
-        if before.is_kept != compact_form.is_kept && (before.is_kept.is_some() || !hidden.is_empty()) {
+        if before.is_kept != compact_form.is_kept
+            && (before.is_kept.is_some() || !hidden.is_empty())
+        {
             self.on_definition_changed();
         }
         self.reconsider_forms();
@@ -116,8 +126,11 @@ impl Index {
 
     /// Changes objects. Those for which `change` returns true may need a write.
     fn change_all(&mut self, mut change: impl FnMut(&mut TrackedPps) -> bool) {
-        let changed =
-            self.objects.tracked.iter_mut().filter_map(|(key, object)| change(object).then_some(key));
+        let changed = self
+            .objects
+            .tracked
+            .iter_mut()
+            .filter_map(|(key, object)| change(object).then_some(key));
         self.work.statuses.extend(changed.cloned());
     }
 
@@ -144,8 +157,14 @@ impl Index {
     /// What is known of the compact form. That the definition has it means nothing until the API server uses
     /// it.
     fn compact_form_in_use(&self) -> CompactForm {
-        let is_kept = self.compact_form.is_kept.filter(|is_kept| !is_kept || self.objects.is_current());
-        CompactForm { is_kept, ..self.compact_form }
+        let is_kept = self
+            .compact_form
+            .is_kept
+            .filter(|is_kept| !is_kept || self.objects.is_current());
+        CompactForm {
+            is_kept,
+            ..self.compact_form
+        }
     }
 
     /// Whether complete lists of everything have been seen, apart from the kinds of workloads that were
@@ -161,7 +180,8 @@ impl Index {
     /// Whether StatefulSets and PPS objects are known, and so the keys that are of interest in Pods and
     /// Nodes.
     pub fn is_interest_known(&self) -> bool {
-        self.workloads.is_listed(&GroupKind::stateful_set()) && self.objects.listed.complete().is_some()
+        self.workloads.is_listed(&GroupKind::stateful_set())
+            && self.objects.listed.complete().is_some()
     }
 
     pub fn take_work(&mut self) -> Work {
@@ -183,11 +203,19 @@ impl Index {
     }
 
     pub fn resource_version(&self, key: &NamespacedName) -> Option<&str> {
-        self.objects.tracked.get(key).map(|object| object.fact.resource_version.as_str())
+        self.objects
+            .tracked
+            .get(key)
+            .map(|object| object.fact.resource_version.as_str())
     }
 
     pub fn pending_uid(&self, pod: &NamespacedName) -> Option<&str> {
-        self.pods.facts.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
+        self.pods
+            .facts
+            .get(pod)?
+            .pending
+            .as_deref()
+            .map(|pending| pending.uid.as_str())
     }
 
     /// Brings up all work again that could not be decided while a list was incomplete, or on a standby.
@@ -198,14 +226,24 @@ impl Index {
     /// Does the same for some namespaces.
     fn retry(&mut self, is_meant: impl Fn(&str) -> bool) {
         if self.is_complete() {
-            let dirty = self.objects.tracked.iter().filter(|(_, object)| !object.dirty.is_clean());
-            let dirty = dirty.map(|(key, _)| key).filter(|key| is_meant(&key.namespace));
+            let dirty = self
+                .objects
+                .tracked
+                .iter()
+                .filter(|(_, object)| !object.dirty.is_clean());
+            let dirty = dirty
+                .map(|(key, _)| key)
+                .filter(|key| is_meant(&key.namespace));
             self.work.statuses.extend(dirty.cloned());
             let (targets, aliased) = (self.objects.by_target.keys(), self.aliases.waiting.values());
             let workloads = self.workloads.by_uid.values().chain(targets).chain(aliased);
             let workloads = workloads.filter(|workload| is_meant(&workload.object.namespace));
             self.work.generated.extend(workloads.cloned());
-            let pending = self.pods.pending.iter().filter(|pod| is_meant(&pod.namespace));
+            let pending = self
+                .pods
+                .pending
+                .iter()
+                .filter(|pod| is_meant(&pod.namespace));
             self.work.evictions.extend(pending.cloned());
         }
     }
@@ -226,7 +264,8 @@ impl Index {
         for (key, object) in &mut self.objects.tracked {
             let living = |workload: &WorkloadFact| self.pods.living(&key.namespace, &workload.uid);
             let workload = self.workloads.get(&object.workload);
-            let is_met = workload.is_some_and(|workload| workload.demand.is_met_by(living(workload)));
+            let is_met =
+                workload.is_some_and(|workload| workload.demand.is_met_by(living(workload)));
             for (pod, rounds) in &mut object.surplus {
                 *rounds = if is_met { rounds.saturating_add(1) } else { 0 };
                 object.dirty.mark_entries([pod]);
@@ -245,26 +284,41 @@ impl Index {
 
     /// Reports to users, unless [`Reported`] remembers it.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
-        let Some(fact) = self.workloads.get(workload) else { return };
+        let Some(fact) = self.workloads.get(workload) else {
+            return;
+        };
         if !self.reported.is_news(workload, reason, &message) {
             return;
         }
         let kind = &workload.kind.kind;
         let subject = Subject::new(&fact.api_version, kind, workload.object.clone(), &fact.uid);
-        self.work.notices.push(Notice { subject, reason, message });
+        self.work.notices.push(Notice {
+            subject,
+            reason,
+            message,
+        });
     }
 
     fn report_on_target(&mut self, object: &NamespacedName, reason: Reason, message: String) {
-        if let Some(workload) = self.objects.tracked.get(object).map(|object| object.workload.clone()) {
+        if let Some(workload) = self
+            .objects
+            .tracked
+            .get(object)
+            .map(|object| object.workload.clone())
+        {
             self.report(&workload, reason, message);
         }
     }
 
     /// Reports an object that cannot be read on its workload: nothing can be written into the object itself.
     fn report_unreadable(&mut self, key: &NamespacedName) {
-        let Some(fact) = self.objects.tracked.get(key).map(|object| &object.fact) else { return };
+        let Some(fact) = self.objects.tracked.get(key).map(|object| &object.fact) else {
+            return;
+        };
         let (is_hidden, name) = (fact.is_hidden_by_definition(), &key.name);
-        let Some(error) = &fact.unreadable else { return };
+        let Some(error) = &fact.unreadable else {
+            return;
+        };
         let message = match self.compact_form.is_kept {
             Some(false) if is_hidden => format!(
                 "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {name}; do not change or delete the object until then, nothing is recorded in it"
@@ -288,9 +342,15 @@ impl Index {
     /// an entry of its name: the Pod may be one of theirs after an orphaning delete, or if they targeted its
     /// workload before.
     fn mark_pod(&mut self, key: &NamespacedName, owners: &[Option<Arc<str>>]) {
-        let workloads = owners.iter().flatten().filter_map(|uid| self.workloads.key_of(&key.namespace, uid));
-        let claims = workloads.flat_map(|workload| self.objects.claims(workload)).cloned();
-        let concerned: BTreeSet<NamespacedName> = claims.chain(self.objects.with_entry(key)).collect();
+        let workloads = owners
+            .iter()
+            .flatten()
+            .filter_map(|uid| self.workloads.key_of(&key.namespace, uid));
+        let claims = workloads
+            .flat_map(|workload| self.objects.claims(workload))
+            .cloned();
+        let concerned: BTreeSet<NamespacedName> =
+            claims.chain(self.objects.with_entry(key)).collect();
         for object in concerned {
             self.mark(&object, |object| object.note_entry(&key.name));
         }
@@ -300,8 +360,16 @@ impl Index {
     /// is a former one depends on whether its workload exists.
     fn mark_pods_of(&mut self, workload: &WorkloadKey, uid: &Arc<str>) {
         let namespace = &workload.object.namespace;
-        for name in self.pods.names_of(namespace, uid).cloned().collect::<Vec<_>>() {
-            let pod = NamespacedName { namespace: namespace.clone(), name };
+        for name in self
+            .pods
+            .names_of(namespace, uid)
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            let pod = NamespacedName {
+                namespace: namespace.clone(),
+                name,
+            };
             for object in self.objects.with_entry(&pod) {
                 self.mark(&object, |object| object.note_entry(&pod.name));
             }
@@ -310,7 +378,11 @@ impl Index {
 
     fn mark_node(&mut self, node: &Arc<str>) {
         for pod in self.pods.on_node(node).cloned().collect::<Vec<_>>() {
-            let owner = self.pods.facts.get(&pod).and_then(|fact| fact.owner.clone());
+            let owner = self
+                .pods
+                .facts
+                .get(&pod)
+                .and_then(|fact| fact.owner.clone());
             self.mark_pod(&pod, &[owner]);
         }
     }
@@ -322,8 +394,16 @@ impl Index {
     }
 
     fn mark_kind(&mut self, kind: &GroupKind) {
-        let claims = self.objects.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
-        for object in claims.flat_map(|(_, objects)| objects).cloned().collect::<Vec<_>>() {
+        let claims = self
+            .objects
+            .by_target
+            .iter()
+            .filter(|(workload, _)| workload.kind == *kind);
+        for object in claims
+            .flat_map(|(_, objects)| objects)
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             self.mark(&object, TrackedPps::note_all);
         }
     }

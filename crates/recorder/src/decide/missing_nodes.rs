@@ -28,7 +28,10 @@ pub struct MissingNodes {
 
 impl MissingNodes {
     pub fn new(period: Duration) -> Self {
-        Self { period, ..Self::default() }
+        Self {
+            period,
+            ..Self::default()
+        }
     }
 
     /// Starts the grace period of a Node, from the beginning if one was running. Discards any confirmation
@@ -48,7 +51,11 @@ impl MissingNodes {
 
     /// When the next Node is overdue, or the next lookup is due.
     pub fn next(&self, candidates: Candidates) -> Option<Instant> {
-        self.deadlines.next().into_iter().chain(self.lookups.next(candidates)).min()
+        self.deadlines
+            .next()
+            .into_iter()
+            .chain(self.lookups.next(candidates))
+            .min()
     }
 
     /// Takes one overdue Node: its grace period has ended, or its confirmation has expired.
@@ -123,7 +130,10 @@ struct Unschedulable {
 
 impl UnschedulablePods {
     pub fn new(period: Duration) -> Self {
-        Self { period, pods: HashMap::new() }
+        Self {
+            period,
+            pods: HashMap::new(),
+        }
     }
 
     /// Records that a Pod is unschedulable now. Returns from when on it may be evicted.
@@ -140,7 +150,9 @@ impl UnschedulablePods {
 
     /// Whether a Pod that is not evicted is to be reported: once for each Pod.
     pub fn is_to_be_reported(&mut self, pod: &NamespacedName) -> bool {
-        self.pods.get_mut(pod).is_some_and(|known| !std::mem::replace(&mut known.is_reported, true))
+        self.pods
+            .get_mut(pod)
+            .is_some_and(|known| !std::mem::replace(&mut known.is_reported, true))
     }
 
     /// Stops tracking a Pod: it is schedulable, or deleted.
@@ -154,7 +166,11 @@ impl UnschedulablePods {
     }
 
     fn track(&mut self, pod: &NamespacedName, uid: &str, evictable_from: Instant) -> Instant {
-        let known = Unschedulable { uid: uid.to_owned(), evictable_from, is_reported: false };
+        let known = Unschedulable {
+            uid: uid.to_owned(),
+            evictable_from,
+            is_reported: false,
+        };
         self.pods.insert(pod.clone(), known);
         evictable_from
     }
@@ -174,21 +190,31 @@ mod tests {
     }
 
     fn take(nodes: &mut MissingNodes, now: Instant) -> Option<Arc<str>> {
-        nodes.lookups.take(Candidates::All, now).map(|(node, _)| node)
+        nodes
+            .lookups
+            .take(Candidates::All, now)
+            .map(|(node, _)| node)
     }
 
     #[test]
     fn requests_a_confirmation_once_the_grace_period_has_ended() {
         let (mut nodes, node, now) = missing("n");
         nodes.request_confirmation(&node, now);
-        assert_eq!(take(&mut nodes, now), None, "the grace period is still running");
+        assert_eq!(
+            take(&mut nodes, now),
+            None,
+            "the grace period is still running"
+        );
         assert_eq!(nodes.take_overdue(now + ALMOST), None);
         let now = now + PERIOD;
         assert_eq!(nodes.take_overdue(now), Some(node.clone()));
         assert_eq!(nodes.next(Candidates::All), None);
         nodes.request_confirmation(&node, now);
         nodes.request_confirmation(&node, now);
-        assert_eq!((take(&mut nodes, now), take(&mut nodes, now)), (Some(node), None));
+        assert_eq!(
+            (take(&mut nodes, now), take(&mut nodes, now)),
+            (Some(node), None)
+        );
     }
 
     #[test]
@@ -204,7 +230,10 @@ mod tests {
                 nodes.cancel(&node);
             }
             nodes.start_grace_period(&node, now);
-            assert!(!nodes.confirm_missing(&node, now), "an answer about the earlier absence");
+            assert!(
+                !nodes.confirm_missing(&node, now),
+                "an answer about the earlier absence"
+            );
             assert_eq!(nodes.take_overdue(now + ALMOST), None);
             assert_eq!(nodes.take_overdue(now + PERIOD), Some(node));
             assert_eq!(nodes.next(Candidates::All), None);
@@ -228,7 +257,11 @@ mod tests {
         take(&mut nodes, now);
         assert!(nodes.confirm_missing(&node, now));
         nodes.request_confirmation(&node, now);
-        assert_eq!(take(&mut nodes, now), None, "the confirmation is still valid");
+        assert_eq!(
+            take(&mut nodes, now),
+            None,
+            "the confirmation is still valid"
+        );
         let expired = now + CONFIRMATION_VALIDITY;
         assert_eq!(nodes.take_overdue(expired), Some(node.clone()));
         nodes.request_confirmation(&node, expired);
@@ -246,8 +279,14 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..4 {
             let is_retry = !waits.is_empty();
-            assert_eq!(nodes.lookups.take(Candidates::All, now), Some((node.clone(), is_retry)));
-            assert_eq!(nodes.confirmation_failed(&node, None, now) as usize, waits.len());
+            assert_eq!(
+                nodes.lookups.take(Candidates::All, now),
+                Some((node.clone(), is_retry))
+            );
+            assert_eq!(
+                nodes.confirmation_failed(&node, None, now) as usize,
+                waits.len()
+            );
             assert_eq!(nodes.next(Candidates::NotFailing), None, "it is a retry");
             let next = nodes.next(Candidates::All).unwrap();
             waits.push(next - now);
@@ -255,23 +294,45 @@ mod tests {
         }
         assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
         nodes.confirmation_failed(&node, Some(PERIOD), now);
-        assert_eq!(nodes.next(Candidates::All), Some(now + PERIOD), "waits as long as the server asks for");
+        assert_eq!(
+            nodes.next(Candidates::All),
+            Some(now + PERIOD),
+            "waits as long as the server asks for"
+        );
     }
 
     #[test]
     fn a_pod_is_evictable_after_a_grace_period_of_its_own() {
-        let (mut pods, pod, now) =
-            (UnschedulablePods::new(PERIOD), NamespacedName::new("n", "w-0"), Instant::now());
+        let (mut pods, pod, now) = (
+            UnschedulablePods::new(PERIOD),
+            NamespacedName::new("n", "w-0"),
+            Instant::now(),
+        );
         let later = now + PERIOD;
-        assert_eq!([now, later].map(|now| pods.observe(&pod, "uid-1", now)), [later, later]);
+        assert_eq!(
+            [now, later].map(|now| pods.observe(&pod, "uid-1", now)),
+            [later, later]
+        );
         assert!(pods.is_to_be_reported(&pod) && !pods.is_to_be_reported(&pod));
-        assert_eq!(pods.observe(&pod, "uid-2", later), later + PERIOD, "its controller has created it again");
+        assert_eq!(
+            pods.observe(&pod, "uid-2", later),
+            later + PERIOD,
+            "its controller has created it again"
+        );
         pods.skip_grace_period(&pod, "uid-2", later);
         assert_eq!(pods.observe(&pod, "uid-2", later), later);
         pods.cancel(&pod);
-        assert_eq!(pods.observe(&pod, "uid-2", later), later + PERIOD, "it was schedulable in the meantime");
+        assert_eq!(
+            pods.observe(&pod, "uid-2", later),
+            later + PERIOD,
+            "it was schedulable in the meantime"
+        );
         pods.skip_grace_period(&pod, "uid-2", now);
         pods.clear();
-        assert_eq!(pods.observe(&pod, "uid-2", later), later + PERIOD, "another process led meanwhile");
+        assert_eq!(
+            pods.observe(&pod, "uid-2", later),
+            later + PERIOD,
+            "another process led meanwhile"
+        );
     }
 }

@@ -62,7 +62,10 @@ impl Nodes {
 
     pub(crate) fn add_entry(&mut self, node: &Arc<str>, pps: &NamespacedName, pod: &Arc<str>) {
         if !node.is_empty() {
-            self.entries.entry(node.clone()).or_default().insert((pps.clone(), pod.clone()));
+            self.entries
+                .entry(node.clone())
+                .or_default()
+                .insert((pps.clone(), pod.clone()));
         }
     }
 

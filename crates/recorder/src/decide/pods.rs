@@ -34,7 +34,10 @@ impl Pods {
             Put::Changed(before) => self.unlink(key, before),
         }
         if let Some(owner) = owner {
-            let owned = self.by_owner.entry((key.namespace.clone(), owner)).or_default();
+            let owned = self
+                .by_owner
+                .entry((key.namespace.clone(), owner))
+                .or_default();
             owned.names.insert(key.name.clone());
             owned.living += usize::from(!terminating);
         }
@@ -52,7 +55,8 @@ impl Pods {
 
     fn unlink(&mut self, key: &NamespacedName, fact: &PodFact) {
         if let Some(owner) = &fact.owner
-            && let Entry::Occupied(mut entry) = self.by_owner.entry((key.namespace.clone(), owner.clone()))
+            && let Entry::Occupied(mut entry) =
+                self.by_owner.entry((key.namespace.clone(), owner.clone()))
         {
             let owned = entry.get_mut();
             owned.names.remove(&key.name);
@@ -72,14 +76,20 @@ impl Pods {
     }
 
     /// The names of the Pods of an owner in this namespace, given its UID.
-    pub(crate) fn names_of(&self, namespace: &Arc<str>, owner: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn names_of(
+        &self,
+        namespace: &Arc<str>,
+        owner: &Arc<str>,
+    ) -> impl Iterator<Item = &Arc<str>> {
         let owned = self.by_owner.get(&(namespace.clone(), owner.clone()));
         owned.into_iter().flat_map(|owned| &owned.names)
     }
 
     /// How many Pods of an owner in this namespace are not terminating.
     pub(crate) fn living(&self, namespace: &Arc<str>, owner: &Arc<str>) -> usize {
-        self.by_owner.get(&(namespace.clone(), owner.clone())).map_or(0, |owned| owned.living)
+        self.by_owner
+            .get(&(namespace.clone(), owner.clone()))
+            .map_or(0, |owned| owned.living)
     }
 
     pub(crate) fn on_node(&self, node: &Arc<str>) -> impl Iterator<Item = &NamespacedName> {

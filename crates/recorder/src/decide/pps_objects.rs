@@ -29,21 +29,39 @@ impl PpsObjects {
         self.by_target.get(workload).into_iter().flatten()
     }
 
-    pub(crate) fn governing(&self, workload: &WorkloadKey) -> Option<(&NamespacedName, &TrackedPps)> {
+    pub(crate) fn governing(
+        &self,
+        workload: &WorkloadKey,
+    ) -> Option<(&NamespacedName, &TrackedPps)> {
         let key = self.governing.get(workload)?;
         Some((key, self.tracked.get(key)?))
     }
 
     pub(crate) fn governed(&self) -> impl Iterator<Item = (&WorkloadKey, &TrackedPps)> {
-        self.governing.iter().filter_map(|(workload, key)| Some((workload, self.tracked.get(key)?)))
+        self.governing
+            .iter()
+            .filter_map(|(workload, key)| Some((workload, self.tracked.get(key)?)))
     }
 
     /// Chooses again which object governs a workload. Returns whether another one governs it now.
     pub(crate) fn choose_governing(&mut self, workload: &WorkloadKey) -> bool {
         let candidates = self.claims(workload).filter_map(|key| {
-            let PpsFact { created, terminating, spec, .. } = &self.tracked.get(key)?.fact;
+            let PpsFact {
+                created,
+                terminating,
+                spec,
+                ..
+            } = &self.tracked.get(key)?.fact;
             let (target, is_terminating) = (&spec.target_ref, *terminating);
-            Some((Candidate { name: &key.name, target, created, is_terminating }, key))
+            Some((
+                Candidate {
+                    name: &key.name,
+                    target,
+                    created,
+                    is_terminating,
+                },
+                key,
+            ))
         });
         let chosen = governing(&workload.target(), candidates).cloned();
         let before = match &chosen {
@@ -54,7 +72,10 @@ impl PpsObjects {
     }
 
     pub(crate) fn link(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
-        self.by_target.entry(workload.clone()).or_default().insert(object.clone());
+        self.by_target
+            .entry(workload.clone())
+            .or_default()
+            .insert(object.clone());
     }
 
     pub(crate) fn unlink(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
@@ -67,22 +88,40 @@ impl PpsObjects {
     }
 
     pub(crate) fn with_entry(&self, pod: &NamespacedName) -> Vec<NamespacedName> {
-        let has_entry =
-            |key: &NamespacedName| self.tracked.get(key).is_some_and(|pps| pps.has_entry(&pod.name));
+        let has_entry = |key: &NamespacedName| {
+            self.tracked
+                .get(key)
+                .is_some_and(|pps| pps.has_entry(&pod.name))
+        };
         self.entries.candidates(pod).filter(has_entry).collect()
     }
 
     /// An object has the entries that it has now in place of those that it had.
     pub(crate) fn follow_entries(&mut self, object: &NamespacedName, before: Option<&PpsFact>) {
-        let after = self.tracked.get(object).map(|pps| &pps.fact.status.pod_states);
+        let after = self
+            .tracked
+            .get(object)
+            .map(|pps| &pps.fact.status.pod_states);
         let before = before.map(|fact| &fact.status.pod_states);
         if before != after {
-            before.into_iter().flat_map(States::nodes).for_each(|(pod, _)| self.entries.remove(object, pod));
-            after.into_iter().flat_map(States::nodes).for_each(|(pod, _)| self.entries.add(object, pod));
+            before
+                .into_iter()
+                .flat_map(States::nodes)
+                .for_each(|(pod, _)| self.entries.remove(object, pod));
+            after
+                .into_iter()
+                .flat_map(States::nodes)
+                .for_each(|(pod, _)| self.entries.add(object, pod));
         }
     }
 
-    pub(crate) fn follow_entry(&mut self, object: &NamespacedName, pod: &str, had: bool, has: bool) {
+    pub(crate) fn follow_entry(
+        &mut self,
+        object: &NamespacedName,
+        pod: &str,
+        had: bool,
+        has: bool,
+    ) {
         match (had, has) {
             (false, true) => self.entries.add(object, pod),
             (true, false) => self.entries.remove(object, pod),
@@ -93,7 +132,11 @@ impl PpsObjects {
     /// A watch has reported an object, or an alias.
     pub(crate) fn note_listed(&mut self, key: &NamespacedName) -> Source {
         self.listed.put(key, ());
-        if self.listed.listing().is_some() { Source::List } else { Source::Event }
+        if self.listed.listing().is_some() {
+            Source::List
+        } else {
+            Source::Event
+        }
     }
 
     /// Whether the objects are known as the present definition shows them.
@@ -109,21 +152,34 @@ impl PpsObjects {
 struct EntryIndex(BTreeMap<(NamespacedName, Arc<str>), usize>);
 
 fn stem(namespace: &Arc<str>, pod: &str) -> NamespacedName {
-    let numbered =
-        pod.rsplit_once('-').filter(|(_, ordinal)| ordinal.bytes().all(|byte| byte.is_ascii_digit()));
-    NamespacedName { namespace: namespace.clone(), name: numbered.map_or(pod, |(stem, _)| stem).into() }
+    let numbered = pod
+        .rsplit_once('-')
+        .filter(|(_, ordinal)| ordinal.bytes().all(|byte| byte.is_ascii_digit()));
+    NamespacedName {
+        namespace: namespace.clone(),
+        name: numbered.map_or(pod, |(stem, _)| stem).into(),
+    }
 }
 
 impl EntryIndex {
     fn candidates(&self, pod: &NamespacedName) -> impl Iterator<Item = NamespacedName> {
         let stem = stem(&pod.namespace, &pod.name);
-        let objects = self.0.range((stem.clone(), "".into())..).map(|(key, _)| key);
+        let objects = self
+            .0
+            .range((stem.clone(), "".into())..)
+            .map(|(key, _)| key);
         let objects = objects.take_while(move |(of, _)| *of == stem);
-        objects.map(|(_, name)| NamespacedName { name: name.clone(), ..pod.clone() })
+        objects.map(|(_, name)| NamespacedName {
+            name: name.clone(),
+            ..pod.clone()
+        })
     }
 
     fn add(&mut self, object: &NamespacedName, pod: &str) {
-        *self.0.entry((stem(&object.namespace, pod), object.name.clone())).or_default() += 1;
+        *self
+            .0
+            .entry((stem(&object.namespace, pod), object.name.clone()))
+            .or_default() += 1;
     }
 
     fn remove(&mut self, object: &NamespacedName, pod: &str) {
@@ -145,14 +201,24 @@ mod tests {
     fn an_event_looks_at_no_object_without_an_entry_of_its_pods_stem() {
         let mut index = EntryIndex::default();
         for number in 0..1000 {
-            index.add(&NamespacedName::new("n", format!("p{number}")), &format!("w{number}-0"));
+            index.add(
+                &NamespacedName::new("n", format!("p{number}")),
+                &format!("w{number}-0"),
+            );
         }
         let looked_at = |index: &EntryIndex, namespace: &str, pod: &str| {
-            index.candidates(&NamespacedName::new(namespace, pod)).map(|key| key.name.to_string()).collect()
+            index
+                .candidates(&NamespacedName::new(namespace, pod))
+                .map(|key| key.name.to_string())
+                .collect()
         };
         let candidates = |index: &EntryIndex, pod| -> Vec<String> { looked_at(index, "n", pod) };
         assert_eq!(candidates(&index, "foreign-0"), [""; 0]);
-        assert_eq!(candidates(&index, "w7-3"), ["p7"], "the other Pods of a stem are not told apart");
+        assert_eq!(
+            candidates(&index, "w7-3"),
+            ["p7"],
+            "the other Pods of a stem are not told apart"
+        );
         assert_eq!(candidates(&index, "w7"), ["p7"]);
         assert_eq!(looked_at(&index, "m", "w7-0"), Vec::<String>::new());
         index.add(&NamespacedName::new("n", "p8"), "w7-1");

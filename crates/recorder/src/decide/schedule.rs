@@ -45,7 +45,8 @@ pub fn write_cost(entries: usize, form: StoredForm) -> usize {
 /// How long changes to an object are batched, by the [cost](write_cost) of a write.
 pub fn window(entries: usize) -> Duration {
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-    BASE.saturating_add(PER_ENTRY.saturating_mul(entries)).min(LONGEST)
+    BASE.saturating_add(PER_ENTRY.saturating_mul(entries))
+        .min(LONGEST)
 }
 
 /// Keys with the times at which something is due.
@@ -90,7 +91,9 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
     /// Takes all keys, the next ones first.
     pub fn take_all(&mut self) -> impl Iterator<Item = K> + use<K> {
         self.by_key.clear();
-        std::mem::take(&mut self.queue).into_iter().map(|(_, key)| key)
+        std::mem::take(&mut self.queue)
+            .into_iter()
+            .map(|(_, key)| key)
     }
 }
 
@@ -150,11 +153,22 @@ impl<K: Clone + Ord + Hash> Batch<K> {
 
     /// Puts a key into one of the queues: its last write may have failed or succeeded since it was there.
     fn queue(&mut self, key: &K, due: Instant) {
-        let Pending { not_before, failures, .. } = self.keys.get(key).copied().unwrap_or_default();
+        let Pending {
+            not_before,
+            failures,
+            ..
+        } = self.keys.get(key).copied().unwrap_or_default();
         self.due.cancel(key);
         self.failing.cancel(key);
-        let queue = if failures > 0 { &mut self.failing } else { &mut self.due };
-        queue.set(key, not_before.map_or(due, |not_before| due.max(not_before)));
+        let queue = if failures > 0 {
+            &mut self.failing
+        } else {
+            &mut self.due
+        };
+        queue.set(
+            key,
+            not_before.map_or(due, |not_before| due.max(not_before)),
+        );
     }
 
     fn is_marked(&self, key: &K) -> bool {
@@ -167,24 +181,37 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let marked = self.keys.iter().filter(|(key, _)| self.is_marked(key));
         let times = marked.filter_map(|(_, timing)| timing.marked_at);
         times.fold((0, None), |(count, first), time| {
-            (count + 1, Some(first.map_or(time, |first: Instant| first.min(time))))
+            (
+                count + 1,
+                Some(first.map_or(time, |first: Instant| first.min(time))),
+            )
         })
     }
 
     /// How many keys have met at least so many conflicts in a row.
     pub fn conflicting(&self, at_least: u32) -> usize {
-        self.keys.values().filter(|timing| timing.conflicts >= at_least).count()
+        self.keys
+            .values()
+            .filter(|timing| timing.conflicts >= at_least)
+            .count()
     }
 
     pub fn next(&self, candidates: Candidates) -> Option<Instant> {
-        let failing = self.failing.next().filter(|_| candidates == Candidates::All);
+        let failing = self
+            .failing
+            .next()
+            .filter(|_| candidates == Candidates::All);
         self.due.next().into_iter().chain(failing).min()
     }
 
     /// Takes a key that is due. Also returns whether its last write failed.
     pub fn take(&mut self, candidates: Candidates, now: Instant) -> Option<(K, bool)> {
         let next = self.next(candidates)?;
-        let queue = if self.due.next() == Some(next) { &mut self.due } else { &mut self.failing };
+        let queue = if self.due.next() == Some(next) {
+            &mut self.due
+        } else {
+            &mut self.failing
+        };
         let key = queue.take_due(now)?;
         let timing = self.keys.entry(key.clone()).or_default();
         timing.taken_at = Some(now);
@@ -212,7 +239,9 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     /// as the API server asks for.
     pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
-        let wait = FIRST_RETRY.saturating_mul(1 << timing.failures.min(16)).min(LAST_RETRY);
+        let wait = FIRST_RETRY
+            .saturating_mul(1 << timing.failures.min(16))
+            .min(LAST_RETRY);
         timing.taken_at = None;
         timing.failures += 1;
         timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
@@ -260,9 +289,13 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         let (due, failing) = (&self.due, &self.failing);
         self.keys.retain(|key, timing| {
             let is_marked = due.contains(key) || failing.contains(key);
-            let is_backing_off = timing.not_before.is_some_and(|time| time + LAST_RETRY > now);
+            let is_backing_off = timing
+                .not_before
+                .is_some_and(|time| time + LAST_RETRY > now);
             let is_in_window = timing.window_end.is_some_and(|end| end > now);
-            let is_in_flight = timing.taken_at.is_some_and(|time| time + LONGEST_WRITE > now);
+            let is_in_flight = timing
+                .taken_at
+                .is_some_and(|time| time + LONGEST_WRITE > now);
             is_marked || is_backing_off || is_in_window || is_in_flight
         });
     }
@@ -283,7 +316,10 @@ mod tests {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.mark(&"a", now);
         batch.mark(&"a", now);
-        assert_eq!((take(&mut batch, now), take(&mut batch, now)), (Some("a"), None));
+        assert_eq!(
+            (take(&mut batch, now), take(&mut batch, now)),
+            (Some("a"), None)
+        );
     }
 
     #[test]
@@ -308,7 +344,10 @@ mod tests {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.written(&"a", 1000, now);
         batch.mark(&"a", now + 10 * MS);
-        assert_eq!(batch.next(Candidates::All), Some(now + 10 * MS + window(1000) / PAUSE_PART));
+        assert_eq!(
+            batch.next(Candidates::All),
+            Some(now + 10 * MS + window(1000) / PAUSE_PART)
+        );
     }
 
     #[test]
@@ -368,9 +407,15 @@ mod tests {
         batch.mark(&"good", later);
         assert_eq!(batch.waiting().0, 2);
         assert_eq!(batch.next(Candidates::NotFailing), Some(later));
-        assert_eq!(batch.take(Candidates::NotFailing, later), Some(("good", false)));
         assert_eq!(
-            (batch.next(Candidates::NotFailing), batch.take(Candidates::NotFailing, later)),
+            batch.take(Candidates::NotFailing, later),
+            Some(("good", false))
+        );
+        assert_eq!(
+            (
+                batch.next(Candidates::NotFailing),
+                batch.take(Candidates::NotFailing, later)
+            ),
             (None, None)
         );
         assert_eq!(batch.take(Candidates::All, later), Some(("bad", true)));
@@ -380,7 +425,10 @@ mod tests {
         batch.mark(&"bad", later);
         batch.written(&"bad", 0, later);
         batch.mark(&"bad", later + LONGEST);
-        assert_eq!(batch.take(Candidates::NotFailing, later + LONGEST), Some(("bad", false)));
+        assert_eq!(
+            batch.take(Candidates::NotFailing, later + LONGEST),
+            Some(("bad", false))
+        );
         batch.failed(&"bad", None, later);
         batch.mark(&"bad", later);
         batch.forget(&"bad");
@@ -411,10 +459,16 @@ mod tests {
         let (mut batch, now) = (Batch::default(), Instant::now());
         let later = now + LONGEST;
         batch.revisit(&"a", later);
-        assert_eq!((batch.waiting(), batch.next(Candidates::All)), ((0, None), Some(later)));
+        assert_eq!(
+            (batch.waiting(), batch.next(Candidates::All)),
+            ((0, None), Some(later))
+        );
         batch.mark(&"a", now);
         batch.revisit(&"a", later);
-        assert_eq!((batch.waiting(), batch.next(Candidates::All)), ((1, Some(now)), Some(now)));
+        assert_eq!(
+            (batch.waiting(), batch.next(Candidates::All)),
+            ((1, Some(now)), Some(now))
+        );
     }
 
     #[test]
@@ -425,7 +479,11 @@ mod tests {
         batch.mark(&"a", at(0));
         batch.mark(&"b", at(1));
         batch.mark(&"a", at(2));
-        assert_eq!(batch.waiting().1, Some(at(0)), "marking again does not reset the age");
+        assert_eq!(
+            batch.waiting().1,
+            Some(at(0)),
+            "marking again does not reset the age"
+        );
         assert_eq!(take(&mut batch, at(2)), Some("b"));
         assert_eq!(take(&mut batch, at(2)), Some("a"));
         assert_eq!(batch.waiting().1, None, "both writes are in flight");
@@ -453,13 +511,19 @@ mod tests {
         let later = now + LAST_RETRY + LONGEST;
         assert_eq!(batch.take(Candidates::All, later), Some(("a", true)));
         batch.sweep(later);
-        assert_eq!((batch.conflicted(&"a", later), batch.failures(&"a")), (2, 2));
+        assert_eq!(
+            (batch.conflicted(&"a", later), batch.failures(&"a")),
+            (2, 2)
+        );
     }
 
     #[test]
     fn counts_conflicts_in_a_row() {
         let (mut batch, now) = (Batch::default(), Instant::now());
-        assert_eq!([batch.conflicted(&"a", now), batch.conflicted(&"a", now)], [1, 2]);
+        assert_eq!(
+            [batch.conflicted(&"a", now), batch.conflicted(&"a", now)],
+            [1, 2]
+        );
         batch.failed(&"a", None, now);
         assert_eq!((batch.conflicting(2), batch.conflicting(3)), (1, 0));
         batch.written(&"a", 0, now);

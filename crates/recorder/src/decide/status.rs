@@ -91,28 +91,52 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     let pps = view.pps;
     let obstacle = condition::obstacle(view);
     // States of a workload that no longer exists are still dropped, by the retention policy.
-    let records = obstacle.as_ref().is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
+    let records = obstacle
+        .as_ref()
+        .is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
 
-    let mut entries = if records { entries::decide(view) } else { EntryDecisions::unchanged(view) };
+    let mut entries = if records {
+        entries::decide(view)
+    } else {
+        EntryDecisions::unchanged(view)
+    };
     let (changes, deferred) = (take(&mut entries.changes), take(&mut entries.deferred));
     let form = form::decide(view, &changes, size_limit);
     let fitted = match (&form, form.sizes(view, &changes)) {
         (FormDecision::Wait, _) => return None,
-        (_, Some(sizes)) => FittedChanges { changes, deferred, sizes },
-        (_, None) => pps.capacity.fit(&pps.fact.status, changes, deferred, size_limit),
+        (_, Some(sizes)) => FittedChanges {
+            changes,
+            deferred,
+            sizes,
+        },
+        (_, None) => pps
+            .capacity
+            .fit(&pps.fact.status, changes, deferred, size_limit),
     };
     for pod in &fitted.deferred {
         entries.missing_labels.remove(pod);
     }
-    entries.replaced.retain(|replaced| !fitted.deferred.contains(&replaced.pod));
+    entries
+        .replaced
+        .retain(|replaced| !fitted.deferred.contains(&replaced.pod));
 
     let recorded = recorded_after(pps, &fitted.changes);
     let stays_compact = matches!(form, FormDecision::StayTooLarge);
-    let useless_at = if let FormDecision::StayPlain(size) = form { Some(size) } else { None };
+    let useless_at = if let FormDecision::StayPlain(size) = form {
+        Some(size)
+    } else {
+        None
+    };
     let capacity = condition::capacity(pps, &fitted, recorded, stays_compact, size_limit);
     let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
     let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
-    let header = decide_header(view, records && !entries.keeps_target, recorded, &recording, now);
+    let header = decide_header(
+        view,
+        records && !entries.keeps_target,
+        recorded,
+        &recording,
+        now,
+    );
     let moves_states = form.moves_states();
     let (mut status, form) = form.patch(view, &fitted.changes);
     extend_patch(pps, &header, &mut status);
@@ -130,12 +154,31 @@ pub(super) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
             moves_to: moves_states.then_some(after),
             keeps_compact_form: !moves_states && after == StoredForm::Compact,
             cost: write_cost(recorded, after),
-            newly_recorded: changes.iter().filter_map(|change| change.ready_since).collect(),
+            newly_recorded: changes
+                .iter()
+                .filter_map(|change| change.ready_since)
+                .collect(),
         };
-        (write, InFlight { changes, sizes: fitted.sizes, form, header })
+        (
+            write,
+            InFlight {
+                changes,
+                sizes: fitted.sizes,
+                form,
+                header,
+            },
+        )
     });
-    let entries = EntryDecisions { deferred: fitted.deferred, ..entries };
-    Some(Decision { write, entries, capacity, useless_at })
+    let entries = EntryDecisions {
+        deferred: fitted.deferred,
+        ..entries
+    };
+    Some(Decision {
+        write,
+        entries,
+        capacity,
+        useless_at,
+    })
 }
 
 /// Decides the header. `takes_over` says whether all states belong to the workload that exists now.
@@ -151,11 +194,16 @@ fn decide_header(
         return before.clone();
     }
     let desired = if view.coverage == KindCoverage::Listed {
-        view.workload.map_or(Some(0), |workload| workload.demand.replicas()).map(count)
+        view.workload
+            .map_or(Some(0), |workload| workload.demand.replicas())
+            .map(count)
     } else {
         before.desired
     };
-    let target = view.living_workload().filter(|_| takes_over).map(|workload| workload.uid.to_string());
+    let target = view
+        .living_workload()
+        .filter(|_| takes_over)
+        .map(|workload| workload.uid.to_string());
     Header {
         observed_generation: fact.generation.or(before.observed_generation),
         target_uid: target.or_else(|| before.target_uid.clone()),
@@ -168,10 +216,12 @@ fn decide_header(
 
 fn recorded_after(pps: &TrackedPps, changes: &[EntryChange]) -> usize {
     let states = &pps.fact.status.pod_states;
-    changes.iter().fold(states.len(), |count, change| match (states.contains(&change.pod), &change.after) {
-        (false, Some(_)) => count + 1,
-        (true, None) => count - 1,
-        _ => count,
+    changes.iter().fold(states.len(), |count, change| {
+        match (states.contains(&change.pod), &change.after) {
+            (false, Some(_)) => count + 1,
+            (true, None) => count - 1,
+            _ => count,
+        }
     })
 }
 
@@ -193,7 +243,10 @@ fn count(number: u64) -> i32 {
 
 impl<'a> View<'a> {
     pub(crate) fn pod(&self, name: &Arc<str>) -> Option<&'a PodFact> {
-        self.pods.facts.get(&NamespacedName { name: name.clone(), ..self.key.clone() })
+        self.pods.facts.get(&NamespacedName {
+            name: name.clone(),
+            ..self.key.clone()
+        })
     }
 
     pub(crate) fn living_workload(&self) -> Option<&'a WorkloadFact> {
@@ -201,7 +254,10 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn presence(&self) -> WorkloadPresence {
-        match (self.living_workload(), &self.pps.fact.status.header.target_uid) {
+        match (
+            self.living_workload(),
+            &self.pps.fact.status.header.target_uid,
+        ) {
             (Some(workload), Some(uid)) if *uid != *workload.uid => WorkloadPresence::Replaced,
             (Some(_), _) => WorkloadPresence::Present,
             (None, None) if self.workload.is_none() => WorkloadPresence::Awaited,
@@ -212,8 +268,12 @@ impl<'a> View<'a> {
     /// Whether the workload exists for which the entry of this Pod was recorded. `in_doubt` is the answer if
     /// that is not known.
     pub(crate) fn presence_for(&self, name: &Arc<str>, in_doubt: bool) -> WorkloadPresence {
-        let is_renewed =
-            |workload: &WorkloadFact| self.pps.renewals.is_renewed(&workload.uid, name).unwrap_or(in_doubt);
+        let is_renewed = |workload: &WorkloadFact| {
+            self.pps
+                .renewals
+                .is_renewed(&workload.uid, name)
+                .unwrap_or(in_doubt)
+        };
         match self.presence() {
             WorkloadPresence::Replaced if self.living_workload().is_some_and(is_renewed) => {
                 WorkloadPresence::Present
@@ -230,7 +290,8 @@ impl<'a> View<'a> {
     pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
         let absence = *self.nodes.missing.get(&*state.node_name)?;
         let spec = &self.pps.fact.spec;
-        is_forgettable(spec, self.ownership(name), self.pod(name), &state.node_name).then_some(absence)
+        is_forgettable(spec, self.ownership(name), self.pod(name), &state.node_name)
+            .then_some(absence)
     }
 }
 
@@ -241,7 +302,9 @@ fn ownership(
     workload: Option<&WorkloadFact>,
     former_uid: Option<&str>,
 ) -> PodOwnership {
-    let Some(pod) = pod else { return PodOwnership::Absent };
+    let Some(pod) = pod else {
+        return PodOwnership::Absent;
+    };
     match (&pod.owner, workload, pod.terminating) {
         (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
         (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
@@ -266,11 +329,20 @@ fn backing(
         |pod: &PodFact| pod.exempt || recorded.is_empty() || pod.node.as_deref() == Some(recorded);
     let is_own = matches!(ownership, PodOwnership::Owned | PodOwnership::Terminating);
     let is_recreated = presence == WorkloadPresence::Replaced && is_own;
-    if is_recreated && !pod.is_some_and(is_adopted) { PodOwnership::Absent } else { ownership }
+    if is_recreated && !pod.is_some_and(is_adopted) {
+        PodOwnership::Absent
+    } else {
+        ownership
+    }
 }
 
 /// Whether an entry may be dropped once its node is gone.
-fn is_forgettable(spec: &Spec, ownership: PodOwnership, pod: Option<&PodFact>, recorded: &str) -> bool {
+fn is_forgettable(
+    spec: &Spec,
+    ownership: PodOwnership,
+    pod: Option<&PodFact>,
+    recorded: &str,
+) -> bool {
     let node = pod.and_then(|pod| pod.node.as_deref());
     // The state of a Pod away from its home never follows the Pod.
     let is_away = node.is_some_and(|node| spec.is_away(recorded, node));

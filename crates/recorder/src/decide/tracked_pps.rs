@@ -54,7 +54,11 @@ pub(crate) struct Dirty {
 
 impl Dirty {
     pub(crate) fn all() -> Self {
-        Self { all: true, header: true, entries: BTreeSet::new() }
+        Self {
+            all: true,
+            header: true,
+            entries: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn mark_entries<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<str>>) {
@@ -115,7 +119,10 @@ impl TrackedPps {
         let known = self.exceeded_limit.is_none().then_some(&self.fact);
         let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
         let superseding = superseding.filter(|fact| fact.spec.exceeds_limits().is_none());
-        [known, superseding].into_iter().flatten().map(|fact| &fact.spec)
+        [known, superseding]
+            .into_iter()
+            .flatten()
+            .map(|fact| &fact.spec)
     }
 
     pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
@@ -137,7 +144,8 @@ impl TrackedPps {
             return false;
         }
         let heard_of = |pod: &Arc<str>| self.dirty.all || self.dirty.entries.contains(pod);
-        self.held.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
+        self.held
+            .extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
         self.refuted.extend(pods.iter().cloned());
         self.abandon_write()
     }
@@ -194,7 +202,10 @@ impl TrackedPps {
     }
 
     pub(crate) fn follow_decision(&mut self, entries: EntryDecisions, useless_at: Option<usize>) {
-        self.dirty = Dirty { entries: entries.postponed.into_iter().collect(), ..Dirty::default() };
+        self.dirty = Dirty {
+            entries: entries.postponed.into_iter().collect(),
+            ..Dirty::default()
+        };
         self.missing_labels = entries.missing_labels;
         self.surplus = entries.surplus;
         self.capacity.deferred = entries.deferred;
@@ -210,7 +221,9 @@ impl TrackedPps {
         if is_refused {
             self.reconsider_form();
         }
-        let Some(deferred) = self.capacity.reset() else { return is_refused };
+        let Some(deferred) = self.capacity.reset() else {
+            return is_refused;
+        };
         self.dirty.header = true;
         self.dirty.mark_entries(&deferred);
         true
@@ -226,16 +239,29 @@ impl TrackedPps {
         let write = self.in_flight.take()?;
         self.release_refuted();
         let states = &mut self.fact.status.pod_states;
-        let moved = write.changes.into_iter().map(|EntryChange { pod, after, renewed_for, .. }| {
-            self.renewals.workloads.extend(renewed_for.map(|owner| (pod.clone(), owner)));
-            let before = if let Some(state) = &after {
-                states.insert(&pod, state, interner)
-            } else {
-                self.renewals.workloads.remove(&pod);
-                states.remove(&pod)
-            };
-            MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
-        });
+        let moved = write.changes.into_iter().map(
+            |EntryChange {
+                 pod,
+                 after,
+                 renewed_for,
+                 ..
+             }| {
+                self.renewals
+                    .workloads
+                    .extend(renewed_for.map(|owner| (pod.clone(), owner)));
+                let before = if let Some(state) = &after {
+                    states.insert(&pod, state, interner)
+                } else {
+                    self.renewals.workloads.remove(&pod);
+                    states.remove(&pod)
+                };
+                MovedEntry {
+                    pod,
+                    before,
+                    after: after.map(|state| state.node_name.into()),
+                }
+            },
+        );
         let moved = moved.collect();
         let status = &mut self.fact.status;
         // Under a definition without the compact form, the API server may go on to say that it was written.
@@ -253,10 +279,16 @@ impl TrackedPps {
         resource_version.clone_into(&mut self.fact.resource_version);
         // What makes the compact form larger than the plain one is only measured now. And what did not fit
         // may fit in it.
-        let compact = write.sizes.stored.saturating_sub(overlay_size(&self.fact.status));
+        let compact = write
+            .sizes
+            .stored
+            .saturating_sub(overlay_size(&self.fact.status));
         let is_compact = self.fact.status.form.is_compact();
-        self.dirty.header |=
-            if is_compact { compact > write.sizes.plain } else { self.capacity.is_exceeded() };
+        self.dirty.header |= if is_compact {
+            compact > write.sizes.plain
+        } else {
+            self.capacity.is_exceeded()
+        };
         let (retry, header) = self.capacity.on_written(write.sizes);
         self.dirty.mark_entries(&retry);
         self.dirty.header |= header;
@@ -266,9 +298,12 @@ impl TrackedPps {
     /// The write in flight was not stored, or its outcome is unknown: its changes are decided again. Returns
     /// whether there was one.
     pub(crate) fn abandon_write(&mut self) -> bool {
-        let Some(write) = self.in_flight.take() else { return false };
+        let Some(write) = self.in_flight.take() else {
+            return false;
+        };
         self.dirty.header = true;
-        self.dirty.mark_entries(write.changes.iter().map(|change| &change.pod));
+        self.dirty
+            .mark_entries(write.changes.iter().map(|change| &change.pod));
         true
     }
 

@@ -38,7 +38,10 @@ pub(super) struct Kind {
 
 impl Workloads {
     pub(crate) fn new(kind: GroupKind) -> Self {
-        Self { kinds: [(kind, Kind::default())].into(), ..Self::default() }
+        Self {
+            kinds: [(kind, Kind::default())].into(),
+            ..Self::default()
+        }
     }
 
     /// Whether objects that target workloads of this kind can be decided.
@@ -53,15 +56,23 @@ impl Workloads {
     pub(crate) fn coverage(&self, kind: &GroupKind) -> KindCoverage {
         match self.kinds.get(kind) {
             None => KindCoverage::NotWatched,
-            Some(Kind { watch: WatchState::Forbidden, .. }) => KindCoverage::Forbidden,
+            Some(Kind {
+                watch: WatchState::Forbidden,
+                ..
+            }) => KindCoverage::Forbidden,
             Some(kind) if kind.facts.complete().is_some() => KindCoverage::Listed,
-            Some(Kind { watch: WatchState::Down, .. }) => KindCoverage::Unavailable,
+            Some(Kind {
+                watch: WatchState::Down,
+                ..
+            }) => KindCoverage::Unavailable,
             Some(_) => KindCoverage::Unlisted,
         }
     }
 
     pub(crate) fn is_listed(&self, kind: &GroupKind) -> bool {
-        self.kinds.get(kind).is_some_and(|kind| kind.facts.complete().is_some())
+        self.kinds
+            .get(kind)
+            .is_some_and(|kind| kind.facts.complete().is_some())
     }
 
     pub(crate) fn get(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
@@ -70,7 +81,9 @@ impl Workloads {
 
     /// The workload of this namespace with this UID.
     pub(crate) fn key_of(&self, namespace: &str, uid: &str) -> Option<&WorkloadKey> {
-        self.by_uid.get(uid).filter(|key| *key.object.namespace == *namespace)
+        self.by_uid
+            .get(uid)
+            .filter(|key| *key.object.namespace == *namespace)
     }
 
     /// Forgets a kind and its workloads. Returns whether it was watched.
@@ -83,7 +96,9 @@ impl Workloads {
     }
 
     pub(crate) fn apply(&mut self, key: &WorkloadKey, fact: WorkloadFact) -> bool {
-        let Some(kind) = self.kinds.get_mut(&key.kind) else { return false };
+        let Some(kind) = self.kinds.get_mut(&key.kind) else {
+            return false;
+        };
         let uid = fact.uid.clone();
         let put = kind.facts.put(&key.object, fact);
         if let Put::Changed(before) = &put {

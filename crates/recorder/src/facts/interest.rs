@@ -25,7 +25,10 @@ struct Keys {
 }
 
 fn keys_of(spec: &Spec) -> impl Iterator<Item = &str> {
-    let annotations = spec.persistent_pod_annotations.iter().map(|annotation| annotation.key.as_str());
+    let annotations = spec
+        .persistent_pod_annotations
+        .iter()
+        .map(|annotation| annotation.key.as_str());
     spec.topology_keys().chain(annotations)
 }
 
@@ -57,16 +60,23 @@ impl Interest {
     /// Whether lists read with this revision contain every key that a spec names.
     pub fn is_met(&self, spec: &Spec, listed: Option<u64>) -> bool {
         self.read(|keys| {
-            let needed = keys_of(spec).map(|key| keys.revisions.get(key).copied().unwrap_or(u64::MAX)).max();
+            let needed = keys_of(spec)
+                .map(|key| keys.revisions.get(key).copied().unwrap_or(u64::MAX))
+                .max();
             listed >= Some(needed.unwrap_or_default())
         })
     }
 
     /// Returns the pairs whose key is of interest, sorted by key.
-    pub fn pick<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(Arc<str>, Arc<str>)> {
+    pub fn pick<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
         let mut picked: Vec<_> = self.read(|keys| {
             let known = |(key, value): (&str, &str)| {
-                keys.revisions.get_key_value(key).map(|(key, _)| (key.clone(), value.into()))
+                keys.revisions
+                    .get_key_value(key)
+                    .map(|(key, _)| (key.clone(), value.into()))
             };
             pairs.into_iter().filter_map(known).collect()
         });
@@ -100,9 +110,14 @@ mod tests {
     use super::*;
 
     fn spec(label: &str, annotations: &[&str]) -> Spec {
-        let annotation = |key: &&str| PodAnnotation { key: (*key).into(), value_from: None };
+        let annotation = |key: &&str| PodAnnotation {
+            key: (*key).into(),
+            value_from: None,
+        };
         Spec {
-            required_persistent_topology: Some(NodeTopologyTerm { node_topology_keys: vec![label.into()] }),
+            required_persistent_topology: Some(NodeTopologyTerm {
+                node_topology_keys: vec![label.into()],
+            }),
             persistent_pod_annotations: annotations.iter().map(annotation).collect(),
             ..Spec::default()
         }
@@ -136,11 +151,18 @@ mod tests {
         let kept = spec("k1", &["k2"]);
         interest.keep_only([&kept].into_iter());
         assert!(!interest.is_crowded());
-        assert_eq!(interest.pick([("k1", ""), ("k3", "")]), [("k1".into(), "".into())]);
+        assert_eq!(
+            interest.pick([("k1", ""), ("k3", "")]),
+            [("k1".into(), "".into())]
+        );
         assert_eq!(interest.revision(), 2, "nothing has to be listed again");
         interest.add_keys(&kept);
         assert_eq!(interest.revision(), 2, "no key is new");
         interest.add_keys(&spec("k3", &[]));
-        assert_eq!(interest.revision(), 3, "a dropped key that is named again is new");
+        assert_eq!(
+            interest.revision(),
+            3,
+            "a dropped key that is named again is new"
+        );
     }
 }

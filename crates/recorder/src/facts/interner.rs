@@ -32,15 +32,27 @@ impl Interner {
     }
 
     pub fn intern_name(&mut self, key: &NamespacedName) -> NamespacedName {
-        NamespacedName { namespace: self.intern(&key.namespace), name: self.intern(&key.name) }
+        NamespacedName {
+            namespace: self.intern(&key.namespace),
+            name: self.intern(&key.name),
+        }
     }
 
     pub fn intern_workload_key(&mut self, key: &WorkloadKey) -> WorkloadKey {
-        let kind = GroupKind { group: self.intern(&key.kind.group), kind: self.intern(&key.kind.kind) };
-        WorkloadKey { object: self.intern_name(&key.object), kind }
+        let kind = GroupKind {
+            group: self.intern(&key.kind.group),
+            kind: self.intern(&key.kind.kind),
+        };
+        WorkloadKey {
+            object: self.intern_name(&key.object),
+            kind,
+        }
     }
 
-    pub fn intern_pairs<'a>(&mut self, pairs: impl IntoIterator<Item = &'a mut (Arc<str>, Arc<str>)>) {
+    pub fn intern_pairs<'a>(
+        &mut self,
+        pairs: impl IntoIterator<Item = &'a mut (Arc<str>, Arc<str>)>,
+    ) {
         for (key, value) in pairs {
             *key = self.intern(key);
             *value = self.intern(value);

@@ -91,21 +91,41 @@ pub fn read_pps(object: &Value) -> serde_json::Result<PpsFact> {
 }
 
 pub fn pps_fact(object: PersistentPodState<PpsMetadata, PpsStatus>) -> PpsFact {
-    let PersistentPodState { metadata, mut spec, mut status } = object;
-    let is_labelled = metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|value| value == FIELD_MANAGER);
+    let PersistentPodState {
+        metadata,
+        mut spec,
+        mut status,
+    } = object;
+    let is_labelled = metadata
+        .labels
+        .get(MANAGED_BY_LABEL)
+        .is_some_and(|value| value == FIELD_MANAGER);
     // It owns a part of every status that it writes, also of objects that users made.
-    let own = metadata.managed_fields.iter().filter(|entry| entry.manager == FIELD_MANAGER);
+    let own = metadata
+        .managed_fields
+        .iter()
+        .filter(|entry| entry.manager == FIELD_MANAGER);
     let own_specs: Vec<&Value> = own.filter_map(|entry| entry.fields.get("f:spec")).collect();
-    let is_owned = |field: &&str| own_specs.iter().any(|spec| spec.get(format!("f:{field}")).is_some());
+    let is_owned = |field: &&str| {
+        own_specs
+            .iter()
+            .any(|spec| spec.get(format!("f:{field}")).is_some())
+    };
     let generated = is_labelled && !own_specs.is_empty();
     let owned = GENERATED_FIELDS.into_iter().filter(is_owned).collect();
     let mut unreadable = None;
     if let Err(damaged) = status.unpack() {
-        spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
+        spec = Spec {
+            target_ref: spec.target_ref,
+            ..Spec::default()
+        };
         status = PpsStatus::default();
         unreadable = Some(damaged.to_string());
     } else {
-        let statuses = metadata.managed_fields.iter().filter_map(|entry| entry.fields.get("f:status"));
+        let statuses = metadata
+            .managed_fields
+            .iter()
+            .filter_map(|entry| entry.fields.get("f:status"));
         status.packed_claim = PackedClaim::of(statuses);
     }
     PpsFact {
@@ -130,10 +150,20 @@ pub type PpsObject =
 
 #[cfg(feature = "k8s")]
 pub fn object_fact(object: PpsObject) -> PpsFact {
-    let PersistentPodState { metadata, spec, status } = object;
+    let PersistentPodState {
+        metadata,
+        spec,
+        status,
+    } = object;
     // Both types have the same fields in JSON.
-    let metadata = serde_json::to_value(metadata).and_then(serde_json::from_value).unwrap_or_default();
-    pps_fact(PersistentPodState { metadata, spec, status })
+    let metadata = serde_json::to_value(metadata)
+        .and_then(serde_json::from_value)
+        .unwrap_or_default();
+    pps_fact(PersistentPodState {
+        metadata,
+        spec,
+        status,
+    })
 }
 
 /// The status of a PPS, with compactly stored states. See [`pps_core::pps::Status`] for the fields.
@@ -189,7 +219,11 @@ pub enum StoredForm {
 
 impl StoredForm {
     pub fn of(form: &Form) -> Self {
-        if form.is_compact() { Self::Compact } else { Self::Plain }
+        if form.is_compact() {
+            Self::Compact
+        } else {
+            Self::Plain
+        }
     }
 }
 
@@ -213,7 +247,12 @@ impl PpsStatus {
         if let Some(packed) = self.packed.take() {
             check_version(Some(packed.version.into()))?;
             let states = States::read_buckets(&packed.buckets)?;
-            self.form = Form::Compact(self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect());
+            self.form = Form::Compact(
+                self.pod_states
+                    .nodes()
+                    .map(|(pod, _)| pod.clone())
+                    .collect(),
+            );
             self.pod_states.add_missing(&states);
         }
         Ok(())
@@ -221,11 +260,18 @@ impl PpsStatus {
 
     /// Whether the definition may hide states that nobody here has seen.
     pub fn may_hide_states(&self) -> bool {
-        let Header { observed_generation, recorded, conditions, .. } = &self.header;
+        let Header {
+            observed_generation,
+            recorded,
+            conditions,
+            ..
+        } = &self.header;
         let shown = self.pod_states.len();
         let was_written = observed_generation.is_some() || !conditions.is_empty();
         self.form == Form::Plain
-            && self.packed_claim.may_hide_states(shown, recorded.map(i64::from), was_written)
+            && self
+                .packed_claim
+                .may_hide_states(shown, recorded.map(i64::from), was_written)
     }
 
     /// Takes over the states that were known before, if the API server hides them: the object had the compact
@@ -248,7 +294,11 @@ impl PpsStatus {
         if !is_hidden {
             return;
         }
-        let shown: BTreeSet<_> = self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect();
+        let shown: BTreeSet<_> = self
+            .pod_states
+            .nodes()
+            .map(|(pod, _)| pod.clone())
+            .collect();
         if self.pod_states.add_missing(&known.pod_states) {
             // What another client has written since need not be the former workload's.
             if shown.is_empty() && self.header.target_uid.is_none() {
@@ -261,9 +311,16 @@ impl PpsStatus {
     /// Whether all fields are missing that only this product's clients write, as after a full update by
     /// another client.
     fn lacks_own_fields(&self) -> bool {
-        let Header { target_uid, recorded, conditions, .. } = &self.header;
+        let Header {
+            target_uid,
+            recorded,
+            conditions,
+            ..
+        } = &self.header;
         target_uid.is_none()
             && recorded.is_none()
-            && conditions.iter().all(|condition| condition.type_ != RECORDING)
+            && conditions
+                .iter()
+                .all(|condition| condition.type_ != RECORDING)
     }
 }

@@ -58,11 +58,20 @@ impl States {
     }
 
     pub fn rows(&self, bucket: Bucket) -> impl Iterator<Item = Row<'_>> {
-        self.buckets.get(&bucket).into_iter().flatten().map(Entry::row)
+        self.buckets
+            .get(&bucket)
+            .into_iter()
+            .flatten()
+            .map(Entry::row)
     }
 
     /// Sets the state of a Pod; returns the node of the previous state.
-    pub fn insert(&mut self, pod: &Arc<str>, state: &PodState, interner: &mut Interner) -> Option<Arc<str>> {
+    pub fn insert(
+        &mut self,
+        pod: &Arc<str>,
+        state: &PodState,
+        interner: &mut Interner,
+    ) -> Option<Arc<str>> {
         let mut entry = Entry::pack(pod.clone(), state);
         entry.intern_values(interner);
         let entries = self.buckets.entry(Bucket::of(pod)).or_default();
@@ -136,7 +145,10 @@ impl States {
     /// thousand entries in one, in any order.
     fn extend(&mut self, entries: impl IntoIterator<Item = Entry>) {
         for entry in entries {
-            self.buckets.entry(Bucket::of(&entry.pod)).or_default().push(entry);
+            self.buckets
+                .entry(Bucket::of(&entry.pod))
+                .or_default()
+                .push(entry);
             self.len += 1;
         }
         for entries in self.buckets.values_mut() {
@@ -162,7 +174,9 @@ fn find(entries: &[Entry], pod: &str) -> Result<usize, usize> {
 impl Entry {
     fn pack(pod: Arc<str>, state: &PodState) -> Self {
         let pairs = |map: &BTreeMap<String, String>| {
-            map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+            map.iter()
+                .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+                .collect()
         };
         Self {
             pod,
@@ -173,8 +187,12 @@ impl Entry {
     }
 
     fn unpack(&self) -> PodState {
-        let map =
-            |pairs: &Pairs| pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let map = |pairs: &Pairs| {
+            pairs
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect()
+        };
         PodState {
             node_name: self.node.to_string(),
             node_topology_labels: map(&self.labels),
@@ -192,7 +210,12 @@ impl Entry {
     }
 
     fn size(&self) -> usize {
-        entry_size(&self.pod, &self.node, texts(&self.labels), texts(&self.annotations))
+        entry_size(
+            &self.pod,
+            &self.node,
+            texts(&self.labels),
+            texts(&self.annotations),
+        )
     }
 
     fn intern_values(&mut self, interner: &mut Interner) {
@@ -208,7 +231,10 @@ fn texts(pairs: &Pairs) -> impl Iterator<Item = (&str, &str)> {
 impl From<BTreeMap<String, PodState>> for States {
     fn from(map: BTreeMap<String, PodState>) -> Self {
         let mut states = Self::default();
-        states.extend(map.into_iter().map(|(pod, state)| Entry::pack(pod.into(), &state)));
+        states.extend(
+            map.into_iter()
+                .map(|(pod, state)| Entry::pack(pod.into(), &state)),
+        );
         states
     }
 }
@@ -239,7 +265,10 @@ mod tests {
     #[test]
     fn values_that_buckets_share_are_in_memory_once() {
         let text = |first: u32| {
-            format!("2 web-* node label:zone=eu annotation:ip=10.*\n{first} % % 1\n{} % % 1\n", first + 1)
+            format!(
+                "2 web-* node label:zone=eu annotation:ip=10.*\n{first} % % 1\n{} % % 1\n",
+                first + 1
+            )
         };
         let buckets = [0, 100].map(|first| (format!("ordinals-{first}"), text(first)));
         let states = States::read_buckets(&buckets.into()).unwrap();
@@ -248,12 +277,23 @@ mod tests {
         for entry in &entries {
             let pairs = |entry: &Entry| [entry.labels[0].clone(), entry.annotations[0].clone()];
             for (one, other) in pairs(entry).into_iter().zip(pairs(entries[0])) {
-                assert!(Arc::ptr_eq(&one.0, &other.0) && Arc::ptr_eq(&one.1, &other.1), "{one:?}");
+                assert!(
+                    Arc::ptr_eq(&one.0, &other.0) && Arc::ptr_eq(&one.1, &other.1),
+                    "{one:?}"
+                );
             }
             assert!(Arc::ptr_eq(&entry.node, &entries[0].node));
         }
-        let repeated = [("ordinals-0".to_owned(), "2 web-* node\n0 %\n0 %\n".to_owned())];
-        assert!(States::read_buckets(&repeated.into()).unwrap_err().to_string().ends_with("repeats a Pod"));
+        let repeated = [(
+            "ordinals-0".to_owned(),
+            "2 web-* node\n0 %\n0 %\n".to_owned(),
+        )];
+        assert!(
+            States::read_buckets(&repeated.into())
+                .unwrap_err()
+                .to_string()
+                .ends_with("repeats a Pod")
+        );
     }
 
     #[test]
@@ -265,7 +305,9 @@ mod tests {
                 let lines: String = (0..1500).map(line).collect();
                 format!("1500 * n annotation:ip={prefix}*{prefix}\n{lines}")
             };
-            (0..100).map(|at| (format!("ordinals-{}", at * 100), bucket(at * 100))).collect()
+            (0..100)
+                .map(|at| (format!("ordinals-{}", at * 100), bucket(at * 100)))
+                .collect()
         };
         let read = |affix: usize| States::read_buckets(&object(affix)).map(|states| states.len());
         let error = |affix: usize| read(affix).unwrap_err().to_string();
@@ -292,19 +334,42 @@ mod tests {
     #[test]
     fn insert_and_remove_return_the_previous_node() {
         let (mut states, mut names) = (States::default(), Interner::default());
-        let on = |node: &str| PodState { node_name: node.into(), ..PodState::default() };
+        let on = |node: &str| PodState {
+            node_name: node.into(),
+            ..PodState::default()
+        };
         assert_eq!(states.insert(&"w-0".into(), &on("a"), &mut names), None);
-        assert_eq!(states.insert(&"w-0".into(), &on("b"), &mut names).as_deref(), Some("a"));
+        assert_eq!(
+            states
+                .insert(&"w-0".into(), &on("b"), &mut names)
+                .as_deref(),
+            Some("a")
+        );
         assert_eq!(states.remove("w-0").as_deref(), Some("b"));
         assert_eq!(states.remove("w-0"), None);
     }
 
     #[test]
     fn an_entry_is_found_in_its_bucket_however_it_came_there() {
-        let names = ["w-0", "w-10", "w-2", "w-99", "w-100", "w-205", "a.b-7", "queue-x7k2p", "queue"];
-        let on = |node: &str| PodState { node_name: node.into(), ..PodState::default() };
-        let json: serde_json::Map<_, _> =
-            names.iter().map(|name| ((*name).to_owned(), json!({"nodeName": name}))).collect();
+        let names = [
+            "w-0",
+            "w-10",
+            "w-2",
+            "w-99",
+            "w-100",
+            "w-205",
+            "a.b-7",
+            "queue-x7k2p",
+            "queue",
+        ];
+        let on = |node: &str| PodState {
+            node_name: node.into(),
+            ..PodState::default()
+        };
+        let json: serde_json::Map<_, _> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), json!({"nodeName": name})))
+            .collect();
         let read: States = serde_json::from_value(json.into()).unwrap();
         let (mut inserted, mut interner) = (States::default(), Interner::default());
         for name in names.iter().rev() {
@@ -320,9 +385,10 @@ mod tests {
             assert!(inserted.remove(name).is_some() && !inserted.contains(name));
         }
         assert_eq!((inserted.len(), inserted.buckets().count()), (0, 0));
-        let twice: States =
-            serde_json::from_str(r#"{"w-0": {"nodeName": "a"}, "w-1": {}, "w-0": {"nodeName": "b"}}"#)
-                .unwrap();
+        let twice: States = serde_json::from_str(
+            r#"{"w-0": {"nodeName": "a"}, "w-1": {}, "w-0": {"nodeName": "b"}}"#,
+        )
+        .unwrap();
         assert_eq!(
             (twice.len(), twice.get("w-0")),
             (2, Some(on("b"))),

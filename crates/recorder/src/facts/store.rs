@@ -47,7 +47,12 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
             Update::Begin(revision) => self.begin(revision),
             Update::Apply(key, fact) => return (vec![(key, Some(fact))], false),
             Update::Delete(key) => return (vec![(key, None)], false),
-            Update::Done => return (self.done().into_iter().map(|key| (key, None)).collect(), true),
+            Update::Done => {
+                return (
+                    self.done().into_iter().map(|key| (key, None)).collect(),
+                    true,
+                );
+            }
         }
         (Vec::new(), false)
     }
@@ -109,9 +114,15 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
 
     /// Ends a list. Returns the keys that it did not contain; the caller removes them.
     fn done(&mut self) -> Vec<K> {
-        let Some((revision, listed)) = self.listing.take() else { return Vec::new() };
+        let Some((revision, listed)) = self.listing.take() else {
+            return Vec::new();
+        };
         self.complete = Some(revision);
-        self.facts.keys().filter(|key| !listed.contains(*key)).cloned().collect()
+        self.facts
+            .keys()
+            .filter(|key| !listed.contains(*key))
+            .cloned()
+            .collect()
     }
 }
 
@@ -125,11 +136,18 @@ mod tests {
         store.begin(1);
         store.put(&"a", 1);
         store.put(&"b", 1);
-        assert_eq!((store.complete(), store.done(), store.complete()), (None, vec![], Some(1)));
+        assert_eq!(
+            (store.complete(), store.done(), store.complete()),
+            (None, vec![], Some(1))
+        );
 
         store.begin(2);
         assert_eq!(store.put(&"b", 2), Put::Changed(1));
-        assert_eq!(store.get("a"), Some(&1), "facts stay until the list is complete");
+        assert_eq!(
+            store.get("a"),
+            Some(&1),
+            "facts stay until the list is complete"
+        );
         assert_eq!(store.done(), ["a"]);
         assert_eq!(store.complete(), Some(2));
         assert_eq!(store.remove(&"a"), Some(1));

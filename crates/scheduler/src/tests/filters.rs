@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::super::{Caveat, Exclusion, ExclusionKind, Placement, RequiredBy, select};
-use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, selection, texts, views, with_amounts};
+use super::{
+    HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, selection, texts, views, with_amounts,
+};
 
 /// Why the Pod cannot run on the only node.
 fn reasons(spec: &Value, node: Value) -> Vec<String> {
@@ -29,23 +31,57 @@ fn taints_keep_out_pods_that_do_not_tolerate_them() {
     let taint = |value: &str, effect: &str| json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "dedicated", "value": value, "effect": effect}]}});
     for (toleration, value, effect, tolerated) in [
         (json!({}), "user1", "NoSchedule", false),
-        (json!({"key": "dedicated", "value": "user1", "effect": "NoSchedule"}), "user1", "NoSchedule", true),
-        (json!({"key": "dedicated", "operator": "Equal", "value": "user2"}), "user1", "NoSchedule", false),
+        (
+            json!({"key": "dedicated", "value": "user1", "effect": "NoSchedule"}),
+            "user1",
+            "NoSchedule",
+            true,
+        ),
+        (
+            json!({"key": "dedicated", "operator": "Equal", "value": "user2"}),
+            "user1",
+            "NoSchedule",
+            false,
+        ),
         (
             json!({"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}),
             "user1",
             "NoSchedule",
             true,
         ),
-        (json!({"key": "foo", "operator": "Exists", "effect": "NoSchedule"}), "bar", "NoSchedule", false),
-        (json!({"key": "dedicated", "value": "user1", "effect": "NoExecute"}), "user1", "NoSchedule", false),
-        (json!({"key": "dedicated", "value": "user1"}), "user1", "NoExecute", true),
+        (
+            json!({"key": "foo", "operator": "Exists", "effect": "NoSchedule"}),
+            "bar",
+            "NoSchedule",
+            false,
+        ),
+        (
+            json!({"key": "dedicated", "value": "user1", "effect": "NoExecute"}),
+            "user1",
+            "NoSchedule",
+            false,
+        ),
+        (
+            json!({"key": "dedicated", "value": "user1"}),
+            "user1",
+            "NoExecute",
+            true,
+        ),
         (json!({"operator": "Exists"}), "user1", "NoExecute", true),
-        (json!({"key": "dedicated", "operator": "Gt", "value": "1"}), "2", "NoExecute", false),
+        (
+            json!({"key": "dedicated", "operator": "Gt", "value": "1"}),
+            "2",
+            "NoExecute",
+            false,
+        ),
         (json!({"key": "other"}), "user1", "PreferNoSchedule", true),
     ] {
         let reasons = reasons(&json!({"tolerations": [toleration]}), taint(value, effect));
-        assert_eq!(reasons.is_empty(), tolerated, "{toleration} {value} {effect}");
+        assert_eq!(
+            reasons.is_empty(),
+            tolerated,
+            "{toleration} {value} {effect}"
+        );
         let sentence = format!("n: the Pod does not tolerate the taint dedicated={value}:{effect}");
         assert!(tolerated || reasons == [sentence], "{reasons:?}");
     }
@@ -65,13 +101,22 @@ fn every_pod_tolerates_for_a_while_that_a_node_is_not_ready() {
 fn a_pod_with_a_node_name_runs_there_and_nowhere_else() {
     let cordoned = json!({"metadata": {"name": "n"}, "spec": {"unschedulable": true}});
     assert!(reasons(&json!({"nodeName": "n"}), cordoned.clone()).is_empty());
-    assert_eq!(reasons(&json!({"nodeName": "m"}), cordoned), ["n: the Pod's spec.nodeName is m"]);
+    assert_eq!(
+        reasons(&json!({"nodeName": "m"}), cordoned),
+        ["n: the Pod's spec.nodeName is m"]
+    );
 }
 
 #[test]
 fn a_node_selector_requires_each_label() {
     let spec = json!({"nodeSelector": {"disk": "ssd", "gpu": ""}});
-    assert!(reasons(&spec, node("n", &json!({"disk": "ssd", "gpu": "", "more": "x"}))).is_empty());
+    assert!(
+        reasons(
+            &spec,
+            node("n", &json!({"disk": "ssd", "gpu": "", "more": "x"}))
+        )
+        .is_empty()
+    );
     assert_eq!(
         reasons(&spec, node("n", &json!({"disk": "hdd"}))),
         [
@@ -86,17 +131,31 @@ fn a_requirement_without_a_node_says_what_the_operator_asks_for() {
     let general = |operator: &str, values: &[&str]| {
         let (by, key) = (RequiredBy::Affinity, "disk".to_owned());
         let wanted = values.iter().map(|value| (*value).to_owned()).collect();
-        Exclusion::Label { by, key, operator: operator.to_owned(), wanted, found: Some("ssd".into()) }
-            .in_general()
+        Exclusion::Label {
+            by,
+            key,
+            operator: operator.to_owned(),
+            wanted,
+            found: Some("ssd".into()),
+        }
+        .in_general()
     };
     for (operator, values, text) in [
         ("In", &["hdd"][..], "the Pod requires disk hdd"),
         ("In", &[""], "the Pod requires disk \"\""),
         ("In", &["a", "b"], "the Pod requires disk to be one of a, b"),
         ("NotIn", &["ssd"], "the Pod requires disk not to be ssd"),
-        ("NotIn", &["ssd", "b"], "the Pod requires disk to be none of ssd, b"),
+        (
+            "NotIn",
+            &["ssd", "b"],
+            "the Pod requires disk to be none of ssd, b",
+        ),
         ("Exists", &[], "the Pod requires the label disk"),
-        ("DoesNotExist", &[], "the Pod requires that the label disk is absent"),
+        (
+            "DoesNotExist",
+            &[],
+            "the Pod requires that the label disk is absent",
+        ),
         ("Gt", &["4"], "the Pod requires disk to be more than 4"),
     ] {
         assert_eq!(general(operator, values), text);
@@ -130,36 +189,64 @@ fn operators_of_the_node_affinity_match_as_in_kubernetes() {
         (expression("in", "foo", &["bar"]), false),
         (json!({}), false),
         (json!({"matchExpressions": []}), false),
-        (json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}), true),
-        (json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}), false),
-        (json!({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["m"]}]}), true),
-        (json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n", "m"]}]}), false),
-        (json!({"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n"]}]}), false),
+        (
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}),
+            true,
+        ),
+        (
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}),
+            false,
+        ),
+        (
+            json!({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["m"]}]}),
+            true,
+        ),
+        (
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n", "m"]}]}),
+            false,
+        ),
+        (
+            json!({"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n"]}]}),
+            false,
+        ),
     ] {
         let found = reasons(&required(&json!([term])), node("n", &labels));
         assert_eq!(found.is_empty(), expected, "{term}: {found:?}");
         // Terms are alternatives.
         let either = json!([term, expression("In", "foo", &["bar"])]);
-        assert!(reasons(&required(&either), node("n", &labels)).is_empty(), "{term}");
+        assert!(
+            reasons(&required(&either), node("n", &labels)).is_empty(),
+            "{term}"
+        );
         // The parts of a term are not.
         let mut both = term.clone();
         if let Some(all) = both["matchExpressions"].as_array_mut() {
             all.push(json!({"key": "x", "operator": "Exists"}));
         }
         if both["matchExpressions"].is_array() {
-            assert!(!reasons(&required(&json!([both])), node("n", &labels)).is_empty(), "{term}");
+            assert!(
+                !reasons(&required(&json!([both])), node("n", &labels)).is_empty(),
+                "{term}"
+            );
         }
     }
-    assert!(!reasons(&required(&json!([])), node("n", &labels)).is_empty(), "no term matches nothing");
+    assert!(
+        !reasons(&required(&json!([])), node("n", &labels)).is_empty(),
+        "no term matches nothing"
+    );
     assert!(!reasons(&required(&json!(null)), node("n", &labels)).is_empty());
 }
 
 #[test]
 fn a_reason_says_what_was_found_what_is_required_and_whether_it_was_injected() {
-    let own = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}]});
+    let own =
+        json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}]});
     let mut injected = own.clone();
     let zone = json!({"key": ZONE, "operator": "In", "values": ["a"]});
-    injected["matchExpressions"].as_array_mut().unwrap().push(zone.clone());
+    injected["matchExpressions"]
+        .as_array_mut()
+        .unwrap()
+        .push(zone.clone());
     let before = pod(&required(&json!([own])));
     let after = pod(&required(&json!([injected])));
     let alone = pod(&required(&json!([{"matchExpressions": [zone]}])));
@@ -171,9 +258,17 @@ fn a_reason_says_what_was_found_what_is_required_and_whether_it_was_injected() {
         node("node-4", &json!({})),
     ]);
     let reasons = |before: &serde_json::Value, after: &serde_json::Value| -> Vec<(String, bool)> {
-        let placement = Placement { pod: after, before: Some(before), selector: None, volumes: None };
+        let placement = Placement {
+            pod: after,
+            before: Some(before),
+            selector: None,
+            volumes: None,
+        };
         let selection = select(&placement, &views(&nodes));
-        let all = selection.verdicts.iter().flat_map(|verdict| &verdict.exclusions);
+        let all = selection
+            .verdicts
+            .iter()
+            .flat_map(|verdict| &verdict.exclusions);
         let from_pps = all.map(|one| {
             assert_eq!(one.kind(), ExclusionKind::RequiredAffinity);
             one.from_pps()
@@ -181,31 +276,56 @@ fn a_reason_says_what_was_found_what_is_required_and_whether_it_was_injected() {
         texts(&selection).into_iter().zip(from_pps).collect()
     };
     let expected = [
-        ("node-2: topology.kubernetes.io/zone is b, the Pod's recorded state requires a", true),
-        ("node-3: disk is hdd, the Pod requires one of ssd, nvme", false),
-        ("node-4: the label disk is missing, the Pod requires one of ssd, nvme", false),
+        (
+            "node-2: topology.kubernetes.io/zone is b, the Pod's recorded state requires a",
+            true,
+        ),
+        (
+            "node-3: disk is hdd, the Pod requires one of ssd, nvme",
+            false,
+        ),
+        (
+            "node-4: the label disk is missing, the Pod requires one of ssd, nvme",
+            false,
+        ),
         (
             "node-4: the label topology.kubernetes.io/zone is missing, the Pod's recorded state requires a",
             true,
         ),
     ];
-    assert_eq!(reasons(&before, &after), expected.map(|(text, injected)| (text.to_owned(), injected)));
+    assert_eq!(
+        reasons(&before, &after),
+        expected.map(|(text, injected)| (text.to_owned(), injected))
+    );
     let expected = [expected[0], expected[3]];
-    assert_eq!(reasons(&without, &alone), expected.map(|(text, injected)| (text.to_owned(), injected)));
-    assert!(reasons(&after, &after).iter().all(|(_, injected)| !injected));
+    assert_eq!(
+        reasons(&without, &alone),
+        expected.map(|(text, injected)| (text.to_owned(), injected))
+    );
+    assert!(
+        reasons(&after, &after)
+            .iter()
+            .all(|(_, injected)| !injected)
+    );
 }
 
 #[test]
 fn of_several_terms_those_count_that_led_to_the_node_before_the_injection() {
     let term = |key: &str| json!({"key": key, "operator": "Exists"});
     let zone = json!({"key": ZONE, "operator": "In", "values": ["a"]});
-    let before =
-        pod(&required(&json!([{"matchExpressions": [term("x")]}, {"matchExpressions": [term("y")]}])));
+    let before = pod(&required(
+        &json!([{"matchExpressions": [term("x")]}, {"matchExpressions": [term("y")]}]),
+    ));
     let after = pod(&required(
         &json!([{"matchExpressions": [term("x"), zone]}, {"matchExpressions": [term("y"), zone]}]),
     ));
     let nodes = empty(vec![node("n", &json!({"y": "", ZONE: "b"}))]);
-    let placement = Placement { pod: &after, before: Some(&before), selector: None, volumes: None };
+    let placement = Placement {
+        pod: &after,
+        before: Some(&before),
+        selector: None,
+        volumes: None,
+    };
     let selection = select(&placement, &views(&nodes));
     assert_eq!(
         texts(&selection),
@@ -223,19 +343,28 @@ fn a_node_takes_as_many_pods_as_it_says() {
 
 #[test]
 fn a_node_that_does_not_say_how_many_pods_it_takes_takes_110() {
-    let with = |count: usize| -> Nodes { vec![(node("n", &json!({})), vec![pod(&json!({})); count])] };
+    let with =
+        |count: usize| -> Nodes { vec![(node("n", &json!({})), vec![pod(&json!({})); count])] };
     assert!(texts(&selection(&pod(&json!({})), &with(109))).is_empty());
-    assert_eq!(texts(&selection(&pod(&json!({})), &with(110))), ["n: 110 Pods run there, and it takes 110"]);
+    assert_eq!(
+        texts(&selection(&pod(&json!({})), &with(110))),
+        ["n: 110 Pods run there, and it takes 110"]
+    );
 }
 
 /// From kube-scheduler's `TestEnoughRequests`.
 #[test]
 fn requests_of_containers_are_added_and_the_largest_init_container_counts() {
-    let node = with_amounts("n", &json!({"cpu": "10m", "memory": "20", "pods": 32, "example.com/aaa": 5}));
+    let node = with_amounts(
+        "n",
+        &json!({"cpu": "10m", "memory": "20", "pods": 32, "example.com/aaa": 5}),
+    );
     let init = |requests: Value, init: &[Value]| {
         let mut pod = requesting(&[requests]);
-        pod["spec"]["initContainers"] =
-            init.iter().map(|requests| json!({"resources": {"requests": requests}})).collect();
+        pod["spec"]["initContainers"] = init
+            .iter()
+            .map(|requests| json!({"resources": {"requests": requests}}))
+            .collect();
         pod
     };
     let amounts = |cpu: u32, memory: u32| json!({"cpu": format!("{cpu}m"), "memory": memory});
@@ -259,8 +388,16 @@ fn requests_of_containers_are_added_and_the_largest_init_container_counts() {
             amounts(8, 19),
             vec!["n: 2m of 10m cpu is free, the Pod requests 3m"],
         ),
-        (init(amounts(1, 1), &[amounts(1, 1)]), amounts(9, 19), vec![]),
-        (requesting(&[amounts(1, 1), amounts(1, 1)]), amounts(8, 18), vec![]),
+        (
+            init(amounts(1, 1), &[amounts(1, 1)]),
+            amounts(9, 19),
+            vec![],
+        ),
+        (
+            requesting(&[amounts(1, 1), amounts(1, 1)]),
+            amounts(8, 18),
+            vec![],
+        ),
         (requesting(&[amounts(5, 1)]), amounts(5, 19), vec![]),
         (
             requesting(&[json!({"example.com/aaa": 3}), json!({"example.com/aaa": 3})]),
@@ -284,8 +421,13 @@ fn init_containers_that_keep_running_count_beside_the_containers() {
     let once = json!({"resources": {"requests": {"cpu": "2"}}});
     let mut new = requesting(&[json!({"cpu": "1"})]);
     new["spec"]["initContainers"] = json!([always, once]);
-    let fits =
-        |cpu: &str| texts(&selection(&new, &empty(vec![with_amounts("n", &json!({"cpu": cpu}))]))).is_empty();
+    let fits = |cpu: &str| {
+        texts(&selection(
+            &new,
+            &empty(vec![with_amounts("n", &json!({"cpu": cpu}))]),
+        ))
+        .is_empty()
+    };
     assert!(fits("3") && !fits("2900m"));
 }
 
@@ -293,7 +435,10 @@ fn init_containers_that_keep_running_count_beside_the_containers() {
 fn a_limit_without_a_request_is_the_request() {
     let new = pod(&json!({"containers": [{"resources": {"limits": {"memory": "2Gi"}}}]}));
     let nodes = empty(vec![with_amounts("n", &json!({"memory": "1Gi"}))]);
-    assert_eq!(texts(&selection(&new, &nodes)), ["n: 1Gi of 1Gi memory is free, the Pod requests 2Gi"]);
+    assert_eq!(
+        texts(&selection(&new, &nodes)),
+        ["n: 1Gi of 1Gi memory is free, the Pod requests 2Gi"]
+    );
 }
 
 /// From Kubernetes' `PodRequests`.
@@ -303,9 +448,17 @@ fn amounts_for_the_whole_pod_replace_those_of_its_containers_and_overhead_is_add
     for (resources, overhead, used) in [
         (json!({"requests": {"cpu": "3"}}), json!(null), 3000),
         (json!({"requests": {"cpu": "500m"}}), json!(null), 500),
-        (json!({"requests": {"memory": "1Gi"}}), json!({"cpu": "250m"}), 1250),
+        (
+            json!({"requests": {"memory": "1Gi"}}),
+            json!({"cpu": "250m"}),
+            1250,
+        ),
         (json!({"limits": {"cpu": "3"}}), json!(null), 1000),
-        (json!({"limits": {"cpu": "3"}, "requests": {"cpu": "2"}}), json!({"cpu": "1"}), 3000),
+        (
+            json!({"limits": {"cpu": "3"}, "requests": {"cpu": "2"}}),
+            json!({"cpu": "1"}),
+            3000,
+        ),
     ] {
         let mut running = requesting(&[json!({"cpu": "1"})]);
         running["spec"]["resources"] = resources.clone();
@@ -345,12 +498,19 @@ fn required_anti_affinity_keeps_pods_apart_in_both_directions() {
     let plain = json!({});
     let nodes = |running: &Value| -> Nodes {
         vec![
-            (node("node-1", &json!({HOSTNAME: "node-1"})), vec![pod(running)]),
+            (
+                node("node-1", &json!({HOSTNAME: "node-1"})),
+                vec![pod(running)],
+            ),
             (node("node-2", &json!({HOSTNAME: "node-2"})), vec![]),
         ]
     };
     for (new, running, reason) in [
-        (&apart, &plain, "node-1: a Pod runs at kubernetes.io/hostname node-1 that the Pod must not be near"),
+        (
+            &apart,
+            &plain,
+            "node-1: a Pod runs at kubernetes.io/hostname node-1 that the Pod must not be near",
+        ),
         (
             &plain,
             &apart,
@@ -363,7 +523,10 @@ fn required_anti_affinity_keeps_pods_apart_in_both_directions() {
     }
     let mut elsewhere = pod(&plain);
     elsewhere["metadata"]["namespace"] = json!("other");
-    let nodes: Nodes = vec![(node("node-1", &json!({HOSTNAME: "node-1"})), vec![elsewhere])];
+    let nodes: Nodes = vec![(
+        node("node-1", &json!({HOSTNAME: "node-1"})),
+        vec![elsewhere],
+    )];
     assert!(texts(&selection(&pod(&apart), &nodes)).is_empty());
 }
 
@@ -390,7 +553,10 @@ fn required_affinity_leads_to_pods_and_the_first_of_several_may_start_anywhere()
         ]
     );
     let empty = empty(nodes.into_iter().map(|(node, _)| node).collect());
-    assert_eq!(selection(&near("db"), &empty).may_land_on, ["node-1", "node-2", "node-3"]);
+    assert_eq!(
+        selection(&near("db"), &empty).may_land_on,
+        ["node-1", "node-2", "node-3"]
+    );
     assert!(selection(&near("other"), &empty).may_land_on.is_empty());
 }
 
@@ -405,15 +571,25 @@ fn a_term_with_a_namespace_selector_is_a_caveat_and_excludes_no_node() {
     let host = |name: &str| node(name, &json!({HOSTNAME: name}));
     let mut elsewhere = pod(&json!({}));
     elsewhere["metadata"]["namespace"] = json!("other");
-    let nodes: Nodes = vec![(host("node-1"), vec![elsewhere.clone()]), (host("node-2"), vec![])];
+    let nodes: Nodes = vec![
+        (host("node-1"), vec![elsewhere.clone()]),
+        (host("node-2"), vec![]),
+    ];
     for (app, namespaces, excluded, caveats) in [
         ("db", &labelled, 0, &[Caveat::PodAffinityFields][..]),
         ("other", &labelled, 0, &[Caveat::PodAffinityFields]),
         ("db", &json!({}), 1, &[]),
         ("other", &json!({}), 2, &[]),
     ] {
-        let found = selection(&pod(&affinity("podAffinity", &term(app, namespaces))), &nodes);
-        assert_eq!((texts(&found).len(), &found.caveats[..]), (excluded, caveats), "{app} {namespaces}");
+        let found = selection(
+            &pod(&affinity("podAffinity", &term(app, namespaces))),
+            &nodes,
+        );
+        assert_eq!(
+            (texts(&found).len(), &found.caveats[..]),
+            (excluded, caveats),
+            "{app} {namespaces}"
+        );
     }
     // Of a Pod that runs, only a term matters that may select the new one.
     for (app, namespaces, excluded, caveats) in [
@@ -422,9 +598,16 @@ fn a_term_with_a_namespace_selector_is_a_caveat_and_excludes_no_node() {
         ("db", &json!({}), 1, &[]),
     ] {
         elsewhere["spec"] = affinity("podAntiAffinity", &term(app, namespaces));
-        let nodes: Nodes = vec![(host("node-1"), vec![elsewhere.clone()]), (host("node-2"), vec![])];
+        let nodes: Nodes = vec![
+            (host("node-1"), vec![elsewhere.clone()]),
+            (host("node-2"), vec![]),
+        ];
         let found = selection(&pod(&json!({})), &nodes);
-        assert_eq!((texts(&found).len(), &found.caveats[..]), (excluded, caveats), "{app} {namespaces}");
+        assert_eq!(
+            (texts(&found).len(), &found.caveats[..]),
+            (excluded, caveats),
+            "{app} {namespaces}"
+        );
     }
 }
 
@@ -434,27 +617,58 @@ fn required_spread_limits_the_skew() {
     let constraint = |key: &str, skew: u32, more: Value| {
         let mut constraint = json!({"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchExpressions": [{"key": "foo", "operator": "Exists"}]}});
-        constraint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        constraint
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         constraint
     };
     let foo = |spec: Value| json!({"metadata": {"labels": {"foo": ""}}, "spec": spec});
-    let nodes: Nodes = [("a", "zone1", 2), ("b", "zone1", 1), ("x", "zone2", 0), ("y", "zone2", 3)]
-        .map(|(name, zone, pods)| {
-            let node = node(&format!("node-{name}"), &json!({"zone": zone, "node": format!("node-{name}")}));
-            (node, vec![foo(json!({})); pods])
-        })
-        .into();
+    let nodes: Nodes = [
+        ("a", "zone1", 2),
+        ("b", "zone1", 1),
+        ("x", "zone2", 0),
+        ("y", "zone2", 3),
+    ]
+    .map(|(name, zone, pods)| {
+        let node = node(
+            &format!("node-{name}"),
+            &json!({"zone": zone, "node": format!("node-{name}")}),
+        );
+        (node, vec![foo(json!({})); pods])
+    })
+    .into();
     let feasible = |constraints: Value| {
         let new = foo(json!({"topologySpreadConstraints": constraints}));
         let verdicts = selection(&new, &nodes).verdicts;
-        let fits = verdicts.into_iter().filter(|verdict| verdict.exclusions.is_empty());
+        let fits = verdicts
+            .into_iter()
+            .filter(|verdict| verdict.exclusions.is_empty());
         fits.map(|verdict| verdict.node).collect::<Vec<_>>()
     };
-    assert_eq!(feasible(json!([constraint("zone", 1, json!({}))])), ["node-a", "node-b", "node-x", "node-y"]);
-    assert_eq!(feasible(json!([constraint("node", 1, json!({}))])), ["node-x"]);
-    assert_eq!(feasible(json!([constraint("node", 2, json!({}))])), ["node-b", "node-x"]);
-    let both = json!([constraint("zone", 1, json!({})), constraint("node", 1, json!({}))]);
+    assert_eq!(
+        feasible(json!([constraint("zone", 1, json!({}))])),
+        ["node-a", "node-b", "node-x", "node-y"]
+    );
+    assert_eq!(
+        feasible(json!([constraint("node", 1, json!({}))])),
+        ["node-x"]
+    );
+    assert_eq!(
+        feasible(json!([constraint("node", 2, json!({}))])),
+        ["node-b", "node-x"]
+    );
+    let both = json!([
+        constraint("zone", 1, json!({})),
+        constraint("node", 1, json!({}))
+    ]);
     assert_eq!(feasible(both), ["node-x"]);
-    assert_eq!(feasible(json!([constraint("zone", 1, json!({"minDomains": 3}))])), Vec::<String>::new());
-    assert_eq!(feasible(json!([constraint("rack", 1, json!({}))])), Vec::<String>::new());
+    assert_eq!(
+        feasible(json!([constraint("zone", 1, json!({"minDomains": 3}))])),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        feasible(json!([constraint("rack", 1, json!({}))])),
+        Vec::<String>::new()
+    );
 }

@@ -76,8 +76,9 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 64, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-            prop::collection::vec((word(), inner), 0..6)
-                .prop_map(|fields| Value::Object(fields.into_iter().collect::<Map<String, Value>>())),
+            prop::collection::vec((word(), inner), 0..6).prop_map(|fields| Value::Object(
+                fields.into_iter().collect::<Map<String, Value>>()
+            )),
         ]
     })
 }

@@ -9,8 +9,17 @@ use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 /// Parses and scores.
 fn scores(pod: &Value, nodes: &Nodes, score: impl Fn(&Candidate, &[Node]) -> Vec<i64>) -> Vec<i64> {
     let views = super::views(nodes);
-    let parsed: Vec<Node> = views.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect();
-    score(&Candidate { spec: &pod["spec"], pod: Pod::of(pod) }, &parsed)
+    let parsed: Vec<Node> = views
+        .iter()
+        .map(|view| Node::of(view.node, view.pods.iter().copied()))
+        .collect();
+    score(
+        &Candidate {
+            spec: &pod["spec"],
+            pod: Pod::of(pod),
+        },
+        &parsed,
+    )
 }
 
 fn each(nodes: &[Node], score: impl Fn(&Node) -> i64) -> Vec<i64> {
@@ -25,10 +34,15 @@ fn amounts(cpu: u32, memory: u32) -> Value {
 #[test]
 fn least_allocated_prefers_nodes_of_which_little_is_in_use() {
     let least = |pod: &Value, nodes: &Nodes| {
-        scores(pod, nodes, |pod, nodes| each(nodes, |node| resources::least_allocated(&pod.pod, node)))
+        scores(pod, nodes, |pod, nodes| {
+            each(nodes, |node| resources::least_allocated(&pod.pod, node))
+        })
     };
     let of_sizes = |first: Value, second: Value| -> Vec<Value> {
-        vec![with_amounts("node1", &first), with_amounts("node2", &second)]
+        vec![
+            with_amounts("node1", &first),
+            with_amounts("node2", &second),
+        ]
     };
     let same = || of_sizes(amounts(4000, 10000), amounts(4000, 10000));
     let different = || of_sizes(amounts(4000, 10000), amounts(6000, 10000));
@@ -38,13 +52,19 @@ fn least_allocated_prefers_nodes_of_which_little_is_in_use() {
     let cpu_only = requesting(&[amounts(1000, 0), amounts(2000, 0)]);
     let both = requesting(&[amounts(1000, 2000), amounts(2000, 3000)]);
     let of_sizes = of_sizes(amounts(10000, 20000), amounts(10000, 20000));
-    let running: Nodes = of_sizes.into_iter().zip([vec![cpu_only.clone()], vec![cpu_only, both]]).collect();
+    let running: Nodes = of_sizes
+        .into_iter()
+        .zip([vec![cpu_only.clone()], vec![cpu_only, both]])
+        .collect();
     assert_eq!(least(&requesting(&[]), &running), [85, 57]);
 }
 
 #[test]
 fn a_container_without_requests_counts_as_100m_and_200_mi() {
-    let nodes = empty(vec![with_amounts("n", &json!({"cpu": "1", "memory": "1000Mi"}))]);
+    let nodes = empty(vec![with_amounts(
+        "n",
+        &json!({"cpu": "1", "memory": "1000Mi"}),
+    )]);
     let found = scores(&requesting(&[json!({})]), &nodes, |pod, nodes| {
         each(nodes, |node| resources::least_allocated(&pod.pod, node))
     });
@@ -53,11 +73,15 @@ fn a_container_without_requests_counts_as_100m_and_200_mi() {
 
 #[test]
 fn a_resource_that_is_limited_for_the_whole_pod_has_no_default() {
-    let nodes = empty(vec![with_amounts("n", &json!({"cpu": "1", "memory": "1000Mi"}))]);
+    let nodes = empty(vec![with_amounts(
+        "n",
+        &json!({"cpu": "1", "memory": "1000Mi"}),
+    )]);
     let mut new = requesting(&[json!({}), json!({})]);
     new["spec"]["resources"] = json!({"limits": {"cpu": "500m", "memory": "500Mi"}});
-    let least =
-        scores(&new, &nodes, |pod, nodes| each(nodes, |node| resources::least_allocated(&pod.pod, node)));
+    let least = scores(&new, &nodes, |pod, nodes| {
+        each(nodes, |node| resources::least_allocated(&pod.pod, node))
+    });
     assert_eq!(least, [50]);
 }
 
@@ -65,8 +89,11 @@ fn a_resource_that_is_limited_for_the_whole_pod_has_no_default() {
 #[test]
 fn balanced_allocation_prefers_nodes_of_which_as_much_cpu_as_memory_is_in_use() {
     let both = |pod: &Value, nodes: &Nodes| {
-        [resources::balanced, resources::balanced_in_1_36]
-            .map(|balanced| scores(pod, nodes, |pod, nodes| each(nodes, |node| balanced(&pod.pod, node))))
+        [resources::balanced, resources::balanced_in_1_36].map(|balanced| {
+            scores(pod, nodes, |pod, nodes| {
+                each(nodes, |node| balanced(&pod.pod, node))
+            })
+        })
     };
     let nodes = empty(vec![
         with_amounts("node1", &amounts(4000, 10000)),
@@ -75,7 +102,10 @@ fn balanced_allocation_prefers_nodes_of_which_as_much_cpu_as_memory_is_in_use() 
     let new = requesting(&[amounts(1000, 2000), amounts(2000, 3000)]);
     // 50 + (50 + 87 - 100) / 2 and 50 + (50 + 100 - 100) / 2
     assert_eq!(both(&new, &nodes), [[87, 100], [68, 75]]);
-    assert_eq!(both(&requesting(&[json!({})]), &nodes), [[100, 100], [0, 0]]);
+    assert_eq!(
+        both(&requesting(&[json!({})]), &nodes),
+        [[100, 100], [0, 0]]
+    );
 }
 
 /// From kube-scheduler's `TestNodeAffinityPriority`.
@@ -101,7 +131,9 @@ fn preferred_node_affinity_is_scaled_to_100() {
         node("node2", &json!({"key": "value"})),
     ]);
     let found = scores(&new, &nodes, |pod, nodes| {
-        stretched(&each(nodes, |node| node_affinity::preference(pod.spec, node)))
+        stretched(&each(nodes, |node| {
+            node_affinity::preference(pod.spec, node)
+        }))
     });
     assert_eq!(found, [18, 100, 36]);
 }
@@ -110,15 +142,25 @@ fn preferred_node_affinity_is_scaled_to_100() {
 #[test]
 fn fewer_taints_that_are_not_tolerated_are_better() {
     let taint = |key: &str, effect: &str| json!({"key": key, "value": "arm64", "effect": effect});
-    let tainted = |name: &str, taints: Value| json!({"metadata": {"name": name}, "spec": {"taints": taints}});
-    let new = pod(&json!({"tolerations": [{"key": "cpu-type", "operator": "Equal", "value": "arm64"}]}));
+    let tainted =
+        |name: &str, taints: Value| json!({"metadata": {"name": name}, "spec": {"taints": taints}});
+    let new =
+        pod(&json!({"tolerations": [{"key": "cpu-type", "operator": "Equal", "value": "arm64"}]}));
     let nodes = empty(vec![
         tainted("node0", json!([])),
         tainted("node1", json!([taint("cpu-type", "PreferNoSchedule")])),
         tainted("node2", json!([taint("a", "PreferNoSchedule")])),
-        tainted("node3", json!([taint("a", "PreferNoSchedule"), taint("b", "PreferNoSchedule")])),
+        tainted(
+            "node3",
+            json!([
+                taint("a", "PreferNoSchedule"),
+                taint("b", "PreferNoSchedule")
+            ]),
+        ),
     ]);
-    let found = scores(&new, &nodes, |pod, nodes| each(nodes, |node| taints::avoided(pod.spec, node)));
+    let found = scores(&new, &nodes, |pod, nodes| {
+        each(nodes, |node| taints::avoided(pod.spec, node))
+    });
     assert_eq!(found, [0, 0, 1, 2]);
 }
 
@@ -136,7 +178,12 @@ fn counted(nodes: &[(Value, usize)]) -> Nodes {
     nodes.iter().enumerate().map(one).collect()
 }
 
-fn spread_scores(new: &Value, selector: Option<&Value>, nodes: &Nodes, candidates: usize) -> Vec<i64> {
+fn spread_scores(
+    new: &Value,
+    selector: Option<&Value>,
+    nodes: &Nodes,
+    candidates: usize,
+) -> Vec<i64> {
     scores(new, nodes, |pod, nodes| {
         let feasible: Vec<&Node> = nodes.iter().take(candidates).collect();
         spread::scores(pod, selector, nodes, &feasible)
@@ -149,9 +196,16 @@ fn spread_scores(new: &Value, selector: Option<&Value>, nodes: &Nodes, candidate
 fn pods_of_a_controller_are_spread_over_nodes_without_zones() {
     let nodes = counted(&[4, 3, 2, 1].map(|pods| (json!({}), pods)));
     let selector = json!({"matchLabels": {"foo": ""}});
-    assert_eq!(spread_scores(&foo(), Some(&selector), &nodes, 4), [44, 66, 77, 100]);
+    assert_eq!(
+        spread_scores(&foo(), Some(&selector), &nodes, 4),
+        [44, 66, 77, 100]
+    );
     for nothing in [json!({}), json!(null), json!({"matchLabels": {}})] {
-        assert_eq!(spread_scores(&foo(), Some(&nothing), &nodes, 4), [0; 4], "{nothing}");
+        assert_eq!(
+            spread_scores(&foo(), Some(&nothing), &nodes, 4),
+            [0; 4],
+            "{nothing}"
+        );
     }
 }
 
@@ -166,9 +220,17 @@ fn preferred_spread_counts_pods_of_the_whole_domain() {
         pod
     };
     let zone = |name: &str, pods: usize| (json!({"zone": name}), pods);
-    let nodes = counted(&[zone("zone1", 4), zone("zone1", 2), zone("zone2", 1), zone("zone2", 3)]);
+    let nodes = counted(&[
+        zone("zone1", 4),
+        zone("zone1", 2),
+        zone("zone2", 1),
+        zone("zone2", 3),
+    ]);
     assert_eq!(spread_scores(&new("zone"), None, &nodes, 3), [75, 75, 100]);
-    assert_eq!(spread_scores(&new(HOSTNAME), None, &nodes, 3), [33, 83, 100]);
+    assert_eq!(
+        spread_scores(&new(HOSTNAME), None, &nodes, 3),
+        [33, 83, 100]
+    );
 }
 
 /// From kube-scheduler's `TestPreferredAffinity`.
@@ -182,8 +244,16 @@ fn pods_attract_and_repel_each_other() {
     };
     let preferred = |kind: &str, terms: Value| json!({"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": terms}}});
     let nodes = |running: [Vec<Value>; 3]| -> Nodes {
-        let labels = [json!({"region": "China"}), json!({"region": "India"}), json!({"az": "az1"})];
-        labels.iter().zip(running).map(|(labels, pods)| (node("n", labels), pods)).collect()
+        let labels = [
+            json!({"region": "China"}),
+            json!({"region": "India"}),
+            json!({"az": "az1"}),
+        ];
+        labels
+            .iter()
+            .zip(running)
+            .map(|(labels, pods)| (node("n", labels), pods))
+            .collect()
     };
     let affinity = |pod: &Value, nodes: &Nodes| {
         scores(pod, nodes, |pod, parsed| {
@@ -192,19 +262,37 @@ fn pods_attract_and_repel_each_other() {
         })
     };
     let near_s1 = s1(preferred("podAffinity", json!([term(5, "S1")])));
-    assert_eq!(affinity(&near_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![s1(json!({}))]])), [5, 0, 0]);
+    assert_eq!(
+        affinity(
+            &near_s1,
+            &nodes([vec![s1(json!({}))], vec![s2()], vec![s1(json!({}))]])
+        ),
+        [5, 0, 0]
+    );
     let apart_from_s1 = s1(preferred("podAntiAffinity", json!([term(5, "S1")])));
-    assert_eq!(affinity(&apart_from_s1, &nodes([vec![s1(json!({}))], vec![s2()], vec![]])), [-5, 0, 0]);
+    assert_eq!(
+        affinity(
+            &apart_from_s1,
+            &nodes([vec![s1(json!({}))], vec![s2()], vec![]])
+        ),
+        [-5, 0, 0]
+    );
     assert_eq!(normalized(&[-5, 0, 0]), [0, 100, 100]);
     assert_eq!(normalized(&[7, 7]), [0, 0]);
     // In floating point 100 × (29 / 100) is less than 29, and the scheduler cuts it.
     assert_eq!(normalized(&[0, 29, 100]), [0, 28, 100]);
     // Pods that run attract and repel, too.
     let wants_s1 = s1(preferred("podAffinity", json!([term(8, "S1")])));
-    assert_eq!(affinity(&s1(json!({})), &nodes([vec![wants_s1], vec![], vec![]])), [8, 0, 0]);
+    assert_eq!(
+        affinity(&s1(json!({})), &nodes([vec![wants_s1], vec![], vec![]])),
+        [8, 0, 0]
+    );
     let required = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
         [term(1, "S1")["podAffinityTerm"]]}}});
-    assert_eq!(affinity(&s1(json!({})), &nodes([vec![s1(required)], vec![], vec![]])), [1, 0, 0]);
+    assert_eq!(
+        affinity(&s1(json!({})), &nodes([vec![s1(required)], vec![], vec![]])),
+        [1, 0, 0]
+    );
 }
 
 /// From kube-scheduler's `TestImageLocalityPriority`.
@@ -212,15 +300,20 @@ fn pods_attract_and_repel_each_other() {
 fn nodes_that_have_large_images_are_preferred() {
     const MIB: u64 = 1024 * 1024;
     let having = |images: Value| json!({"metadata": {"name": "n"}, "status": {"images": images}});
-    let image =
-        |name: &str, size: u64| json!({"names": [format!("gcr.io/{name}:latest")], "sizeBytes": size * MIB});
+    let image = |name: &str, size: u64| json!({"names": [format!("gcr.io/{name}:latest")], "sizeBytes": size * MIB});
     let nodes = empty(vec![
-        having(json!([image("40", 40), image("300", 300), image("2000", 2000)])),
+        having(json!([
+            image("40", 40),
+            image("300", 300),
+            image("2000", 2000)
+        ])),
         having(json!([image("250", 250), image("10", 10)])),
     ]);
     let new = |images: &[&str]| {
-        let containers: Vec<Value> =
-            images.iter().map(|image| json!({"image": format!("gcr.io/{image}")})).collect();
+        let containers: Vec<Value> = images
+            .iter()
+            .map(|image| json!({"image": format!("gcr.io/{image}")}))
+            .collect();
         pod(&json!({"containers": containers}))
     };
     let found = |images: &[&str]| {
@@ -240,5 +333,8 @@ fn zones_count_beside_nodes_for_pods_of_a_controller() {
     let nodes = counted(&[zone("a", 1), zone("a", 0), zone("b", 0)]);
     let selector = json!({"matchLabels": {"foo": ""}});
     // Each node has 2 + 4 for the skews; node-0 has ln 5 and ln 4 more, node-1 ln 4. The sum is rounded.
-    assert_eq!(spread_scores(&foo(), Some(&selector), &nodes, 3), [66, 88, 100]);
+    assert_eq!(
+        spread_scores(&foo(), Some(&selector), &nodes, 3),
+        [66, 88, 100]
+    );
 }

@@ -25,20 +25,34 @@ fn placed(objects: &[Value]) -> Selection {
         node("n2", &json!({HOSTNAME: "n2", ZONE: "b"})),
         node("n3", &json!({HOSTNAME: "n3"})),
     ]);
-    let new =
-        pod(&json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]}));
+    let new = pod(
+        &json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]}),
+    );
     let volumes = Volumes::of(objects);
-    select(&Placement { pod: &new, before: None, selector: None, volumes: Some(&volumes) }, &views(&nodes))
+    select(
+        &Placement {
+            pod: &new,
+            before: None,
+            selector: None,
+            volumes: Some(&volumes),
+        },
+        &views(&nodes),
+    )
 }
 
 #[test]
 fn a_volume_keeps_its_pod_on_the_nodes_that_it_requires() {
-    let found =
-        placed(&[claim("data-db-0", Some("pv")), volume("pv", &json!({}), &only_in(HOSTNAME, &["n2"]))]);
+    let found = placed(&[
+        claim("data-db-0", Some("pv")),
+        volume("pv", &json!({}), &only_in(HOSTNAME, &["n2"])),
+    ]);
     assert_eq!(found.may_land_on, ["n2"]);
     assert!(found.caveats.is_empty());
     assert!(
-        found.verdicts[0].exclusions.iter().all(|one| one.kind() == ExclusionKind::Volume && !one.from_pps())
+        found.verdicts[0]
+            .exclusions
+            .iter()
+            .all(|one| one.kind() == ExclusionKind::Volume && !one.from_pps())
     );
     assert_eq!(
         texts(&found),
@@ -47,7 +61,10 @@ fn a_volume_keeps_its_pod_on_the_nodes_that_it_requires() {
             "n3: kubernetes.io/hostname is n3, the volume of the Pod's claim data-db-0 requires n2"
         ]
     );
-    let nowhere = placed(&[claim("data-db-0", Some("pv")), volume("pv", &json!({}), &json!([]))]);
+    let nowhere = placed(&[
+        claim("data-db-0", Some("pv")),
+        volume("pv", &json!({}), &json!([])),
+    ]);
     assert_eq!(nowhere.may_land_on, [""; 0]);
 }
 
@@ -68,9 +85,12 @@ fn a_claim_that_is_not_bound_or_not_known_is_named() {
     let bound = claim("data-db-0", Some("pv"));
     let lost = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "default"},
         "spec": {"volumeName": "pv"}, "status": {"phase": "Lost"}});
-    let elsewhere =
-        json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "x"}});
-    let old = volume("pv", &json!({"failure-domain.beta.kubernetes.io/zone": "a"}), &json!(null));
+    let elsewhere = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-0", "namespace": "x"}});
+    let old = volume(
+        "pv",
+        &json!({"failure-domain.beta.kubernetes.io/zone": "a"}),
+        &json!(null),
+    );
     for objects in [
         &[claim("data-db-0", None)][..],
         &[lost],
@@ -92,7 +112,16 @@ fn pods_that_have_ended_take_no_room() {
         let one = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "1"}}});
         let nodes = vec![(one, vec![other])];
         let new = pod(&json!({}));
-        select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes)).chosen
+        select(
+            &Placement {
+                pod: &new,
+                before: None,
+                selector: None,
+                volumes: None,
+            },
+            &views(&nodes),
+        )
+        .chosen
     };
     assert_eq!(full("Running"), None);
     assert_eq!(full("Succeeded").as_deref(), Some("n"));

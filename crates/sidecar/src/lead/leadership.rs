@@ -63,7 +63,10 @@ impl Term {
 pub(crate) struct Leadership {
     term: watch::Receiver<Term>,
     /// Without an election. Dropping it would signal the end of one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "kept only so that it is not dropped"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "kept only so that it is not dropped")
+    )]
     fixed: Option<Arc<watch::Sender<Term>>>,
 }
 
@@ -75,13 +78,22 @@ impl Leadership {
     /// Of a process that always leads, because it is the only one, or never, because it writes nothing.
     pub(crate) fn fixed(leads: bool) -> Self {
         let until = leads.then_some(Duration::MAX);
-        let (sender, term) = watch::channel(Term { number: leads.into(), until });
-        Self { term, fixed: Some(Arc::new(sender)) }
+        let (sender, term) = watch::channel(Term {
+            number: leads.into(),
+            until,
+        });
+        Self {
+            term,
+            fixed: Some(Arc::new(sender)),
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn begin_another_term(&self) {
-        self.fixed.as_ref().unwrap().send_modify(|term| term.number += 1);
+        self.fixed
+            .as_ref()
+            .unwrap()
+            .send_modify(|term| term.number += 1);
     }
 
     /// The number of the current term; `None` if this process does not lead.
@@ -107,7 +119,10 @@ pub(crate) struct Permit {
 impl Permit {
     /// One that is not valid until it is renewed.
     pub(crate) fn new(leadership: Leadership) -> Self {
-        Self { leadership, term: None }
+        Self {
+            leadership,
+            term: None,
+        }
     }
 
     /// Takes over the current term. Returns whether it is another one.
@@ -198,7 +213,10 @@ mod tests {
 
     #[tokio::test]
     async fn stops_a_future_once_the_permit_is_invalid() {
-        let (sender, receiver) = watch::channel(Term { number: 1, until: Some(Duration::MAX) });
+        let (sender, receiver) = watch::channel(Term {
+            number: 1,
+            until: Some(Duration::MAX),
+        });
         let leadership = Leadership::new(receiver);
         let permit = current(&leadership);
         assert_eq!(permit.run_while_valid(async { 5 }).await, Some(5));
@@ -210,7 +228,12 @@ mod tests {
             steps.fetch_add(1, Ordering::Relaxed);
         };
         assert_eq!(permit.run_while_valid(work).await, None);
-        assert_eq!(permit.run_while_valid(async { steps.fetch_add(1, Ordering::Relaxed) }).await, None);
+        assert_eq!(
+            permit
+                .run_while_valid(async { steps.fetch_add(1, Ordering::Relaxed) })
+                .await,
+            None
+        );
         assert_eq!(steps.into_inner(), 1);
     }
 }

@@ -34,9 +34,17 @@ pub(super) struct ObservedLease {
 impl ObservedLease {
     /// How long to wait until a Lease that has just been read is read again; `None` if this process is to
     /// take or renew it. `now` is the time since some fixed moment.
-    pub(super) fn wait(&mut self, me: &str, lease: Option<&LeaseSpec>, now: Duration) -> Option<Duration> {
+    pub(super) fn wait(
+        &mut self,
+        me: &str,
+        lease: Option<&LeaseSpec>,
+        now: Duration,
+    ) -> Option<Duration> {
         if self.spec.as_ref() != lease {
-            *self = Self { spec: lease.cloned(), changed_at: now };
+            *self = Self {
+                spec: lease.cloned(),
+                changed_at: now,
+            };
         }
         let lease = lease.filter(|lease| holder(lease).is_some_and(|holder| holder != me))?;
         let left = (self.changed_at + duration(lease)).saturating_sub(now);
@@ -45,12 +53,19 @@ impl ObservedLease {
 }
 
 pub(crate) fn holder(lease: &LeaseSpec) -> Option<&str> {
-    lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+    lease
+        .holder_identity
+        .as_deref()
+        .filter(|holder| !holder.is_empty())
 }
 
 fn duration(lease: &LeaseSpec) -> Duration {
-    let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    seconds.filter(|seconds| *seconds > 0).map_or(DURATION, Duration::from_secs)
+    let seconds = lease
+        .lease_duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok());
+    seconds
+        .filter(|seconds| *seconds > 0)
+        .map_or(DURATION, Duration::from_secs)
 }
 
 /// The Lease with this process as its holder. The times are only for people to read.
@@ -96,7 +111,10 @@ mod tests {
         assert_eq!(seen.wait("a", None, 100 * S), None);
         let free = release(lease_of("b", 1), wall(2));
         assert_eq!(seen.wait("a", Some(&free), 100 * S), None);
-        let empty = LeaseSpec { holder_identity: Some(String::new()), ..LeaseSpec::default() };
+        let empty = LeaseSpec {
+            holder_identity: Some(String::new()),
+            ..LeaseSpec::default()
+        };
         assert_eq!(seen.wait("a", Some(&empty), 100 * S), None);
         assert_eq!(seen.wait("a", Some(&LeaseSpec::default()), 100 * S), None);
     }
@@ -115,12 +133,22 @@ mod tests {
         for renewed in [0, 4_000_000_000] {
             let lease = lease_of("b", renewed);
             assert_eq!(seen.wait("a", Some(&lease), 100 * S), Some(2 * S));
-            assert_eq!(seen.wait("a", Some(&lease), 111 * S), Some(S), "until it expires");
+            assert_eq!(
+                seen.wait("a", Some(&lease), 111 * S),
+                Some(S),
+                "until it expires"
+            );
             assert_eq!(seen.wait("a", Some(&lease), 112 * S), None);
         }
         // Renewed at the last moment.
-        assert_eq!(seen.wait("a", Some(&lease_of("b", 5)), 200 * S), Some(2 * S));
-        assert_eq!(seen.wait("a", Some(&lease_of("b", 6)), 212 * S), Some(2 * S));
+        assert_eq!(
+            seen.wait("a", Some(&lease_of("b", 5)), 200 * S),
+            Some(2 * S)
+        );
+        assert_eq!(
+            seen.wait("a", Some(&lease_of("b", 6)), 212 * S),
+            Some(2 * S)
+        );
         assert_eq!(seen.wait("a", Some(&lease_of("b", 6)), 223 * S), Some(S));
         assert_eq!(seen.wait("a", Some(&lease_of("b", 6)), 224 * S), None);
     }
@@ -128,19 +156,28 @@ mod tests {
     #[test]
     fn waits_a_whole_duration_after_the_first_read() {
         let lease = lease_of("b", 1);
-        assert_eq!(ObservedLease::default().wait("a", Some(&lease), 9_000 * S), Some(2 * S));
+        assert_eq!(
+            ObservedLease::default().wait("a", Some(&lease), 9_000 * S),
+            Some(2 * S)
+        );
     }
 
     #[test]
     fn uses_the_duration_that_the_holder_has_set() {
         let mut seen = ObservedLease::default();
-        let long = LeaseSpec { lease_duration_seconds: Some(60), ..lease_of("b", 1) };
+        let long = LeaseSpec {
+            lease_duration_seconds: Some(60),
+            ..lease_of("b", 1)
+        };
         assert_eq!(seen.wait("a", Some(&long), 100 * S), Some(2 * S));
         assert_eq!(seen.wait("a", Some(&long), 159 * S), Some(S));
         assert_eq!(seen.wait("a", Some(&long), 160 * S), None);
         for invalid in [None, Some(0), Some(-5)] {
             assert_eq!(
-                duration(&LeaseSpec { lease_duration_seconds: invalid, ..lease_of("b", 1) }),
+                duration(&LeaseSpec {
+                    lease_duration_seconds: invalid,
+                    ..lease_of("b", 1)
+                }),
                 DURATION,
                 "{invalid:?}"
             );
@@ -160,21 +197,34 @@ mod tests {
         assert!(retried_at + crate::lead::REQUEST_TIMEOUT <= RENEW_WITHIN);
         // A refusal comes at once.
         assert_eq!(retry_after(Duration::ZERO, Some(6 * S)), RETRY);
-        assert_eq!(retry_after(Duration::ZERO, Some(S)), S, "to log the end of the term in time");
+        assert_eq!(
+            retry_after(Duration::ZERO, Some(S)),
+            S,
+            "to log the end of the term in time"
+        );
         assert_eq!(retry_after(3 * S, None), RETRY, "of a standby");
     }
 
     #[test]
     fn records_when_and_how_often_the_holder_changed() {
         let first = hold(None, "a", wall(1));
-        assert_eq!((first.lease_transitions, first.acquire_time.clone()), (Some(0), Some(wall(1))));
+        assert_eq!(
+            (first.lease_transitions, first.acquire_time.clone()),
+            (Some(0), Some(wall(1)))
+        );
         let renewed = hold(Some(first), "a", wall(3));
-        assert_eq!((renewed.lease_transitions, renewed.acquire_time.clone()), (Some(0), Some(wall(1))));
+        assert_eq!(
+            (renewed.lease_transitions, renewed.acquire_time.clone()),
+            (Some(0), Some(wall(1)))
+        );
         assert_eq!(renewed.renew_time, Some(wall(3)));
         let free = release(renewed, wall(4));
         assert_eq!((holder(&free), free.lease_transitions), (None, Some(0)));
         let second = hold(Some(free), "b", wall(5));
-        assert_eq!((holder(&second), second.lease_transitions), (Some("b"), Some(1)));
+        assert_eq!(
+            (holder(&second), second.lease_transitions),
+            (Some("b"), Some(1))
+        );
         assert_eq!(second.acquire_time, Some(wall(5)));
     }
 }

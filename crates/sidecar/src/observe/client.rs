@@ -25,11 +25,17 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     let mut config = match (kubeconfig, Kubeconfig::read()) {
         (Some(path), _) => {
             let read = async { pps_connect::load(Kubeconfig::read_from(path)?, &options).await };
-            read.await.with_context(|| format!("--kubeconfig {}", path.display()))?
+            read.await
+                .with_context(|| format!("--kubeconfig {}", path.display()))?
         }
-        (None, Ok(found)) if !found.contexts.is_empty() => pps_connect::load(found, &options).await?,
+        (None, Ok(found)) if !found.contexts.is_empty() => {
+            pps_connect::load(found, &options).await?
+        }
         (None, found) => Config::incluster().with_context(|| {
-            let why = found.err().map(|error| format!(" ({error})")).unwrap_or_default();
+            let why = found
+                .err()
+                .map(|error| format!(" ({error})"))
+                .unwrap_or_default();
             format!("no cluster is configured{why}: run it in a Pod, or pass --kubeconfig FILE")
         })?,
     };
@@ -41,7 +47,9 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     // would hide from it that the API server is overloaded, and hold the request for minutes.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
-    Ok(builder.with_layer(&MapResponseLayer::new(limit_refusal)).build())
+    Ok(builder
+        .with_layer(&MapResponseLayer::new(limit_refusal))
+        .build())
 }
 
 pub(crate) async fn bounded<T>(
@@ -54,14 +62,21 @@ pub(crate) async fn bounded<T>(
 
 /// The code of the API server's answer.
 pub(crate) fn code(error: &kube::Error) -> Option<u16> {
-    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+    if let kube::Error::Api(status) = error {
+        Some(status.code)
+    } else {
+        None
+    }
 }
 
 /// An error of a request, without what the response contains: that may be secret.
 pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::SerdeError(error) => {
-            format!("the response cannot be read: {}", describe_json_error(error))
+            format!(
+                "the response cannot be read: {}",
+                describe_json_error(error)
+            )
         }
         kube::Error::FromUtf8(_) => "the response cannot be read: it is not UTF-8".into(),
         kube::Error::Service(error) => format!("cannot reach the API server: {error}"),
@@ -73,7 +88,11 @@ pub(crate) fn describe(error: &kube::Error) -> String {
 fn limit_refusal<B>(response: Response<B>) -> Response<Either<Limited<B>, B>> {
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
     let limited = |body| Either::Left(Limited::new(body, LARGEST_REFUSAL));
-    if is_refusal { response.map(limited) } else { response.map(Either::Right) }
+    if is_refusal {
+        response.map(limited)
+    } else {
+        response.map(Either::Right)
+    }
 }
 
 #[cfg(test)]
@@ -88,8 +107,13 @@ mod tests {
 
     /// The error of a client whose API server answers with this body and asks to try again in an hour.
     async fn refusal(body: String) -> kube::Error {
-        let answer =
-            move || async move { (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "3600")], body) };
+        let answer = move || async move {
+            (
+                StatusCode::TOO_MANY_REQUESTS,
+                [(header::RETRY_AFTER, "3600")],
+                body,
+            )
+        };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async { axum::serve(listener, Router::new().fallback(answer)).await });
@@ -110,8 +134,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_caller_hears_at_once_that_the_api_server_is_overloaded() {
-        let kube::Error::Api(status) = refusal("Too many requests".into()).await else { panic!() };
-        assert_eq!((status.code, status.message.as_str()), (429, "Too many requests"));
+        let kube::Error::Api(status) = refusal("Too many requests".into()).await else {
+            panic!()
+        };
+        assert_eq!(
+            (status.code, status.message.as_str()),
+            (429, "Too many requests")
+        );
         let too_large = refusal("x".repeat(LARGEST_REFUSAL + 1)).await;
         assert!(!matches!(too_large, kube::Error::Api(_)), "{too_large}");
     }

@@ -70,7 +70,10 @@ struct WatchedKind {
 impl Discovery {
     /// Reads the list of kinds from the ConfigMap in this namespace.
     pub fn new(namespace: &str) -> Self {
-        Self { config: NamespacedName::new(namespace, CONFIG_MAP), ..Self::default() }
+        Self {
+            config: NamespacedName::new(namespace, CONFIG_MAP),
+            ..Self::default()
+        }
     }
 
     pub fn is_known(&self) -> bool {
@@ -82,7 +85,9 @@ impl Discovery {
     }
 
     pub fn is_current(&self, id: &WatchId) -> bool {
-        self.watching.get(&id.kind).is_some_and(|watching| watching.number == id.number)
+        self.watching
+            .get(&id.kind)
+            .is_some_and(|watching| watching.number == id.number)
     }
 
     /// Whether the definition of PersistentPodState itself is being deleted. The API server then deletes all
@@ -109,7 +114,10 @@ impl Discovery {
 
     pub fn apply_config(&mut self, update: Update<NamespacedName, ConfigFact>) {
         self.configs.apply(update);
-        let text = self.configs.get(&self.config).and_then(|config| config.whitelist.as_deref());
+        let text = self
+            .configs
+            .get(&self.config)
+            .and_then(|config| config.whitelist.as_deref());
         match whitelist::parse(text.unwrap_or_default()) {
             Ok(whitelist) => (self.whitelist, self.malformed) = (whitelist, None),
             Err(why) => self.malformed = Some(format!("{why}; the last valid list stays in force")),
@@ -130,7 +138,9 @@ impl Discovery {
     }
 
     pub fn mark(&mut self, id: &WatchId, state: WatchState) {
-        let Some(watching) = self.watching.get_mut(&id.kind) else { return };
+        let Some(watching) = self.watching.get_mut(&id.kind) else {
+            return;
+        };
         watching.settled |= state != WatchState::Up;
         if state == WatchState::Forbidden && !std::mem::replace(&mut watching.was_forbidden, true) {
             self.publish_problems();
@@ -144,17 +154,29 @@ impl Discovery {
         let built_in = Entry::openkruise_stateful_set();
         let entries = self.whitelist.entries.iter().chain([&built_in]);
         let wanted = watchable(entries, self.definitions.values()).resources;
-        for (kind, _) in self.watching.extract_if(.., |kind, _| !wanted.contains_key(kind)) {
+        for (kind, _) in self
+            .watching
+            .extract_if(.., |kind, _| !wanted.contains_key(kind))
+        {
             self.actions.push(WatchAction::Stop(kind));
         }
         for (kind, resource) in wanted {
-            if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
+            if self
+                .watching
+                .get(&kind)
+                .is_none_or(|watching| watching.resource != resource)
+            {
                 self.last_number += 1;
                 let number = self.last_number;
-                let watched =
-                    WatchedKind { number, resource: resource.clone(), settled: false, was_forbidden: false };
+                let watched = WatchedKind {
+                    number,
+                    resource: resource.clone(),
+                    settled: false,
+                    was_forbidden: false,
+                };
                 self.watching.insert(kind.clone(), watched);
-                self.actions.push(WatchAction::Start(WatchId { kind, number }, resource));
+                self.actions
+                    .push(WatchAction::Start(WatchId { kind, number }, resource));
             }
         }
         self.publish_problems();
@@ -169,14 +191,21 @@ impl Discovery {
         let subject = Subject::new("v1", "ConfigMap", self.config.clone(), &config.uid);
         let problems = self.problems();
         for (reason, message) in problems.difference(&self.published) {
-            let notice = Notice { subject: subject.clone(), reason: *reason, message: message.clone() };
+            let notice = Notice {
+                subject: subject.clone(),
+                reason: *reason,
+                message: message.clone(),
+            };
             self.actions.push(WatchAction::Publish(notice));
         }
         self.published = problems;
     }
 
     fn problems(&self) -> BTreeSet<(Reason, String)> {
-        let malformed = self.malformed.iter().map(|message| (Reason::MalformedWhitelist, message.clone()));
+        let malformed = self
+            .malformed
+            .iter()
+            .map(|message| (Reason::MalformedWhitelist, message.clone()));
         let unwatchable = watchable(&self.whitelist.entries, self.definitions.values()).refusals;
         let refused = self.whitelist.refusals.iter().cloned().chain(unwatchable);
         let forbidden = self.watching.values().filter(|watching| watching.was_forbidden).map(|watching| {

@@ -46,8 +46,11 @@ impl Manager {
         };
         self.last = held;
         let is_running = is_running?;
-        self.checks_until_idle =
-            if is_running { IDLE_CHECKS } else { self.checks_until_idle.saturating_sub(1) };
+        self.checks_until_idle = if is_running {
+            IDLE_CHECKS
+        } else {
+            self.checks_until_idle.saturating_sub(1)
+        };
         (self.is_running.replace(is_running) != Some(is_running)).then_some(is_running)
     }
 
@@ -66,7 +69,11 @@ impl Manager {
         let uid = lease.uid.as_deref().unwrap_or_default();
         let subject = Subject::new("coordination.k8s.io/v1", "Lease", key_of(lease), uid);
         let message = "OpenKruise's manager also writes PersistentPodState status: remove it or its permission to write them, or start this sidecar with --recorder openkruise";
-        Some(Notice { subject, reason: Reason::ConflictingRecorder, message: message.into() })
+        Some(Notice {
+            subject,
+            reason: Reason::ConflictingRecorder,
+            message: message.into(),
+        })
     }
 }
 
@@ -85,7 +92,9 @@ async fn held_lease(client: &Client, namespace: &str) -> Result<Option<Box<Lease
         }
         lease => lease?,
     };
-    Ok(lease.filter(|lease| lease.spec.as_ref().and_then(holder).is_some()).map(Box::new))
+    Ok(lease
+        .filter(|lease| lease.spec.as_ref().and_then(holder).is_some())
+        .map(Box::new))
 }
 
 pub(crate) async fn check_repeatedly(watches: Watches, namespace: String) {
@@ -126,14 +135,19 @@ mod tests {
     use super::*;
 
     fn lease(holder: &str) -> Box<Lease> {
-        let lease = serde_json::json!({"metadata": {"uid": "1"}, "spec": {"holderIdentity": holder}});
+        let lease =
+            serde_json::json!({"metadata": {"uid": "1"}, "spec": {"holderIdentity": holder}});
         serde_json::from_value(lease).unwrap()
     }
 
     #[test]
     fn the_manager_runs_while_its_lease_is_renewed() {
         let mut manager = Manager::default();
-        assert_eq!(manager.apply(Some(lease("a"))), None, "the Lease may be left over");
+        assert_eq!(
+            manager.apply(Some(lease("a"))),
+            None,
+            "the Lease may be left over"
+        );
         assert_eq!(manager.apply(Some(lease("b"))), Some(true));
         assert_eq!(manager.notice().unwrap().subject.uid, "1");
         assert_eq!(manager.apply(Some(lease("c"))), None, "unchanged");
@@ -174,10 +188,16 @@ mod tests {
             (500, r#"{"code": 500}"#, None),
         ] {
             let answer = move |_: http::Request<Body>| async move {
-                http::Response::builder().status(code).body(Body::from(body.as_bytes().to_vec()))
+                http::Response::builder()
+                    .status(code)
+                    .body(Body::from(body.as_bytes().to_vec()))
             };
             let held = held_lease(&Client::new(service_fn(answer), "n"), "n").await;
-            assert_eq!(held.ok().map(|lease| lease.is_some()), expected, "{code} {body}");
+            assert_eq!(
+                held.ok().map(|lease| lease.is_some()),
+                expected,
+                "{code} {body}"
+            );
         }
     }
 }

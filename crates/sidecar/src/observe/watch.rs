@@ -90,7 +90,15 @@ impl Watches {
     ) -> Self {
         let (namespace, interest) = (namespace.map(Arc::from), Interest::default());
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
-        Self { client, namespace, interest, health, metrics, observations, pages }
+        Self {
+            client,
+            namespace,
+            interest,
+            health,
+            metrics,
+            observations,
+            pages,
+        }
     }
 
     /// Sends an observation. The receiver is gone only when the program ends.
@@ -98,12 +106,18 @@ impl Watches {
         drop(self.observations.send(observation).await);
     }
 
-    fn cluster<O: Resource<DynamicType = (), Scope = ClusterResourceScope>>(&self, page: u32) -> Source {
+    fn cluster<O: Resource<DynamicType = (), Scope = ClusterResourceScope>>(
+        &self,
+        page: u32,
+    ) -> Source {
         Source::new::<O>(self.client.clone(), &(), None, page)
     }
 
     /// The objects of the namespace that is recorded, or of all.
-    fn namespaced<O: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self, page: u32) -> Source {
+    fn namespaced<O: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
+        &self,
+        page: u32,
+    ) -> Source {
         Source::new::<O>(self.client.clone(), &(), self.namespace.as_deref(), page)
     }
 
@@ -111,57 +125,120 @@ impl Watches {
         let source = self.namespaced::<PpsObject>(LARGE_OBJECTS_PAGE_SIZE);
         let relisting = Relisting::new(relist, DEFINITION_DELAY);
         let observation = Observation::PersistentPodStates;
-        self.follow("persistentpodstates", None, source, relisting, wire::read_pps, observation).await;
+        self.follow(
+            "persistentpodstates",
+            None,
+            source,
+            relisting,
+            wire::read_pps,
+            observation,
+        )
+        .await;
     }
 
     pub(crate) async fn watch_stateful_sets(self) {
-        let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
+        let id = WatchId {
+            kind: GroupKind::stateful_set(),
+            number: 0,
+        };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = self.namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE).prefer_protobuf();
-        self.follow("statefulsets", None, source, Relisting::fixed(), wire::read_stateful_set, observation)
-            .await;
+        let source = self
+            .namespaced::<StatefulSet>(WORKLOADS_PAGE_SIZE)
+            .prefer_protobuf();
+        self.follow(
+            "statefulsets",
+            None,
+            source,
+            Relisting::fixed(),
+            wire::read_stateful_set,
+            observation,
+        )
+        .await;
     }
 
     pub(crate) async fn watch_kind(self, id: WatchId, resource: kinds::Resource) {
         let (name, naming) = (resource_name(&resource), resource.naming.clone());
         let api = api_resource(resource);
         let namespace = self.namespace.as_deref();
-        let source = Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE);
-        let read = |object: wire::Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
+        let source =
+            Source::new::<DynamicObject>(self.client.clone(), &api, namespace, WORKLOADS_PAGE_SIZE);
+        let read = |object: wire::Encoded<'_>| {
+            wire::read_custom_workload(object, &api.api_version, &naming)
+        };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        self.follow(&name, Some(&id), source, Relisting::fixed(), read, observation).await;
+        self.follow(
+            &name,
+            Some(&id),
+            source,
+            Relisting::fixed(),
+            read,
+            observation,
+        )
+        .await;
     }
 
     pub(crate) async fn watch_definitions(self) {
         let source = self.cluster::<CustomResourceDefinition>(LARGE_OBJECTS_PAGE_SIZE);
         let (read, observation) = (wire::read_definition, Observation::Definitions);
-        self.follow("customresourcedefinitions", None, source, Relisting::fixed(), read, observation).await;
+        self.follow(
+            "customresourcedefinitions",
+            None,
+            source,
+            Relisting::fixed(),
+            read,
+            observation,
+        )
+        .await;
     }
 
     pub(crate) async fn watch_config(self, namespace: String) {
-        let source =
-            Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
+        let source = Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1)
+            .named(CONFIG_MAP);
         let (read, observation) = (wire::read_config, Observation::Config);
-        self.follow("configmaps", None, source, Relisting::fixed(), read, observation).await;
+        self.follow(
+            "configmaps",
+            None,
+            source,
+            Relisting::fixed(),
+            read,
+            observation,
+        )
+        .await;
     }
 
     pub(crate) async fn watch_namespaces(self, selector: String) {
-        let source = self.cluster::<Namespace>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
+        let source = self
+            .cluster::<Namespace>(PODS_PAGE_SIZE)
+            .only_metadata()
+            .prefer_protobuf();
         let (source, read) = (source.selected(&selector), wire::read_namespace);
-        self.follow("namespaces", None, source, Relisting::fixed(), read, Observation::Namespaces).await;
+        self.follow(
+            "namespaces",
+            None,
+            source,
+            Relisting::fixed(),
+            read,
+            Observation::Namespaces,
+        )
+        .await;
     }
 
     pub(crate) async fn watch_pods(self, relist: Relist) {
         let source = self.namespaced::<Pod>(PODS_PAGE_SIZE).prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_pod(object, &self.interest);
         let relisting = Relisting::new(relist, Duration::ZERO);
-        self.follow("pods", None, source, relisting, read, Observation::Pods).await;
+        self.follow("pods", None, source, relisting, read, Observation::Pods)
+            .await;
     }
 
     pub(crate) async fn watch_nodes(self, relist: Relist) {
-        let source = self.cluster::<Node>(PODS_PAGE_SIZE).only_metadata().prefer_protobuf();
+        let source = self
+            .cluster::<Node>(PODS_PAGE_SIZE)
+            .only_metadata()
+            .prefer_protobuf();
         let read = |object: wire::Encoded<'_>| wire::read_node(object, &self.interest);
         let relisting = Relisting::new(relist, Duration::ZERO);
-        self.follow("nodes", None, source, relisting, read, Observation::Nodes).await;
+        self.follow("nodes", None, source, relisting, read, Observation::Nodes)
+            .await;
     }
 }

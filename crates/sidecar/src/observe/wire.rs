@@ -11,7 +11,9 @@ mod protobuf;
 mod stream;
 
 pub use self::encoding::{Encoded, Encoding, Message};
-pub use self::kinds::{read_config, read_custom_workload, read_definition, read_pps, read_stateful_set};
+pub use self::kinds::{
+    read_config, read_custom_workload, read_definition, read_pps, read_stateful_set,
+};
 pub use self::malformed::{Malformed, describe};
 pub use self::object::{Item, key_of};
 pub use self::pods::{read_namespace, read_node, read_pod};

@@ -116,9 +116,13 @@ impl Worker {
             WriteResult::Status(write, Ok(version)) => self.on_status_written(&write, &version),
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
             WriteResult::LossUnconfirmed(write, held) => self.on_loss_unconfirmed(&write, &held),
-            WriteResult::CompactFormDropped(write, why) => self.on_compact_form_dropped(&write, &why),
+            WriteResult::CompactFormDropped(write, why) => {
+                self.on_compact_form_dropped(&write, &why)
+            }
             WriteResult::PpsRead(key, version, result) => self.on_pps_read(&key, &version, result),
-            WriteResult::Generated(workload, write, result) => self.on_generated(&workload, write, result),
+            WriteResult::Generated(workload, write, result) => {
+                self.on_generated(&workload, write, result)
+            }
             WriteResult::Eviction(eviction, result) => self.on_evicted(&eviction, result),
             WriteResult::NodeLookup(node, result) => self.on_node_lookup(&node, result),
         }
@@ -133,7 +137,10 @@ impl Worker {
         self.follow_discovery();
         if is_running {
             warn!("OpenKruise's manager runs and writes the same objects; see --recorder");
-            self.manager.notice().into_iter().for_each(|notice| self.term.publish(notice));
+            self.manager
+                .notice()
+                .into_iter()
+                .for_each(|notice| self.term.publish(notice));
         } else {
             info!("OpenKruise's manager does not run");
         }
@@ -203,7 +210,8 @@ impl Worker {
                 self.absences.missing.request_confirmation(&node, now);
             }
         } else if let Some((node, is_retry)) = self.absences.missing.lookups.take(candidates, now) {
-            self.writes.begin(is_retry, self.term.writer.clone().look_up_node(node));
+            self.writes
+                .begin(is_retry, self.term.writer.clone().look_up_node(node));
         } else {
             if let Some((pod, is_retry)) = self.writes.evictions.take(candidates, now) {
                 self.evict(&pod, is_retry, now);
@@ -219,7 +227,11 @@ impl Worker {
         // A standby queues nothing: the index brings up everything again when this process begins to lead.
         if self.term.is_leader() {
             for key in &work.statuses {
-                if self.stopping.as_ref().is_none_or(|objects| objects.contains(key)) {
+                if self
+                    .stopping
+                    .as_ref()
+                    .is_none_or(|objects| objects.contains(key))
+                {
                     self.writes.statuses.mark(key, now);
                 }
             }
@@ -235,7 +247,10 @@ impl Worker {
             }
         }
         for node in &work.new_nodes {
-            self.absences.new_nodes.set(node, now + self.absences.missing.period.min(LABEL_GRACE_PERIOD));
+            self.absences.new_nodes.set(
+                node,
+                now + self.absences.missing.period.min(LABEL_GRACE_PERIOD),
+            );
         }
         for node in &work.absences {
             self.on_node_absence(node, now);
@@ -252,7 +267,8 @@ impl Worker {
         self.follow_index();
         let (pending, oldest_age) = self.writes.pending(now);
         self.metrics.set_pending_writes(pending, oldest_age);
-        self.metrics.set_conflicting_objects(self.writes.statuses.conflicting(REPORT_AFTER));
+        self.metrics
+            .set_conflicting_objects(self.writes.statuses.conflicting(REPORT_AFTER));
         while let Some(node) = self.absences.new_nodes.take_due(now) {
             self.index.on_node_settled(&node);
         }
@@ -260,7 +276,12 @@ impl Worker {
         if self.sweeps.is_multiple_of(HELD_RETRY_SWEEPS) {
             self.index.retry_held();
         }
-        let sweeps_of_a_round = self.absences.missing.period.as_secs().div_ceil(SWEEP_INTERVAL.as_secs());
+        let sweeps_of_a_round = self
+            .absences
+            .missing
+            .period
+            .as_secs()
+            .div_ceil(SWEEP_INTERVAL.as_secs());
         if u64::from(self.sweeps).is_multiple_of(sweeps_of_a_round) {
             self.index.end_surplus_round();
         }
@@ -270,7 +291,8 @@ impl Worker {
     }
 
     fn follow_index(&self) {
-        self.metrics.follow_index(&self.index, |since| time_since(since, wall_clock()));
+        self.metrics
+            .follow_index(&self.index, |since| time_since(since, wall_clock()));
     }
 
     /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the
@@ -286,11 +308,16 @@ impl Worker {
         self.stopping = Some(pending.into_iter().collect());
         while self.term.is_leader() {
             while self.writes.has_room()
-                && let Some((key, is_retry)) = self.writes.statuses.take(self.writes.candidates(), now)
+                && let Some((key, is_retry)) =
+                    self.writes.statuses.take(self.writes.candidates(), now)
             {
                 self.write_status(&key, is_retry);
             }
-            let next = self.writes.statuses.next(self.writes.candidates()).filter(|_| self.writes.has_room());
+            let next = self
+                .writes
+                .statuses
+                .next(self.writes.candidates())
+                .filter(|_| self.writes.has_room());
             if next.is_none() && self.writes.in_flight() == 0 {
                 return;
             }

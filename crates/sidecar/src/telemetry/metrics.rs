@@ -15,22 +15,37 @@ use prometheus_client::registry::{Metric, Registry};
 use pps_recorder::decide::index::Index;
 use pps_recorder::facts::interest::Interest;
 
-const STATUS_WRITE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const STATUS_WRITE_BUCKETS: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 /// From the batching of a quiet object to what an outage causes. Ready times are whole seconds, so that finer
 /// buckets would show nothing.
-const READY_TO_RECORDED_BUCKETS: [f64; 11] =
-    [1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
+const READY_TO_RECORDED_BUCKETS: [f64; 11] = [
+    1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0,
+];
 
 /// The known values of labels: what is written, how writes, lookups of nodes and the checks before drops end,
 /// and where Pods are bound, compared with their recorded states.
 pub(crate) const STATUS: &str = "persistentpodstates/status";
 pub(crate) const GENERATED: &str = "persistentpodstates";
 pub(crate) const PODS: &str = "pods";
-const WRITE_RESULTS: [&str; 7] =
-    ["success", "conflict", "not_found", "refused", "error", "too_large", "not_leading"];
+const WRITE_RESULTS: [&str; 7] = [
+    "success",
+    "conflict",
+    "not_found",
+    "refused",
+    "error",
+    "too_large",
+    "not_leading",
+];
 const LOOKUP_RESULTS: [&str; 3] = ["found", "not_found", "unknown"];
 const DROP_CHECK_RESULTS: [&str; 3] = ["confirmed", "refuted", "unknown"];
-const PLACEMENTS: [&str; 4] = ["unrecorded", "recorded_node", "required_topology", "elsewhere"];
+const PLACEMENTS: [&str; 4] = [
+    "unrecorded",
+    "recorded_node",
+    "required_topology",
+    "elsewhere",
+];
 
 type Labels<const N: usize> = [(&'static str, String); N];
 
@@ -142,11 +157,17 @@ impl Metrics {
     fn create_known_series(&self) {
         for resource in [STATUS, GENERATED, PODS] {
             for result in WRITE_RESULTS {
-                drop(self.writes.get_or_create(&owned([("resource", resource), ("result", result)])));
+                drop(
+                    self.writes
+                        .get_or_create(&owned([("resource", resource), ("result", result)])),
+                );
             }
         }
         for result in LOOKUP_RESULTS {
-            drop(self.node_lookups.get_or_create(&owned([("result", result)])));
+            drop(
+                self.node_lookups
+                    .get_or_create(&owned([("result", result)])),
+            );
         }
         for result in DROP_CHECK_RESULTS {
             drop(self.drop_checks.get_or_create(&owned([("result", result)])));
@@ -163,7 +184,11 @@ impl Metrics {
     /// Sets whether a watch works. Its other series start at 0.
     pub fn set_watch_up(&self, resource: &str, is_up: bool) {
         let labels = owned([("resource", resource)]);
-        for counter in [&self.watch_events, &self.watch_errors, &self.skipped_objects] {
+        for counter in [
+            &self.watch_events,
+            &self.watch_errors,
+            &self.skipped_objects,
+        ] {
             drop(counter.get_or_create(&labels));
         }
         drop(self.unreadable_objects.get_or_create(&labels));
@@ -191,7 +216,10 @@ impl Metrics {
     }
 
     pub(crate) fn count_bound_pods(&self, placement: &str, injected: bool, pods: u64) {
-        let labels = owned([("placement", placement), ("injected", if injected { "true" } else { "false" })]);
+        let labels = owned([
+            ("placement", placement),
+            ("injected", if injected { "true" } else { "false" }),
+        ]);
         self.bound_pods.get_or_create(&labels).inc_by(pods);
     }
 
@@ -209,14 +237,22 @@ impl Metrics {
         set(&self.missing_states, totals.missing_states);
         set(&self.injected_pods, totals.injected_pods);
         set(&self.unschedulable_pods, totals.unschedulable_pods);
-        let oldest = totals.unschedulable_since.map_or(Duration::ZERO, time_since);
-        self.oldest_unschedulable_pod_age_seconds.set(oldest.as_secs_f64());
+        let oldest = totals
+            .unschedulable_since
+            .map_or(Duration::ZERO, time_since);
+        self.oldest_unschedulable_pod_age_seconds
+            .set(oldest.as_secs_f64());
         let (largest, near, exceeded) = index.sizes();
         set(&self.largest_object_bytes, largest);
         for (level, objects) in [("near", near), ("exceeded", exceeded)] {
             set_one(&self.objects_at_capacity, "level", level, objects);
         }
-        set_one(&self.unwritable_objects, "cause", "unreadable", index.unreadable_count());
+        set_one(
+            &self.unwritable_objects,
+            "cause",
+            "unreadable",
+            index.unreadable_count(),
+        );
     }
 
     pub(crate) fn set_conflicting_objects(&self, objects: usize) {
@@ -225,7 +261,8 @@ impl Metrics {
 
     pub(crate) fn set_pending_writes(&self, writes: usize, oldest_age: Duration) {
         set(&self.pending_writes, writes);
-        self.oldest_pending_write_age_seconds.set(oldest_age.as_secs_f64());
+        self.oldest_pending_write_age_seconds
+            .set(oldest_age.as_secs_f64());
     }
 
     /// Returns all metrics in the text format of `OpenMetrics`.

@@ -16,14 +16,24 @@ pub(super) struct ProcessCollector;
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Ok(stat) = Process::myself().and_then(|process| process.stat()) else { return Ok(()) };
+        let Ok(stat) = Process::myself().and_then(|process| process.stat()) else {
+            return Ok(());
+        };
         let mut encode = |name: &str, help: &str, metric: &dyn EncodeMetric| {
             metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
         };
         let milliseconds = (stat.utime + stat.stime).saturating_mul(1000) / ticks_per_second();
         let time = ConstCounter::new(Duration::from_millis(milliseconds).as_secs_f64());
         encode("process_cpu_seconds", "User and system CPU time.", &time)?;
-        let memory = stat.rss.saturating_mul(page_size()).try_into().unwrap_or(i64::MAX);
-        encode("process_resident_memory_bytes", "Resident memory size.", &ConstGauge::new(memory))
+        let memory = stat
+            .rss
+            .saturating_mul(page_size())
+            .try_into()
+            .unwrap_or(i64::MAX);
+        encode(
+            "process_resident_memory_bytes",
+            "Resident memory size.",
+            &ConstGauge::new(memory),
+        )
     }
 }

@@ -19,7 +19,12 @@ use pps_recorder::facts::Notice;
 
 impl Writer {
     /// Publishes a notice, when it is its turn. One that fails is logged, counted and not tried again.
-    pub(crate) async fn publish(self, notice: Notice, turns: Arc<Semaphore>, metrics: Arc<Metrics>) {
+    pub(crate) async fn publish(
+        self,
+        notice: Notice,
+        turns: Arc<Semaphore>,
+        metrics: Arc<Metrics>,
+    ) {
         let _turn = turns.acquire().await;
         let reason = notice.reason;
         if let Err(error) = self.create_event(&event(notice)).await
@@ -33,9 +38,16 @@ impl Writer {
 
 fn event(notice: Notice) -> Event {
     let now = Timestamp::now();
-    let Notice { subject, reason, mut message } = notice;
+    let Notice {
+        subject,
+        reason,
+        mut message,
+    } = notice;
     message.truncate(message.floor_char_boundary(MAX_NOTE_LENGTH));
-    let (namespace, name) = (Some(subject.object.namespace.to_string()), &subject.object.name);
+    let (namespace, name) = (
+        Some(subject.object.namespace.to_string()),
+        &subject.object.name,
+    );
     // The API server takes names of 253 characters.
     let start = name.get(..220).unwrap_or(name).trim_end_matches(['.', '-']);
     let instance = std::env::var("POD_NAME").unwrap_or_else(|_| generate::FIELD_MANAGER.into());
@@ -45,7 +57,14 @@ fn event(notice: Notice) -> Event {
             namespace: namespace.clone(),
             ..ObjectMeta::default()
         },
-        type_: Some(if is_normal(reason) { "Normal" } else { "Warning" }.into()),
+        type_: Some(
+            if is_normal(reason) {
+                "Normal"
+            } else {
+                "Warning"
+            }
+            .into(),
+        ),
         reason: Some(reason.to_string()),
         note: Some(message),
         // Required, like the reason, which says what was done or has failed.
@@ -67,7 +86,10 @@ fn event(notice: Notice) -> Event {
 
 /// Whether an Event of this reason tells of no problem.
 pub(crate) fn is_normal(reason: Reason) -> bool {
-    matches!(reason, Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted)
+    matches!(
+        reason,
+        Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted
+    )
 }
 
 #[cfg(test)]
@@ -81,13 +103,28 @@ mod tests {
         for (name, start) in [
             ("w".to_owned(), "w.".to_owned()),
             ("w".repeat(253), "w".repeat(220) + "."),
-            ("w".repeat(218) + "-.w" + &"w".repeat(30), "w".repeat(218) + "."),
+            (
+                "w".repeat(218) + "-.w" + &"w".repeat(30),
+                "w".repeat(218) + ".",
+            ),
         ] {
-            let subject = Subject::new("apps/v1", "StatefulSet", NamespacedName::new("n", &*name), "u");
-            let event = event(Notice { subject, reason: Reason::Generated, message: "é".repeat(513) });
+            let subject = Subject::new(
+                "apps/v1",
+                "StatefulSet",
+                NamespacedName::new("n", &*name),
+                "u",
+            );
+            let event = event(Notice {
+                subject,
+                reason: Reason::Generated,
+                message: "é".repeat(513),
+            });
             assert_eq!(event.note, Some("é".repeat(512)));
             let event_name = event.metadata.name.unwrap();
-            assert!(event_name.starts_with(&start) && event_name.len() <= 253, "{event_name}");
+            assert!(
+                event_name.starts_with(&start) && event_name.len() <= 253,
+                "{event_name}"
+            );
             assert_eq!(event.regarding.unwrap().name, Some(name));
         }
     }

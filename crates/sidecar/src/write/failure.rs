@@ -27,7 +27,10 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Refused(String),
     #[error("{message}")]
-    Other { message: String, retry_after: Duration },
+    Other {
+        message: String,
+        retry_after: Duration,
+    },
     /// This object cannot be read, or its answer is too large. Other objects may be readable.
     #[error("{0}")]
     Unreadable(String),
@@ -48,9 +51,14 @@ impl Failure {
     pub(super) fn of_read(what: &impl Display, error: &WatchError) -> Self {
         let message = shortened(&format!("cannot read {what}: {error}"));
         match error {
-            WatchError::TooLarge(_) => Self::Unreadable(format!("{message}; make the object smaller")),
+            WatchError::TooLarge(_) => {
+                Self::Unreadable(format!("{message}; make the object smaller"))
+            }
             WatchError::Malformed(_) => Self::Unreadable(message),
-            _ => Self::Other { message, retry_after: error.retry_after() },
+            _ => Self::Other {
+                message,
+                retry_after: error.retry_after(),
+            },
         }
     }
 
@@ -78,7 +86,9 @@ impl Failure {
 pub(super) fn refusal(head: &Parts, body: &[u8]) -> Status {
     let code = head.status;
     let reason = code.canonical_reason().unwrap_or_default();
-    let status = serde_json::from_slice(body).ok().filter(|status: &Status| status.status.is_some());
+    let status = serde_json::from_slice(body)
+        .ok()
+        .filter(|status: &Status| status.status.is_some());
     let mut status = status.unwrap_or_else(|| Status::failure("the answer is no Status", reason));
     status.code = code.as_u16();
     let seconds = Refusal::default().retry_after(&head.headers).as_secs();
@@ -96,20 +106,26 @@ fn is_too_large(status: &Status) -> bool {
 /// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may
 /// have any status code.
 fn is_refusal(status: &Status) -> bool {
-    let is_denial =
-        status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
+    let is_denial = status.message.starts_with("admission webhook ")
+        && status.message.contains("denied the request");
     is_denial || matches!(status.code, 400 | 403 | 405 | 422)
 }
 
 /// A message on one line, without the end of a long one.
 fn shortened(message: &str) -> String {
-    shorten_to(MAX_REFUSAL, &message.split_whitespace().collect::<Vec<_>>().join(" "))
+    shorten_to(
+        MAX_REFUSAL,
+        &message.split_whitespace().collect::<Vec<_>>().join(" "),
+    )
 }
 
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
-            return Self::Other { message: describe(&error), retry_after: Duration::ZERO };
+            return Self::Other {
+                message: describe(&error),
+                retry_after: Duration::ZERO,
+            };
         };
         let message = shortened(&status.message);
         match status.code {
@@ -118,7 +134,10 @@ impl From<kube::Error> for Failure {
             404 => Self::NotFound,
             409 => Self::Conflict,
             code => {
-                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                let seconds = status
+                    .details
+                    .as_ref()
+                    .map_or(0, |details| details.retry_after_seconds);
                 let seconds = seconds.min(LONGEST_WAIT);
                 Self::Other {
                     message: format!("{code} {}: {message}", shortened(&status.reason)),
@@ -148,9 +167,14 @@ mod tests {
             (500, "etcdserver: request timed out", false),
             (422, "podStates is invalid", false),
         ] {
-            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
+            let status =
+                json!({"status": "Failure", "message": message, "code": code, "reason": ""});
             let failure = Failure::from(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
+            assert_eq!(
+                matches!(failure, Failure::TooLarge(_)),
+                expected,
+                "{message}"
+            );
         }
     }
 
@@ -165,14 +189,23 @@ mod tests {
             (409, denied, true),
             (500, denied, true),
             (409, r#"persistentpodstates "w" already exists"#, false),
-            (500, r#"failed calling webhook "p.kubewarden.admission": timeout"#, false),
+            (
+                500,
+                r#"failed calling webhook "p.kubewarden.admission": timeout"#,
+                false,
+            ),
             (429, "the server has received too many requests", false),
             (401, "Unauthorized", false),
             (404, "not found", false),
         ] {
-            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
+            let status =
+                json!({"status": "Failure", "message": message, "code": code, "reason": ""});
             let failure = Failure::from(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
+            assert_eq!(
+                matches!(failure, Failure::Refused(_)),
+                expected,
+                "{code} {message}"
+            );
         }
         assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);
     }
@@ -180,14 +213,24 @@ mod tests {
     #[test]
     fn the_page_of_another_server_is_not_repeated() {
         for (body, expected) in [
-            ("<html>secret</html>", "502 Bad Gateway: the answer is no Status"),
-            (r#"{"message": "secret"}"#, "502 Bad Gateway: the answer is no Status"),
+            (
+                "<html>secret</html>",
+                "502 Bad Gateway: the answer is no Status",
+            ),
+            (
+                r#"{"message": "secret"}"#,
+                "502 Bad Gateway: the answer is no Status",
+            ),
             (
                 r#"{"status": "Failure", "reason": "InternalError", "message": "no etcd"}"#,
                 "502 InternalError: no etcd",
             ),
         ] {
-            let (head, ()) = http::Response::builder().status(502).body(()).unwrap().into_parts();
+            let (head, ()) = http::Response::builder()
+                .status(502)
+                .body(())
+                .unwrap()
+                .into_parts();
             let failure = Failure::from(kube::Error::Api(refusal(&head, body.as_bytes()).boxed()));
             assert_eq!(failure.to_string(), expected);
         }

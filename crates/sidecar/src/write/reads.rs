@@ -78,10 +78,15 @@ impl Writer {
     /// The entries that must stay: what a read refutes, or what cannot be read.
     async fn unconfirmed(&self, check: &LossCheck, resource: Option<Resource>) -> Unconfirmed {
         let (mut result, interest) = (Unconfirmed::default(), check.interest());
-        let reads = check.pods().map(|key| (key.name.clone(), self.read_pod(key, &interest)));
+        let reads = check
+            .pods()
+            .map(|key| (key.name.clone(), self.read_pod(key, &interest)));
         let (pods, unread) = result.gather(reads).await;
         result.held.extend(unread);
-        let reads = check.nodes().into_iter().map(|node| (node.clone(), self.read_node(node, &interest)));
+        let reads = check
+            .nodes()
+            .into_iter()
+            .map(|node| (node.clone(), self.read_node(node, &interest)));
         let (nodes, unread) = result.gather(reads).await;
         result.held.extend(check.on_nodes(&unread));
         let namespace = &check.workload.object.namespace;
@@ -102,7 +107,8 @@ impl Writer {
         } else {
             self.expect_in_scope(namespace).await.map(|()| None)
         };
-        let refuted = |workload: Option<WorkloadFact>| check.refuted(workload.as_ref(), &pods, &nodes);
+        let refuted =
+            |workload: Option<WorkloadFact>| check.refuted(workload.as_ref(), &pods, &nodes);
         let refuted = result.note(workload).map_or_else(|| check.all(), refuted);
         result.held.extend(refuted);
         result
@@ -116,17 +122,31 @@ impl Writer {
         let WorkloadKey { object: key, kind } = key;
         self.expect_in_scope(&key.namespace).await?;
         if *kind == GroupKind::stateful_set() {
-            let source = self.source::<StatefulSet>(&(), &key.namespace).prefer_protobuf();
-            return self.read("StatefulSet", source, key, &key.name, wire::read_stateful_set).await;
+            let source = self
+                .source::<StatefulSet>(&(), &key.namespace)
+                .prefer_protobuf();
+            return self
+                .read(
+                    "StatefulSet",
+                    source,
+                    key,
+                    &key.name,
+                    wire::read_stateful_set,
+                )
+                .await;
         }
         let Some(resource) = resource else {
             let message = format!("{kind} is no longer watched");
-            return Err(Failure::Other { message, retry_after: Duration::ZERO });
+            return Err(Failure::Other {
+                message,
+                retry_after: Duration::ZERO,
+            });
         };
         let naming = resource.naming.clone();
         let api = api_resource(resource);
         let source = self.source::<DynamicObject>(&api, &key.namespace);
-        let read = |object: Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
+        let read =
+            |object: Encoded<'_>| wire::read_custom_workload(object, &api.api_version, &naming);
         self.read(&api.kind, source, key, &key.name, read).await
     }
 
@@ -138,13 +158,26 @@ impl Writer {
     async fn current_pps(&self, key: &NamespacedName) -> Result<Option<Box<PpsFact>>, Failure> {
         let source = self.source::<PpsObject>(&(), &key.namespace);
         // The fact itself says whether it can be read.
-        let read = |object: Encoded<'_>| wire::read_pps(object).map(|item| Item { unreadable: None, ..item });
-        self.read("PersistentPodState", source, key, &key.name, read).await
+        let read = |object: Encoded<'_>| {
+            wire::read_pps(object).map(|item| Item {
+                unreadable: None,
+                ..item
+            })
+        };
+        self.read("PersistentPodState", source, key, &key.name, read)
+            .await
     }
 
     /// How many living Pods a workload has; no more than one beyond those that it wants are counted.
-    async fn count_living(&self, namespace: &str, workload: &WorkloadFact) -> Result<usize, WatchError> {
-        let source = self.source::<Pod>(&(), namespace).only_metadata().prefer_protobuf();
+    async fn count_living(
+        &self,
+        namespace: &str,
+        workload: &WorkloadFact,
+    ) -> Result<usize, WatchError> {
+        let source = self
+            .source::<Pod>(&(), namespace)
+            .only_metadata()
+            .prefer_protobuf();
         let (mut size, mut token, mut living) = (source.page_size(), None, 0);
         let interest = Interest::default();
         loop {
@@ -155,17 +188,27 @@ impl Writer {
             size.arrived(message.size());
             let page = Page::read(&message)?;
             for pod in page.items {
-                let is_living = |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
+                let is_living =
+                    |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
                 living += usize::from(wire::read_pod(pod, &interest)?.fact.is_some_and(is_living));
             }
             token = page.continue_token;
-            if token.is_none() || workload.demand.replicas().is_some_and(|wanted| living as u64 > wanted) {
+            if token.is_none()
+                || workload
+                    .demand
+                    .replicas()
+                    .is_some_and(|wanted| living as u64 > wanted)
+            {
                 return Ok(living);
             }
         }
     }
 
-    async fn read_node(&self, name: Arc<str>, interest: &Interest) -> Result<Option<NodeFact>, Failure> {
+    async fn read_node(
+        &self,
+        name: Arc<str>,
+        interest: &Interest,
+    ) -> Result<Option<NodeFact>, Failure> {
         let read = |object: Encoded<'_>| wire::read_node(object, interest);
         self.read("Node", self.nodes(), &name, &name, read).await
     }
@@ -183,7 +226,8 @@ impl Writer {
                 let page = Page::read(&message)?;
                 Ok::<_, WatchError>(!page.items.is_empty() || page.continue_token.is_some())
             };
-            let failure = |error| Failure::of_read(&format_args!("the nodes with {selector}"), &error);
+            let failure =
+                |error| Failure::of_read(&format_args!("the nodes with {selector}"), &error);
             if found.await.map_err(failure)? {
                 return Err(Failure::Conflict);
             }
@@ -198,22 +242,41 @@ impl Writer {
         if self.namespace_selector.is_empty() {
             return Ok(());
         }
-        let found = self.read("Namespace", source, namespace, namespace, wire::read_namespace).await?;
+        let found = self
+            .read(
+                "Namespace",
+                source,
+                namespace,
+                namespace,
+                wire::read_namespace,
+            )
+            .await?;
         found.ok_or(Failure::Conflict)
     }
 
     fn nodes(&self) -> Source {
-        Source::new::<Node>(self.client.clone(), &(), None, 1).only_metadata().prefer_protobuf()
+        Source::new::<Node>(self.client.clone(), &(), None, 1)
+            .only_metadata()
+            .prefer_protobuf()
     }
 
-    async fn read_pod(&self, key: NamespacedName, interest: &Interest) -> Result<Option<PodFact>, Failure> {
+    async fn read_pod(
+        &self,
+        key: NamespacedName,
+        interest: &Interest,
+    ) -> Result<Option<PodFact>, Failure> {
         let source = self.source::<Pod>(&(), &key.namespace).prefer_protobuf();
         let read = |object: Encoded<'_>| wire::read_pod(object, interest);
         self.read("Pod", source, &key, &key.name, read).await
     }
 
     fn source<O: kube::Resource>(&self, resource: &O::DynamicType, namespace: &str) -> Source {
-        Source::new::<O>(self.client.clone(), resource, Some(namespace), PODS_PER_PAGE)
+        Source::new::<O>(
+            self.client.clone(),
+            resource,
+            Some(namespace),
+            PODS_PER_PAGE,
+        )
     }
 
     /// Reads one object of this kind; `None` if there is none.
@@ -231,12 +294,16 @@ impl Writer {
             for object in Page::read(&message)?.items {
                 let item = read(object)?;
                 if item.key == *key {
-                    return item.unreadable.map_or(Ok(item.fact), |error| Err(Malformed(error).into()));
+                    return item
+                        .unreadable
+                        .map_or(Ok(item.fact), |error| Err(Malformed(error).into()));
                 }
             }
             Ok(None)
         };
-        found.await.map_err(|error| Failure::of_read(&format_args!("{kind} {key}"), &error))
+        found
+            .await
+            .map_err(|error| Failure::of_read(&format_args!("{kind} {key}"), &error))
     }
 
     /// A page of a list, and the permission to have it in memory. Waits for its turn among all reads.
@@ -248,8 +315,15 @@ impl Writer {
     ) -> Result<(Message, Option<SemaphorePermit<'_>>), WatchError> {
         // The semaphore is never closed.
         let turn = self.reads.acquire().await.ok();
-        let page = timeout(READ_TIMEOUT, source.clone().page(token, objects, LARGEST_READ, None)).await;
-        Ok((page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??.message, turn))
+        let page = timeout(
+            READ_TIMEOUT,
+            source.clone().page(token, objects, LARGEST_READ, None),
+        )
+        .await;
+        Ok((
+            page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??.message,
+            turn,
+        ))
     }
 }
 
@@ -269,7 +343,9 @@ impl Unconfirmed {
             {
                 running.push(async move { (name, read.await) });
             }
-            let Some((name, result)) = running.next().await else { break };
+            let Some((name, result)) = running.next().await else {
+                break;
+            };
             match self.note(result) {
                 Some(object) => found.extend(object.map(|object| (name, object))),
                 None => drop(unknown.insert(name)),
@@ -280,16 +356,26 @@ impl Unconfirmed {
     }
 
     fn is_stopped(&self) -> bool {
-        self.failure.as_ref().is_some_and(|failure| !matches!(failure, Failure::Unreadable(_)))
+        self.failure
+            .as_ref()
+            .is_some_and(|failure| !matches!(failure, Failure::Unreadable(_)))
     }
 
     /// Notes a failure; of several, one that stops the check, and the one with the longest wait.
     fn note<T>(&mut self, result: Result<T, Failure>) -> Option<T> {
-        let weight = |failure: &Failure| (!matches!(failure, Failure::Unreadable(_)), failure.retry_after());
+        let weight = |failure: &Failure| {
+            (
+                !matches!(failure, Failure::Unreadable(_)),
+                failure.retry_after(),
+            )
+        };
         match result {
             Ok(value) => return Some(value),
             Err(failure)
-                if self.failure.as_ref().is_some_and(|before| weight(before) >= weight(&failure)) => {}
+                if self
+                    .failure
+                    .as_ref()
+                    .is_some_and(|before| weight(before) >= weight(&failure)) => {}
             Err(failure) => self.failure = Some(failure),
         }
         None

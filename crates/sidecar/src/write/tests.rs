@@ -15,11 +15,16 @@ use pps_recorder::facts::{GroupKind, NamespacedName};
 fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
     let status = |code: u16, reason: &str, kind: &str, name: &str| -> Status {
         let details = json!({"kind": kind, "name": name});
-        serde_json::from_value(json!({"status": "Failure", "message": "", "code": code, "reason": reason,
-            "details": details}))
+        serde_json::from_value(
+            json!({"status": "Failure", "message": "", "code": code, "reason": reason,
+            "details": details}),
+        )
         .unwrap()
     };
-    assert!(is_node_not_found(&status(404, "NotFound", "nodes", "n"), "n"));
+    assert!(is_node_not_found(
+        &status(404, "NotFound", "nodes", "n"),
+        "n"
+    ));
     for other in [
         status(404, "Failed to parse error data", "", ""),
         status(404, "NotFound", "", ""),
@@ -46,7 +51,9 @@ fn writer(code: u16) -> (Writer, Requests) {
             let (head, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            seen.lock().unwrap().push((head.method.to_string(), head.uri.path().to_owned(), body));
+            seen.lock()
+                .unwrap()
+                .push((head.method.to_string(), head.uri.path().to_owned(), body));
             let is_read = head.method == http::Method::GET;
             let code = if is_read { 200 } else { code };
             let answer = if is_read {
@@ -57,8 +64,9 @@ fn writer(code: u16) -> (Writer, Requests) {
                 json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
                     "message": "persistentpodstates \"w\" already exists"})
             };
-            let answer =
-                http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            let answer = http::Response::builder()
+                .status(code)
+                .body(Body::from(answer.to_string().into_bytes()));
             Ok::<_, Infallible>(answer.unwrap())
         }
     });
@@ -68,7 +76,10 @@ fn writer(code: u16) -> (Writer, Requests) {
 }
 
 fn workload() -> WorkloadKey {
-    WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
+    WorkloadKey {
+        object: NamespacedName::new("n", "w"),
+        kind: GroupKind::stateful_set(),
+    }
 }
 
 #[tokio::test]
@@ -80,12 +91,20 @@ async fn a_new_object_is_created_and_never_merged_into_another() {
         is_alias: false,
     };
     let result = writer.write_generated_pps(workload(), create).await;
-    assert!(matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))), "{result:?}");
+    assert!(
+        matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))),
+        "{result:?}"
+    );
     let requests = requests.lock().unwrap();
-    let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+    let [(method, path, body)] = &requests[..] else {
+        panic!("{requests:?}")
+    };
     assert_eq!(
         (method.as_str(), path.as_str()),
-        ("POST", "/apis/apps.kruise.io/v1alpha1/namespaces/n/persistentpodstates")
+        (
+            "POST",
+            "/apis/apps.kruise.io/v1alpha1/namespaces/n/persistentpodstates"
+        )
     );
     assert_eq!(body["spec"], json!({"targetRef": {}}));
 }
@@ -103,28 +122,58 @@ async fn evicts_only_the_pod_that_was_decided_about() {
         pps_version: "5".to_owned(),
         node_selectors: BTreeSet::new(),
     };
-    let result = writer.clone().evict(PodEviction { pps_version: "4".to_owned(), ..eviction.clone() }).await;
-    assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Conflict))), "{result:?}");
+    let result = writer
+        .clone()
+        .evict(PodEviction {
+            pps_version: "4".to_owned(),
+            ..eviction.clone()
+        })
+        .await;
+    assert!(
+        matches!(result, WriteResult::Eviction(_, Err(Failure::Conflict))),
+        "{result:?}"
+    );
     requests.lock().unwrap().clear();
     let result = writer.evict(eviction).await;
     // A disruption budget is in the way for now.
-    assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
+    assert!(
+        matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))),
+        "{result:?}"
+    );
     let requests = requests.lock().unwrap();
-    let [_, (method, path, body)] = &requests[..] else { panic!("{requests:?}") };
-    assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/n/pods/w-0/eviction"));
-    assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
+    let [_, (method, path, body)] = &requests[..] else {
+        panic!("{requests:?}")
+    };
+    assert_eq!(
+        (method.as_str(), path.as_str()),
+        ("POST", "/api/v1/namespaces/n/pods/w-0/eviction")
+    );
+    assert_eq!(
+        body["deleteOptions"]["preconditions"],
+        json!({"uid": "uid-1", "resourceVersion": "7"})
+    );
     assert_eq!(body.get("apiVersion"), None, "the API server's own version");
 }
 
 #[tokio::test]
 async fn what_is_no_status_of_an_api_server_keeps_its_code_and_the_wait_that_it_asks_for() {
     for (code, body, expected) in [
-        (429, "Too many requests, please try again later.\n", ("error", Some(Duration::from_secs(7)))),
-        (503, r#"{"message": "busy"}"#, ("error", Some(Duration::from_secs(7)))),
+        (
+            429,
+            "Too many requests, please try again later.\n",
+            ("error", Some(Duration::from_secs(7))),
+        ),
+        (
+            503,
+            r#"{"message": "busy"}"#,
+            ("error", Some(Duration::from_secs(7))),
+        ),
         (413, r#"{"message": "no"}"#, ("too_large", None)),
     ] {
         let service = service_fn(move |_: http::Request<Body>| async move {
-            let answer = http::Response::builder().status(code).header("Retry-After", 7);
+            let answer = http::Response::builder()
+                .status(code)
+                .header("Retry-After", 7);
             Ok::<_, Infallible>(answer.body(Body::from(body.as_bytes().to_vec())).unwrap())
         });
         let mut permit = Permit::new(Leadership::fixed(true));
@@ -132,9 +181,20 @@ async fn what_is_no_status_of_an_api_server_keeps_its_code_and_the_wait_that_it_
         let writer = Writer::new(Client::new(service, "n"), permit);
         let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
         let key = NamespacedName::new("n", "w");
-        let delete = GeneratedPps::Delete { key, uid, resource_version, is_alias: true };
+        let delete = GeneratedPps::Delete {
+            key,
+            uid,
+            resource_version,
+            is_alias: true,
+        };
         let result = writer.write_generated_pps(workload(), delete).await;
-        let WriteResult::Generated(_, _, Err(failure)) = result else { panic!("{result:?}") };
-        assert_eq!((failure.result(), failure.retry_after()), expected, "{failure}");
+        let WriteResult::Generated(_, _, Err(failure)) = result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(
+            (failure.result(), failure.retry_after()),
+            expected,
+            "{failure}"
+        );
     }
 }

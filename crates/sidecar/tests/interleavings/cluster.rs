@@ -34,7 +34,8 @@ pub(crate) const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 pub(crate) const NAMED_NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n9"];
 /// Every PPS name that occurs, with the numbers of the workloads that it may target. `p` competes with `w`
 /// and with `v`.
-pub(crate) const PPS_OBJECTS: [(&str, &[usize]); 4] = [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
+pub(crate) const PPS_OBJECTS: [(&str, &[usize]); 4] =
+    [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
 
 /// By so much the versions go back when etcd is restored.
 const RESTORE_STEP: u64 = 1_000_000;
@@ -179,12 +180,21 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(options: &[SpecOptions]) -> Self {
-        let mut cluster = Self { version: 1000 * RESTORE_STEP, ..Self::default() };
+        let mut cluster = Self {
+            version: 1000 * RESTORE_STEP,
+            ..Self::default()
+        };
         for (number, replicas) in [(0, 3), (1, 2), (2, 2)] {
             cluster.create_workload(number, json!({"replicas": replicas}));
         }
         for node in &NODES[..3] {
-            cluster.nodes.insert(node, Node { zone: Some(1), host: true });
+            cluster.nodes.insert(
+                node,
+                Node {
+                    zone: Some(1),
+                    host: true,
+                },
+            );
         }
         for (number, options) in options.iter().enumerate().skip(1) {
             cluster.create_pps(number, *options);
@@ -201,7 +211,15 @@ impl Cluster {
         if !self.workloads.contains_key(&number) {
             self.workload_uids += 1;
             let uid = format!("uid-w{}", self.workload_uids);
-            self.workloads.insert(number, Workload { uid, terminating: false, annotated: false, spec });
+            self.workloads.insert(
+                number,
+                Workload {
+                    uid,
+                    terminating: false,
+                    annotated: false,
+                    spec,
+                },
+            );
         }
     }
 
@@ -240,13 +258,25 @@ impl Cluster {
     /// Changes the spec of a PPS; false if nothing changes.
     pub(crate) fn edit_pps(&mut self, number: usize, options: SpecOptions) -> bool {
         let (name, targets) = PPS_OBJECTS[number];
-        let Some(mut object) = self.objects.get(name).cloned() else { return false };
+        let Some(mut object) = self.objects.get(name).cloned() else {
+            return false;
+        };
         let options = if object.generated_for.is_none() {
             options
         } else {
             // Users set only the fields that the annotations do not give.
-            let SpecOptions { retention, forget, home, .. } = options;
-            SpecOptions { retention, forget, home, ..object.options }
+            let SpecOptions {
+                retention,
+                forget,
+                home,
+                ..
+            } = options;
+            SpecOptions {
+                retention,
+                forget,
+                home,
+                ..object.options
+            }
         };
         object.target = targets[usize::from(options.target) % targets.len()];
         self.forget_recorders(&object.uid);
@@ -263,7 +293,12 @@ impl Cluster {
 
     /// Requests the deletion of a PPS that has a finalizer.
     pub(crate) fn terminate_pps(&mut self, name: Name) -> bool {
-        let Some(mut object) = self.objects.get(name).filter(|object| !object.terminating).cloned() else {
+        let Some(mut object) = self
+            .objects
+            .get(name)
+            .filter(|object| !object.terminating)
+            .cloned()
+        else {
             return false;
         };
         object.terminating = true;
@@ -273,10 +308,16 @@ impl Cluster {
 
     /// Another client patches the status.
     pub(crate) fn patch_status_as_other(&mut self, name: Name, patch: &Value) -> bool {
-        let Some(mut object) = self.objects.get(name).cloned() else { return false };
+        let Some(mut object) = self.objects.get(name).cloned() else {
+            return false;
+        };
         let before = object.status.clone();
         json_patch::merge(&mut object.status, patch);
-        for pod in patch["podStates"].as_object().into_iter().flat_map(|states| states.keys()) {
+        for pod in patch["podStates"]
+            .as_object()
+            .into_iter()
+            .flat_map(|states| states.keys())
+        {
             self.foreign.insert((object.uid.clone(), pod.clone()));
         }
         if object.status == before {
@@ -295,7 +336,10 @@ impl Cluster {
 
     /// An entry is known to belong to this workload.
     pub(crate) fn note_recorder(&mut self, pps_uid: &str, pod: &str, workload_uid: &str) {
-        self.recorders.insert((pps_uid.to_owned(), pod.to_owned()), workload_uid.to_owned());
+        self.recorders.insert(
+            (pps_uid.to_owned(), pod.to_owned()),
+            workload_uid.to_owned(),
+        );
     }
 
     /// Receives a status patch. It applies only to the object and the version that it names. `recorder` is
@@ -306,10 +350,13 @@ impl Cluster {
         patch: &Value,
         recorder: Option<&String>,
     ) -> PatchResponse {
-        let Some((name, current)) = self.objects.get_key_value(name) else { return PatchResponse::NotFound };
+        let Some((name, current)) = self.objects.get_key_value(name) else {
+            return PatchResponse::NotFound;
+        };
         let (name, mut object) = (*name, current.clone());
         let version = object.version.to_string();
-        if patch["metadata"]["uid"] != object.uid || patch["metadata"]["resourceVersion"] != version {
+        if patch["metadata"]["uid"] != object.uid || patch["metadata"]["resourceVersion"] != version
+        {
             return PatchResponse::Conflict;
         }
         let before = object.status.clone();
@@ -322,7 +369,8 @@ impl Cluster {
         for pod in parse_status(&object.status).pod_states.keys() {
             if target.is_some() || changed.contains_key(pod) {
                 let recorder = recorder.cloned().unwrap_or_default();
-                self.recorders.insert((object.uid.clone(), pod.clone()), recorder);
+                self.recorders
+                    .insert((object.uid.clone(), pod.clone()), recorder);
             }
         }
         self.store(name, object);
@@ -332,8 +380,13 @@ impl Cluster {
     /// Receives a generated PPS, which has the zone alone. Returns whether it was created.
     pub(crate) fn create_generated(&mut self, name: Name, body: &Value) -> bool {
         let owner = &body["metadata"]["ownerReferences"][0];
-        let number = (0..WORKLOADS.len()).find(|number| WORKLOADS[*number].2 == owner["name"]).unwrap();
-        let object = PPS_OBJECTS.iter().position(|(object, _)| *object == name).unwrap();
+        let number = (0..WORKLOADS.len())
+            .find(|number| WORKLOADS[*number].2 == owner["name"])
+            .unwrap();
+        let object = PPS_OBJECTS
+            .iter()
+            .position(|(object, _)| *object == name)
+            .unwrap();
         let options = SpecOptions {
             target: 0,
             zone: true,
@@ -357,19 +410,29 @@ impl Cluster {
     /// Returns whether it was accepted.
     pub(crate) fn update_generated(&mut self, name: Name, patch: &Value) -> bool {
         let metadata = &patch["metadata"];
-        let Some(mut object) = self.objects.get(name).cloned() else { return false };
+        let Some(mut object) = self.objects.get(name).cloned() else {
+            return false;
+        };
         let version = object.version.to_string();
         if metadata["uid"] != object.uid || metadata["resourceVersion"] != version {
             return false;
         }
-        assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
+        assert!(
+            object.generated_for.is_some(),
+            "{name} is not the sidecar's"
+        );
         assert!(patch["spec"].is_null(), "{patch}");
-        let owner = self.workloads.get(&object.target).filter(|workload| !workload.terminating);
+        let owner = self
+            .workloads
+            .get(&object.target)
+            .filter(|workload| !workload.terminating);
         assert!(
             owner.is_some_and(|owner| metadata["ownerReferences"][0]["uid"] == owner.uid),
             "{name} gets an owner that does not live, and the garbage collector deletes it: {patch}"
         );
-        object.generated_for = metadata["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
+        object.generated_for = metadata["ownerReferences"][0]["uid"]
+            .as_str()
+            .map(str::to_owned);
         self.store(name, object);
         true
     }
@@ -389,7 +452,9 @@ impl Cluster {
 
     /// Receives the deletion of an alias. Returns whether it is gone.
     pub(crate) fn delete_alias(&mut self, name: &str, uid: &str, version: &str) -> bool {
-        let Some(alias) = self.aliases.get(name) else { return true };
+        let Some(alias) = self.aliases.get(name) else {
+            return true;
+        };
         if alias["metadata"]["uid"] != uid || alias["metadata"]["resourceVersion"] != version {
             return false;
         }
@@ -399,11 +464,16 @@ impl Cluster {
 
     /// Receives the deletion of a generated PPS.
     pub(crate) fn delete_generated(&mut self, name: Name, uid: &str, version: &str) -> bool {
-        let Some(object) = self.objects.get(name) else { return true };
+        let Some(object) = self.objects.get(name) else {
+            return true;
+        };
         if object.uid != uid || object.version.to_string() != version {
             return false;
         }
-        assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
+        assert!(
+            object.generated_for.is_some(),
+            "{name} is not the sidecar's"
+        );
         let workload = self.workloads.get(&object.target);
         assert!(
             workload.is_none_or(|workload| !workload.annotated),
@@ -422,7 +492,12 @@ impl Cluster {
         let restored: Vec<(Name, Pps)> = self
             .objects
             .iter()
-            .map(|(name, object)| (*name, earlier(&object.uid).unwrap_or_else(|| object.clone())))
+            .map(|(name, object)| {
+                (
+                    *name,
+                    earlier(&object.uid).unwrap_or_else(|| object.clone()),
+                )
+            })
             .collect();
         self.recorders.clear();
         // No version is used twice: of an object with the same UID, etcd could not tell the two apart.

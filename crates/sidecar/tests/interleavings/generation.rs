@@ -22,11 +22,18 @@ pub(crate) struct PendingGenerated {
 }
 
 fn workload_key(number: usize) -> WorkloadKey {
-    WorkloadKey { object: key(WORKLOADS[number].2), kind: group_kind(number) }
+    WorkloadKey {
+        object: key(WORKLOADS[number].2),
+        kind: group_kind(number),
+    }
 }
 
 fn name_of(write: &GeneratedPps) -> Name {
-    PPS_OBJECTS.iter().map(|(name, _)| *name).find(|name| **name == *write.key().name).unwrap()
+    PPS_OBJECTS
+        .iter()
+        .map(|(name, _)| *name)
+        .find(|name| **name == *write.key().name)
+        .unwrap()
 }
 
 impl Simulation {
@@ -37,9 +44,15 @@ impl Simulation {
             return false;
         }
         let decided_from = self.index.workload(&workload).cloned();
-        let Some(write) = self.index.generated_pps(&workload) else { return false };
+        let Some(write) = self.index.generated_pps(&workload) else {
+            return false;
+        };
         self.take_work();
-        self.generated.push(PendingGenerated { number, write, decided_from });
+        self.generated.push(PendingGenerated {
+            number,
+            write,
+            decided_from,
+        });
         true
     }
 
@@ -49,9 +62,13 @@ impl Simulation {
         if number >= self.generated.len() {
             return;
         }
-        let PendingGenerated { number, write, decided_from } = self.generated.swap_remove(number);
-        if let GeneratedPps::Create { is_alias: true, .. } | GeneratedPps::Delete { is_alias: true, .. } =
-            &write
+        let PendingGenerated {
+            number,
+            write,
+            decided_from,
+        } = self.generated.swap_remove(number);
+        if let GeneratedPps::Create { is_alias: true, .. }
+        | GeneratedPps::Delete { is_alias: true, .. } = &write
         {
             return self.serve_alias(number, &write);
         }
@@ -63,14 +80,17 @@ impl Simulation {
             && match &write {
                 GeneratedPps::Create { body, .. } => self.cluster.create_generated(name, body),
                 GeneratedPps::Update { patch, .. } => self.cluster.update_generated(name, patch),
-                GeneratedPps::Delete { uid, resource_version, .. } => {
-                    self.cluster.delete_generated(name, uid, resource_version)
-                }
+                GeneratedPps::Delete {
+                    uid,
+                    resource_version,
+                    ..
+                } => self.cluster.delete_generated(name, uid, resource_version),
             };
         if self.cluster.objects.get(name) != before.as_ref() {
             self.queue_pps(name);
         }
-        self.index.on_generated_pps_written(&workload_key(number), is_written);
+        self.index
+            .on_generated_pps_written(&workload_key(number), is_written);
         self.take_work();
     }
 
@@ -80,7 +100,11 @@ impl Simulation {
         let is_readable = !self.are_reads_failing
             && !self.snapshot.forbidden.contains(&number)
             && !self.cluster.is_disabled;
-        is_readable && workload.map(|workload| workload_fact(number, workload)).as_ref() == decided_from
+        is_readable
+            && workload
+                .map(|workload| workload_fact(number, workload))
+                .as_ref()
+                == decided_from
     }
 
     /// The API server receives an alias, or its deletion, and the watch delivers that at once.
@@ -89,12 +113,15 @@ impl Simulation {
         let is_written = match write {
             GeneratedPps::Create { body, .. } => self.cluster.create_alias(&key.name, body),
             GeneratedPps::Update { .. } => panic!("an alias is never changed: {write:?}"),
-            GeneratedPps::Delete { uid, resource_version, .. } => {
-                self.cluster.delete_alias(&key.name, uid, resource_version)
-            }
+            GeneratedPps::Delete {
+                uid,
+                resource_version,
+                ..
+            } => self.cluster.delete_alias(&key.name, uid, resource_version),
         };
         self.deliver_alias(&key.name);
-        self.index.on_generated_pps_written(&workload_key(number), is_written);
+        self.index
+            .on_generated_pps_written(&workload_key(number), is_written);
         self.take_work();
     }
 
@@ -126,16 +153,21 @@ impl Simulation {
             left.remove(&name);
             let alias = self.cluster.aliases.get(&name);
             let mut targeting = objects.iter().filter(|(_, object)| object.target == number);
-            let expected = match (objects.get(workload).filter(|own| own.target == number), targeting.next())
-            {
+            let expected = match (
+                objects.get(workload).filter(|own| own.target == number),
+                targeting.next(),
+            ) {
                 (None, Some((other, _))) => Some(*other),
                 _ => None,
             };
-            let is_terminating = objects.values().any(|object| object.target == number && object.terminating);
+            let is_terminating = objects
+                .values()
+                .any(|object| object.target == number && object.terminating);
             // A sidecar that starts cannot tell whose alias it was, if there is neither a PPS nor a workload.
             let is_known = expected.is_some() || self.snapshot.workload(number).is_some();
             if is_known && !is_terminating {
-                let actual = alias.map(|alias| alias["spec"]["targetRef"]["name"].as_str().unwrap());
+                let actual =
+                    alias.map(|alias| alias["spec"]["targetRef"]["name"].as_str().unwrap());
                 assert_eq!(actual, expected, "the alias {name}");
             }
         }
@@ -146,14 +178,22 @@ impl Simulation {
     /// one, and that no generated one is left for a workload that does not. Neither holds for workloads that
     /// cannot be read.
     pub(crate) fn assert_generated(&self) {
-        for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating)
+        for (number, workload) in self
+            .cluster
+            .workloads
+            .iter()
+            .filter(|(_, workload)| !workload.terminating)
         {
-            let is_readable =
-                self.snapshot.kinds.contains_key(number) && !self.snapshot.forbidden.contains(number);
+            let is_readable = self.snapshot.kinds.contains_key(number)
+                && !self.snapshot.forbidden.contains(number);
             if !is_readable || self.cluster.is_disabled {
                 continue;
             }
-            let of_workload = self.cluster.objects.values().filter(|object| object.target == *number);
+            let of_workload = self
+                .cluster
+                .objects
+                .values()
+                .filter(|object| object.target == *number);
             if workload.annotated {
                 assert!(of_workload.count() > 0, "no PPS was generated for {number}");
             } else {

@@ -142,8 +142,19 @@ impl Process {
     fn work_until(&mut self, until: Instant, runner: &mut TestRunner) {
         loop {
             self.deliver();
-            let times = [self.writes.next(Candidates::All), self.grace_periods.next(), self.new_nodes.next()];
-            let Some(next) = times.into_iter().flatten().min().filter(|next| *next <= until) else { break };
+            let times = [
+                self.writes.next(Candidates::All),
+                self.grace_periods.next(),
+                self.new_nodes.next(),
+            ];
+            let Some(next) = times
+                .into_iter()
+                .flatten()
+                .min()
+                .filter(|next| *next <= until)
+            else {
+                break;
+            };
             self.now = self.now.max(next);
             while let Some(node) = self.grace_periods.take_due(self.now) {
                 self.simulation.end_grace_period(node);
@@ -177,10 +188,21 @@ impl Process {
             self.writes.mark(&name, self.now);
         }
         for name in NAMED_NODES {
-            let is_waiting = simulation.snapshot.absences.get(name) == Some(&NodeAbsence::InGracePeriod);
-            follow(&mut self.grace_periods, name, is_waiting, self.now + NODE_GRACE_PERIOD);
+            let is_waiting =
+                simulation.snapshot.absences.get(name) == Some(&NodeAbsence::InGracePeriod);
+            follow(
+                &mut self.grace_periods,
+                name,
+                is_waiting,
+                self.now + NODE_GRACE_PERIOD,
+            );
             let is_new = simulation.snapshot.new_nodes.contains(name);
-            follow(&mut self.new_nodes, name, is_new, self.now + LABEL_GRACE_PERIOD);
+            follow(
+                &mut self.new_nodes,
+                name,
+                is_new,
+                self.now + LABEL_GRACE_PERIOD,
+            );
         }
         self.today.writes += std::mem::take(&mut simulation.stored);
         for notice in std::mem::take(&mut simulation.notices) {
@@ -201,8 +223,11 @@ impl Process {
         };
         let is_applied = matches!(pending.response, Some(PatchResponse::Applied(_)));
         let (cost, workload) = (pending.write.cost, pending.write.workload.clone());
-        let drops_states =
-            pending.write.loss_check.as_ref().is_some_and(|drops| drops.unwanted().next().is_some());
+        let drops_states = pending
+            .write
+            .loss_check
+            .as_ref()
+            .is_some_and(|drops| drops.unwanted().next().is_some());
         let is_lost = runner.rng().next_u32() % 100 < LOST_WRITES;
         simulation.answer_write(number, is_lost);
         if is_lost {
@@ -210,7 +235,9 @@ impl Process {
             self.writes.failed(&name, None, now);
         } else if is_applied {
             if drops_states {
-                simulation.index.report(&workload, Reason::StatesDropped, String::new());
+                simulation
+                    .index
+                    .report(&workload, Reason::StatesDropped, String::new());
             }
             self.writes.written(&name, cost, now);
         } else {
@@ -237,14 +264,24 @@ impl Process {
             simulation.put_node(node, Some(1), true);
         }
         for (number, kind) in (0..WORKLOADS.len()).zip(0..) {
-            if simulation.cluster.workloads.get(&number).is_none_or(|workload| workload.terminating) {
+            if simulation
+                .cluster
+                .workloads
+                .get(&number)
+                .is_none_or(|workload| workload.terminating)
+            {
                 simulation.change_cluster(&ClusterChange::DeleteWorkload(kind));
                 simulation.change_cluster(&ClusterChange::CreateWorkload(kind, json!({})));
             }
             simulation.change_cluster(&ClusterChange::EditWorkload(kind, json!({"replicas": 2})));
         }
         for ((name, _), number) in PPS_OBJECTS.iter().zip(0..) {
-            if simulation.cluster.objects.get(name).is_some_and(|object| object.terminating) {
+            if simulation
+                .cluster
+                .objects
+                .get(name)
+                .is_some_and(|object| object.terminating)
+            {
                 simulation.change_cluster(&ClusterChange::DeletePps(number));
             }
             simulation.change_cluster(&ClusterChange::CreatePps(number, OPTIONS));
@@ -270,10 +307,19 @@ impl Process {
         // No write is due, no object's timing is kept, and no backup is older than this.
         self.now += Duration::from_hours(1);
         self.writes.sweep(self.now);
-        assert_eq!(format!("{:?}", self.writes), format!("{:?}", Batch::<Name>::default()));
+        assert_eq!(
+            format!("{:?}", self.writes),
+            format!("{:?}", Batch::<Name>::default())
+        );
         let cluster = &mut self.simulation.cluster;
-        let stored: Vec<u64> = cluster.objects.values().map(|object| object.version).collect();
-        cluster.history.retain(|version, _| stored.contains(version));
+        let stored: Vec<u64> = cluster
+            .objects
+            .values()
+            .map(|object| object.version)
+            .collect();
+        cluster
+            .history
+            .retain(|version, _| stored.contains(version));
     }
 
     fn kept(&self) -> Kept {
@@ -286,7 +332,10 @@ impl Process {
         let mut counts = index.counts().to_vec();
         counts.push(("watched kinds", after.matches("}: Kind {").count()));
         let length = |text: &str| text.chars().filter(|one| !one.is_ascii_digit()).count();
-        Kept { counts, length: length(before) + length(after) }
+        Kept {
+            counts,
+            length: length(before) + length(after),
+        }
     }
 }
 
@@ -311,7 +360,9 @@ fn follow(times: &mut Deadlines<Name>, name: Name, is_needed: bool, end: Instant
 }
 
 fn days() -> u32 {
-    std::env::var("PPS_LONG_RUN_DAYS").map_or(1, |days| days.parse().expect("PPS_LONG_RUN_DAYS is a number"))
+    std::env::var("PPS_LONG_RUN_DAYS").map_or(1, |days| {
+        days.parse().expect("PPS_LONG_RUN_DAYS is a number")
+    })
 }
 
 #[test]
@@ -339,7 +390,10 @@ fn live(twice_a_day: Step) {
             first.get_or_insert_with(|| (kept.clone(), today.writes, today.published));
         assert_eq!(kept, *first_kept, "kept after day {day}");
         assert!(today.writes <= 2 * *writes, "writes on day {day}");
-        assert!(today.published <= 2 * *published + 20, "Events on day {day}");
+        assert!(
+            today.published <= 2 * *published + 20,
+            "Events on day {day}"
+        );
     }
     let old = process.kept();
     process.apply(&Step::Restart);

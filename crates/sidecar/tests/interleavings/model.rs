@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::pps::{PodState, RetentionPolicy};
 
 use super::cluster::{Name, Pod, SpecOptions, WORKLOADS, Workload};
-use super::snapshot::{NodeAbsence, Renewed, Snapshot, host_label, ip_annotation, pod_ip, zone_label};
+use super::snapshot::{
+    NodeAbsence, Renewed, Snapshot, host_label, ip_annotation, pod_ip, zone_label,
+};
 use super::states::parse_status;
 
 /// The condition's reasons when nothing keeps Pods from being recorded with all their topology keys.
@@ -68,7 +70,11 @@ enum NameHolder {
 fn replicas(number: usize, workload: &Workload) -> Option<u64> {
     let stated = workload.spec["replicas"].as_u64();
     // A StatefulSet defaults to one Pod, a custom kind has no default.
-    if number == 2 { stated } else { stated.or(Some(1)) }
+    if number == 2 {
+        stated
+    } else {
+        stated.or(Some(1))
+    }
 }
 
 /// The names that follow from the workload's ordinals, counted one by one.
@@ -113,12 +119,24 @@ fn governing_pps(snapshot: &Snapshot, target: usize) -> Option<Name> {
     let objects = snapshot.pps.objects.iter();
     objects
         .filter(|(_, object)| object.target == target && !object.terminating)
-        .min_by_key(|(name, object)| (**name != WORKLOADS[target].2, object.created.clone(), **name))
+        .min_by_key(|(name, object)| {
+            (
+                **name != WORKLOADS[target].2,
+                object.created.clone(),
+                **name,
+            )
+        })
         .map(|(name, _)| *name)
 }
 
-fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, former_uid: Option<&String>) -> NameHolder {
-    let Some(pod) = pod else { return NameHolder::Nothing };
+fn name_holder(
+    pod: Option<&Pod>,
+    workload: Option<&Workload>,
+    former_uid: Option<&String>,
+) -> NameHolder {
+    let Some(pod) = pod else {
+        return NameHolder::Nothing;
+    };
     match (&pod.owner, workload) {
         (Some(owner), Some(workload)) if *owner == workload.uid => {
             if pod.terminating {
@@ -127,7 +145,9 @@ fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, former_uid: Optio
                 NameHolder::Owned
             }
         }
-        (owner @ Some(_), Some(_)) if owner.as_ref() == former_uid && !pod.terminating => NameHolder::Former,
+        (owner @ Some(_), Some(_)) if owner.as_ref() == former_uid && !pod.terminating => {
+            NameHolder::Former
+        }
         (Some(_), Some(_)) => NameHolder::Foreign,
         // The workload is deleted; the garbage collector has yet to delete this Pod.
         (Some(_), None) if !pod.terminating => NameHolder::Owned,
@@ -144,15 +164,22 @@ pub(crate) fn running_state(
     pod: &Pod,
     before: Option<&PodState>,
 ) -> Option<PodState> {
-    let node_name = pod.node.filter(|_| pod.ready && !pod.terminating && !pod.exempt)?;
+    let node_name = pod
+        .node
+        .filter(|_| pod.ready && !pod.terminating && !pod.exempt)?;
     let node = snapshot.nodes.objects.get(node_name)?;
-    let mut state = PodState { node_name: node_name.to_owned(), ..PodState::default() };
-    for (key, is_named, value) in
-        [("zone", options.zone, zone_label(node)), ("host", options.host, host_label(node_name, node))]
-    {
+    let mut state = PodState {
+        node_name: node_name.to_owned(),
+        ..PodState::default()
+    };
+    for (key, is_named, value) in [
+        ("zone", options.zone, zone_label(node)),
+        ("host", options.host, host_label(node_name, node)),
+    ] {
         // A label that a new Node of the recorded name does not have yet may still come.
-        let awaited =
-            before.filter(|before| snapshot.new_nodes.contains(node_name) && before.node_name == node_name);
+        let awaited = before.filter(|before| {
+            snapshot.new_nodes.contains(node_name) && before.node_name == node_name
+        });
         let value = value.or_else(|| awaited?.node_topology_labels.get(key).cloned());
         if let Some(value) = value.filter(|_| is_named) {
             state.node_topology_labels.insert(key.to_owned(), value);
@@ -180,7 +207,11 @@ fn lacks_topology_key(options: SpecOptions, state: &PodState) -> bool {
 pub(crate) fn replaces_values(options: SpecOptions, before: &PodState, after: &PodState) -> bool {
     let is_other = |key: &str, is_named: bool| {
         let value = |state: &PodState| {
-            state.node_topology_labels.get(key).or_else(|| state.annotations.get(key)).cloned()
+            state
+                .node_topology_labels
+                .get(key)
+                .or_else(|| state.annotations.get(key))
+                .cloned()
         };
         is_named && value(before).is_some() && value(before) != value(after)
     };
@@ -211,12 +242,17 @@ fn should_keep(
 
 /// Whether a Pod runs on another node than its home.
 pub(crate) fn is_away(options: SpecOptions, state: Option<&PodState>, pod: &Pod) -> bool {
-    let home = state.map(|state| state.node_name.as_str()).filter(|home| !home.is_empty());
+    let home = state
+        .map(|state| state.node_name.as_str())
+        .filter(|home| !home.is_empty());
     options.home && home.is_some_and(|home| pod.node.is_some_and(|node| node != home))
 }
 
 fn is_living(holder: NameHolder) -> bool {
-    matches!(holder, NameHolder::Owned | NameHolder::Former | NameHolder::Orphan)
+    matches!(
+        holder,
+        NameHolder::Owned | NameHolder::Former | NameHolder::Orphan
+    )
 }
 
 /// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it. `held` are
@@ -237,7 +273,11 @@ pub(crate) fn expected_status_with(
     held: &BTreeSet<String>,
     is_tried: impl Fn(&String) -> bool,
 ) -> Option<ExpectedStatus> {
-    let object = snapshot.pps.objects.get(name).filter(|object| !object.terminating)?;
+    let object = snapshot
+        .pps
+        .objects
+        .get(name)
+        .filter(|object| !object.terminating)?;
     let (options, base) = (object.options, parse_status(&object.status));
     let expect = |entries, reason, desired| ExpectedStatus {
         entries,
@@ -251,12 +291,18 @@ pub(crate) fn expected_status_with(
     };
     let is_enabled = snapshot.namespaces.objects.contains_key("n");
     let unchanged = |reason, desired| {
-        let reason = if is_enabled { reason } else { "NamespaceNotEnabled" };
+        let reason = if is_enabled {
+            reason
+        } else {
+            "NamespaceNotEnabled"
+        };
         expect(base.pod_states.clone(), reason, desired)
     };
     let workload = snapshot.workload(object.target);
     let Some(kind) = snapshot.kinds.get(&object.target) else {
-        return snapshot.kinds_known.then(|| unchanged("WorkloadKindNotWatched", base.desired));
+        return snapshot
+            .kinds_known
+            .then(|| unchanged("WorkloadKindNotWatched", base.desired));
     };
     if snapshot.forbidden.contains(&object.target) {
         return Some(unchanged("WorkloadKindForbidden", base.desired));
@@ -273,17 +319,34 @@ pub(crate) fn expected_status_with(
     }
 
     let present = workload.filter(|workload| !workload.terminating);
-    let is_replaced =
-        present.is_some_and(|present| base.target_uid.as_ref().is_some_and(|uid| *uid != present.uid));
-    let is_owned = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
-    let living = snapshot.pods.objects.values().filter(|pod| is_owned(pod) && !pod.terminating).count();
+    let is_replaced = present.is_some_and(|present| {
+        base.target_uid
+            .as_ref()
+            .is_some_and(|uid| *uid != present.uid)
+    });
+    let is_owned =
+        |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
+    let living = snapshot
+        .pods
+        .objects
+        .values()
+        .filter(|pod| is_owned(pod) && !pod.terminating)
+        .count();
     let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
     let (mut must_report_keys, mut may_report_keys) = (false, false);
     let mut waits_for_former = false;
-    let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));
+    let owned = snapshot
+        .pods
+        .objects
+        .iter()
+        .filter(|(_, pod)| is_owned(pod));
     let owned = owned.map(|(name, _)| (*name).to_owned());
     let names: BTreeSet<String> = base.pod_states.keys().cloned().chain(owned).collect();
-    let mut renewed = snapshot.renewed.get(&object.uid).cloned().unwrap_or_default();
+    let mut renewed = snapshot
+        .renewed
+        .get(&object.uid)
+        .cloned()
+        .unwrap_or_default();
     if let Some(present) = present.filter(|_| !is_replaced) {
         renewed.is_complete = true;
         renewed.pods.retain(|_, uid| *uid != present.uid);
@@ -293,10 +356,18 @@ pub(crate) fn expected_status_with(
         |pod: &String| present.is_some_and(|present| renewed_before.get(pod) == Some(&present.uid));
     // The Pods of a workload that exists belong to nothing but that workload.
     let exists_elsewhere = |uid: &String| {
-        let others = snapshot.kinds.keys().filter(|number| **number != object.target);
-        others.filter_map(|number| snapshot.workload(*number)).any(|other| other.uid == *uid)
+        let others = snapshot
+            .kinds
+            .keys()
+            .filter(|number| **number != object.target);
+        others
+            .filter_map(|number| snapshot.workload(*number))
+            .any(|other| other.uid == *uid)
     };
-    let former_uid = base.target_uid.as_ref().filter(|uid| !exists_elsewhere(uid));
+    let former_uid = base
+        .target_uid
+        .as_ref()
+        .filter(|uid| !exists_elsewhere(uid));
     let has_former = base.pod_states.keys().any(|name| {
         let pod = snapshot.pods.objects.get(name.as_str());
         name_holder(pod, workload, former_uid) == NameHolder::Former
@@ -307,47 +378,75 @@ pub(crate) fn expected_status_with(
         let holder = name_holder(pod, workload, former_uid);
         let is_held = held.contains(&pod_name);
         // The home of a former workload's Pod is not that of its namesake.
-        let may_be_former = is_replaced && !is_renewed(&pod_name) && (renewed.is_complete || !has_former);
+        let may_be_former =
+            is_replaced && !is_renewed(&pod_name) && (renewed.is_complete || !has_former);
         let is_away = |pod: &Pod| is_away(options, before, pod);
-        let keeps_home =
-            |pod: &Pod| is_away(pod) && (options.retention == RetentionPolicy::Retain || !may_be_former);
+        let keeps_home = |pod: &Pod| {
+            is_away(pod) && (options.retention == RetentionPolicy::Retain || !may_be_former)
+        };
         let runs = pod.filter(|pod| {
-            present.is_some() && holder == NameHolder::Owned && pod.ready && !pod.exempt && !keeps_home(pod)
+            present.is_some()
+                && holder == NameHolder::Owned
+                && pod.ready
+                && !pod.exempt
+                && !keeps_home(pod)
         });
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
             // The first record of a home is checked as well.
             let replaces = |state: &PodState| {
-                before.map_or(options.home, |before| replaces_values(options, before, state))
+                before.map_or(options.home, |before| {
+                    replaces_values(options, before, state)
+                })
             };
             let is_held_change = is_held && current.as_ref().is_some_and(replaces);
             let current = current.filter(|_| !is_held_change);
             // A home that stays is that of the workload which the status names.
-            let is_former_home = is_replaced && options.home && before.is_some() && current.is_none();
+            let is_former_home =
+                is_replaced && options.home && before.is_some() && current.is_none();
             waits_for_former |= is_former_home && options.retention != RetentionPolicy::Retain;
             if let Some(present) = present.filter(|_| is_replaced && current.is_some()) {
                 let is_right = current.as_ref() == before;
-                let pods = if is_right { &mut renewed.pods } else { &mut expected.renewing };
+                let pods = if is_right {
+                    &mut renewed.pods
+                } else {
+                    &mut expected.renewing
+                };
                 pods.insert(pod_name.clone(), present.uid.clone());
             }
-            must_report_keys |= current.as_ref().is_some_and(|state| lacks_topology_key(options, state));
+            must_report_keys |= current
+                .as_ref()
+                .is_some_and(|state| lacks_topology_key(options, state));
             // The labels of an unknown Node are unknown too, so the entry stays.
             let state = current.or_else(|| before.cloned());
-            may_report_keys |= state.as_ref().is_some_and(|state| lacks_topology_key(options, state));
-            expected.entries.extend(state.map(|state| (pod_name, state)));
+            may_report_keys |= state
+                .as_ref()
+                .is_some_and(|state| lacks_topology_key(options, state));
+            expected
+                .entries
+                .extend(state.map(|state| (pod_name, state)));
             continue;
         }
         let Some(before) = before else { continue };
-        let absence = snapshot.absences.iter().find(|(node, _)| **node == before.node_name);
+        let absence = snapshot
+            .absences
+            .iter()
+            .find(|(node, _)| **node == before.node_name);
         let lives = is_living(holder);
-        let runs_elsewhere = pod.and_then(|pod| pod.node).is_some_and(|node| node != before.node_name);
-        let is_backed =
-            lives && (pod.is_some_and(|pod| pod.ready) || runs_elsewhere) && !pod.is_some_and(is_away);
-        let absence = absence.map(|(_, absence)| *absence).filter(|_| options.forget && !is_backed);
+        let runs_elsewhere = pod
+            .and_then(|pod| pod.node)
+            .is_some_and(|node| node != before.node_name);
+        let is_backed = lives
+            && (pod.is_some_and(|pod| pod.ready) || runs_elsewhere)
+            && !pod.is_some_and(is_away);
+        let absence = absence
+            .map(|(_, absence)| *absence)
+            .filter(|_| options.forget && !is_backed);
         if absence == Some(NodeAbsence::ConfirmedGone) && !is_held {
             continue;
         }
-        let is_wanted = present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
+        let is_wanted =
+            present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
         let is_awaited = workload.is_none() && base.target_uid.is_none();
         // A process that has not seen all that was recorded keeps what may be the living workload's.
         let may_be_renewed = !renewed.is_complete && has_former;
@@ -356,9 +455,19 @@ pub(crate) fn expected_status_with(
         let is_there = before.node_name.is_empty()
             || pod.is_some_and(|pod| pod.exempt || pod.node == Some(before.node_name.as_str()));
         let is_own = matches!(holder, NameHolder::Owned | NameHolder::Terminating);
-        let holder = if is_former && is_own && !is_there { NameHolder::Nothing } else { holder };
-        let stays =
-            is_awaited || should_keep(options.retention, present.is_none(), is_former, is_wanted, holder);
+        let holder = if is_former && is_own && !is_there {
+            NameHolder::Nothing
+        } else {
+            holder
+        };
+        let stays = is_awaited
+            || should_keep(
+                options.retention,
+                present.is_none(),
+                is_former,
+                is_wanted,
+                holder,
+            );
         waits_for_former |= is_replaced
             && options.retention != RetentionPolicy::Retain
             && (holder == NameHolder::Former

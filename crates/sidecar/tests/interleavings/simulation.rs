@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use pps_recorder::decide::index::{Index, StatusWrite};
 use pps_recorder::facts::interest::Interest;
-use pps_recorder::facts::{NamespacedName, NodeFact, Notice, PodFact, PpsFact, StoredForm, WorkloadFact};
+use pps_recorder::facts::{
+    NamespacedName, NodeFact, Notice, PodFact, PpsFact, StoredForm, WorkloadFact,
+};
 use pps_recorder::recording::RECORDING;
 
 use super::cluster::{
@@ -54,7 +56,10 @@ pub(crate) struct PendingWrite {
 
 /// The index with everything that goes into it and comes out of it.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a condition of its own")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a condition of its own"
+)]
 pub(crate) struct Simulation {
     pub(crate) cluster: Cluster,
     index: Index,
@@ -98,7 +103,10 @@ fn key(name: Name) -> NamespacedName {
 }
 
 fn pps_number(name: Name) -> usize {
-    PPS_OBJECTS.iter().position(|(object, _)| *object == name).unwrap()
+    PPS_OBJECTS
+        .iter()
+        .position(|(object, _)| *object == name)
+        .unwrap()
 }
 
 impl Simulation {
@@ -135,8 +143,13 @@ impl Simulation {
 
     /// The process is killed, and a new one starts.
     pub(crate) fn restart(&mut self) {
-        let other_kinds: BTreeSet<usize> =
-            self.snapshot.kinds.keys().copied().filter(|number| *number > 0).collect();
+        let other_kinds: BTreeSet<usize> = self
+            .snapshot
+            .kinds
+            .keys()
+            .copied()
+            .filter(|number| *number > 0)
+            .collect();
         for pending in std::mem::take(&mut self.pending) {
             if pending.response.is_none() {
                 self.abandon(pending);
@@ -168,9 +181,12 @@ impl Simulation {
     }
 
     fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
-        self.index.change_compact_form(|form| form.is_off = self.is_compact_form_off);
-        self.index.change_compact_form(|form| form.limits = (COMPACT_FROM, COMPACT_UNTIL));
-        self.index.change_compact_form(|form| form.is_kept = Some(true));
+        self.index
+            .change_compact_form(|form| form.is_off = self.is_compact_form_off);
+        self.index
+            .change_compact_form(|form| form.limits = (COMPACT_FROM, COMPACT_UNTIL));
+        self.index
+            .change_compact_form(|form| form.is_kept = Some(true));
         self.index.select_namespaces("enabled=yes");
         self.snapshot.kinds.insert(0, WatchCache::default());
         for number in other_kinds {
@@ -227,13 +243,23 @@ impl Simulation {
         let confirmations = self.index.take_unconfirmed_nodes();
         self.take_work();
         let Some(expected) = expected else {
-            assert_eq!(write, None, "{name}: the index knows too little to decide this status");
-            assert!(confirmations.is_empty(), "{name}: asks for {confirmations:?} without a decision");
+            assert_eq!(
+                write, None,
+                "{name}: the index knows too little to decide this status"
+            );
+            assert!(
+                confirmations.is_empty(),
+                "{name}: asks for {confirmations:?} without a decision"
+            );
             return false;
         };
         for node in confirmations {
-            assert!(expected.confirmations.contains(&node.to_string()), "{name}: no entry depends on {node}");
-            self.unconfirmed.extend(NAMED_NODES.into_iter().find(|known| **known == *node));
+            assert!(
+                expected.confirmations.contains(&node.to_string()),
+                "{name}: no entry depends on {node}"
+            );
+            self.unconfirmed
+                .extend(NAMED_NODES.into_iter().find(|known| **known == *node));
         }
         self.assert_decision(name, write.as_ref(), &expected);
         let uid = self.snapshot.pps.objects[name].uid.clone();
@@ -259,12 +285,16 @@ impl Simulation {
     /// What the model expects, unless the index must wait: for a pending write, or for the watches.
     fn expected_status(&self, name: Name, write: Option<&StatusWrite>) -> Option<ExpectedStatus> {
         let snapshot = &self.snapshot;
-        let is_pending = self.pending.iter().any(|pending| pending.name == name && pending.is_current);
+        let is_pending = self
+            .pending
+            .iter()
+            .any(|pending| pending.name == name && pending.is_current);
         // Each PPS waits only for the keys that it names itself. This is the product's own judgement, but not
         // the last word: at rest, the recorded states are compared with the whole cluster.
         let is_interest_met = snapshot.pps.objects.get(name).is_none_or(|object| {
             let spec = serde_json::from_value(object.spec.clone()).unwrap();
-            self.interest.is_met(&spec, snapshot.nodes.listed.min(snapshot.pods.listed))
+            self.interest
+                .is_met(&spec, snapshot.nodes.listed.min(snapshot.pods.listed))
         });
         let is_listed = snapshot.pps.listed.is_some()
             && snapshot.kinds[&0].listed.is_some()
@@ -275,9 +305,17 @@ impl Simulation {
         // An entry whose drop or change was not confirmed may stay, or it may be tried again.
         let object = snapshot.pps.objects.get(name);
         let changed = object.zip(write);
-        let changed = changed.map(|(object, write)| changed_states(&object.status, &write.patch["status"]));
-        let is_tried = |pod: &String| changed.as_ref().is_some_and(|changed| changed.contains_key(pod));
-        let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_tried(pod));
+        let changed =
+            changed.map(|(object, write)| changed_states(&object.status, &write.patch["status"]));
+        let is_tried = |pod: &String| {
+            changed
+                .as_ref()
+                .is_some_and(|changed| changed.contains_key(pod))
+        };
+        let held = snapshot
+            .held
+            .iter()
+            .filter(|(pps, pod)| *pps == name && !is_tried(pod));
         let held = held.map(|(_, pod)| pod.clone()).collect();
         expected_status_with(snapshot, name, &held, is_tried)
     }
@@ -286,20 +324,31 @@ impl Simulation {
     /// records.
     fn note_recorders(&mut self, name: Name, write: Option<&StatusWrite>) -> Option<String> {
         let object = &self.snapshot.pps.objects[name];
-        let workload = self.snapshot.workload(object.target).filter(|workload| !workload.terminating)?;
+        let workload = self
+            .snapshot
+            .workload(object.target)
+            .filter(|workload| !workload.terminating)?;
         let changed = write.map(|write| changed_states(&object.status, &write.patch["status"]));
         // What another client has written since then says for itself whose the entries are.
-        let stored = self.cluster.objects.get(name).map(|stored| stored.status.get("targetUID"));
+        let stored = self
+            .cluster
+            .objects
+            .get(name)
+            .map(|stored| stored.status.get("targetUID"));
         let is_current = stored == Some(object.status.get("targetUID"));
         let states = parse_status(&object.status).pod_states;
         for (pod_name, pod) in &self.snapshot.pods.objects {
-            let has_node = pod.node.is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
+            let has_node = pod
+                .node
+                .is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
             let is_recorded = pod.ready
                 && !pod.terminating
                 && !pod.exempt
                 && has_node
                 && pod.owner.as_ref() == Some(&workload.uid);
-            let is_written = changed.as_ref().is_some_and(|changed| changed.contains_key(*pod_name));
+            let is_written = changed
+                .as_ref()
+                .is_some_and(|changed| changed.contains_key(*pod_name));
             // A Pod that is gone already, as a late watch does not show, backs nothing.
             let exists = self
                 .cluster
@@ -309,7 +358,8 @@ impl Simulation {
             let is_enabled = self.snapshot.namespaces.objects.contains_key("n");
             let is_away = is_away(object.options, states.get(*pod_name), pod);
             if is_recorded && exists && is_current && !is_written && is_enabled && !is_away {
-                self.cluster.note_recorder(&object.uid, pod_name, &workload.uid);
+                self.cluster
+                    .note_recorder(&object.uid, pod_name, &workload.uid);
             }
         }
         Some(workload.uid.clone())
@@ -336,16 +386,43 @@ impl Simulation {
             )
         };
         assert_eq!(after.pod_states, expected.entries, "{}", context());
-        assert_eq!(after.recorded, Some(i32::try_from(expected.entries.len()).unwrap()), "{}", context());
+        assert_eq!(
+            after.recorded,
+            Some(i32::try_from(expected.entries.len()).unwrap()),
+            "{}",
+            context()
+        );
         assert_eq!(after.target_uid, expected.target_uid, "{}", context());
         assert_eq!(after.desired, expected.desired, "{}", context());
-        assert_eq!(after.observed_generation, Some(expected.generation), "{}", context());
-        let recording = after.conditions.iter().find(|condition| condition.type_ == RECORDING);
+        assert_eq!(
+            after.observed_generation,
+            Some(expected.generation),
+            "{}",
+            context()
+        );
+        let recording = after
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == RECORDING);
         let recording = recording.expect("the condition Recording is set");
-        assert!(expected.reasons.contains(&recording.reason.as_str()), "{}", context());
-        assert_eq!(recording.status == "True", HEALTHY.contains(&recording.reason.as_str()), "{}", context());
+        assert!(
+            expected.reasons.contains(&recording.reason.as_str()),
+            "{}",
+            context()
+        );
+        assert_eq!(
+            recording.status == "True",
+            HEALTHY.contains(&recording.reason.as_str()),
+            "{}",
+            context()
+        );
         let others = |status: &pps_core::Status| {
-            status.conditions.iter().filter(|one| one.type_ != RECORDING).cloned().collect::<Vec<_>>()
+            status
+                .conditions
+                .iter()
+                .filter(|one| one.type_ != RECORDING)
+                .cloned()
+                .collect::<Vec<_>>()
         };
         assert_eq!(others(&before), others(&after), "{}", context());
         if let Some(write) = write {
@@ -356,23 +433,33 @@ impl Simulation {
     /// The API server receives a pending write, unless it has already. Before that, the workload and the Pods
     /// whose entries it drops are read; if that refutes a drop, the write is not sent.
     pub(crate) fn serve_write(&mut self, number: usize) {
-        let Some(pending) = self.pending.get(number).filter(|pending| pending.response.is_none()) else {
+        let Some(pending) = self
+            .pending
+            .get(number)
+            .filter(|pending| pending.response.is_none())
+        else {
             return;
         };
         let refuted = self.refuted_drops(&pending.write);
         if !refuted.is_empty() {
             let pending = self.pending.swap_remove(number);
-            self.index.on_loss_unconfirmed(&key(pending.name), &pending.uid, &refuted);
-            self.snapshot.held.extend(refuted.iter().map(|pod| (pending.name, pod.to_string())));
+            self.index
+                .on_loss_unconfirmed(&key(pending.name), &pending.uid, &refuted);
+            self.snapshot
+                .held
+                .extend(refuted.iter().map(|pod| (pending.name, pod.to_string())));
             if let Some((watched, is_listed)) = pending.watched {
                 self.update_known_pps(pending.name, watched, is_listed);
             }
             self.take_work();
             return;
         }
-        if self.is_compact_form_refused && self.pending[number].write.moves_to == Some(StoredForm::Compact) {
+        if self.is_compact_form_refused
+            && self.pending[number].write.moves_to == Some(StoredForm::Compact)
+        {
             let pending = self.pending.swap_remove(number);
-            self.index.on_compact_form_dropped(&key(pending.name), &pending.uid, None);
+            self.index
+                .on_compact_form_dropped(&key(pending.name), &pending.uid, None);
             if let Some((watched, is_listed)) = pending.watched {
                 self.update_known_pps(pending.name, watched, is_listed);
             }
@@ -381,9 +468,12 @@ impl Simulation {
         }
         let pending = &mut self.pending[number];
         let name = pending.name;
-        self.cluster.assert_drops_no_needed_state(name, &pending.write.patch);
+        self.cluster
+            .assert_drops_no_needed_state(name, &pending.write.patch);
         let recorder = pending.recorder.clone();
-        let response = self.cluster.patch_status(name, &pending.write.patch, recorder.as_ref());
+        let response = self
+            .cluster
+            .patch_status(name, &pending.write.patch, recorder.as_ref());
         pending.response = Some(response.clone());
         if matches!(response, PatchResponse::Applied(_)) {
             self.stored += 1;
@@ -394,13 +484,21 @@ impl Simulation {
     /// What reading the cluster shows about the drops of a write: those that must not be made. All of them if
     /// it cannot be read.
     fn refuted_drops(&self, write: &StatusWrite) -> BTreeSet<Arc<str>> {
-        let Some(check) = &write.loss_check else { return BTreeSet::new() };
-        let number = (0..WORKLOADS.len()).find(|number| group_kind(*number) == check.workload.kind).unwrap();
+        let Some(check) = &write.loss_check else {
+            return BTreeSet::new();
+        };
+        let number = (0..WORKLOADS.len())
+            .find(|number| group_kind(*number) == check.workload.kind)
+            .unwrap();
         let is_forbidden = self.snapshot.forbidden.contains(&number);
         if self.are_reads_failing || is_forbidden || self.cluster.is_disabled {
             return check.all();
         }
-        let workload = self.cluster.workloads.get(&number).map(|workload| workload_fact(number, workload));
+        let workload = self
+            .cluster
+            .workloads
+            .get(&number)
+            .map(|workload| workload_fact(number, workload));
         let pods = check.pods().filter_map(|key| {
             let (name, pod) = self.cluster.pods.get_key_value(&*key.name)?;
             Some((key.name, pod_fact(name, pod, &self.interest)))
@@ -409,7 +507,9 @@ impl Simulation {
             let (name, stored) = self.cluster.nodes.get_key_value(&*node)?;
             Some((node, node_fact(name, stored, &self.interest)))
         });
-        let living = check.counted().map(|workload| self.cluster.living(&workload.uid));
+        let living = check
+            .counted()
+            .map(|workload| self.cluster.living(&workload.uid));
         let mut refuted = check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect());
         refuted.extend(check.refuted_by_count(living));
         refuted
@@ -419,7 +519,8 @@ impl Simulation {
     /// before it were done.
     fn abandon(&mut self, pending: PendingWrite) {
         if self.refuted_drops(&pending.write).is_empty() {
-            self.abandoned.push((pending.name, pending.write, pending.recorder));
+            self.abandoned
+                .push((pending.name, pending.write, pending.recorder));
         }
     }
 
@@ -459,7 +560,9 @@ impl Simulation {
     pub(crate) fn serve_abandoned(&mut self, number: usize) {
         if number < self.abandoned.len() {
             let (name, write, recorder) = self.abandoned.swap_remove(number);
-            let response = self.cluster.patch_status(name, &write.patch, recorder.as_ref());
+            let response = self
+                .cluster
+                .patch_status(name, &write.patch, recorder.as_ref());
             if matches!(response, PatchResponse::Applied(_)) {
                 self.queue_pps(name);
             }
@@ -477,16 +580,22 @@ impl Simulation {
         match pending.response.take().filter(|_| !is_lost) {
             Some(PatchResponse::Applied(version)) => {
                 is_stored = true;
-                self.index.on_status_written(&key(name), &pending.uid, &version.to_string());
+                self.index
+                    .on_status_written(&key(name), &pending.uid, &version.to_string());
                 if pending.is_current {
                     let stored = self.cluster.history[&version].clone();
                     if let Some(renewed) = self.snapshot.renewed.get_mut(&pending.uid) {
                         let before = &self.snapshot.pps.objects[name].status;
                         let changed = changed_states(before, &pending.write.patch["status"]);
-                        renewed.pods.retain(|pod, _| changed.get(pod).is_none_or(Option::is_some));
-                        let is_stored = |pod: &String| changed.get(pod).is_some_and(Option::is_some);
+                        renewed
+                            .pods
+                            .retain(|pod, _| changed.get(pod).is_none_or(Option::is_some));
+                        let is_stored =
+                            |pod: &String| changed.get(pod).is_some_and(Option::is_some);
                         let renewing = std::mem::take(&mut pending.renewing).into_iter();
-                        renewed.pods.extend(renewing.filter(|(pod, _)| is_stored(pod)));
+                        renewed
+                            .pods
+                            .extend(renewing.filter(|(pod, _)| is_stored(pod)));
                     }
                     self.snapshot.pps.objects.insert(name, stored);
                 }
@@ -555,7 +664,10 @@ impl Simulation {
                 self.finish_last_write();
                 let held = &self.snapshot.held;
                 let forbidden = &self.snapshot.forbidden;
-                assert!(held.is_empty() || !forbidden.is_empty(), "not confirmed at rest: {held:?}");
+                assert!(
+                    held.is_empty() || !forbidden.is_empty(),
+                    "not confirmed at rest: {held:?}"
+                );
             }
             while self.deliver_all() {}
             self.settle_generated();
@@ -568,7 +680,10 @@ impl Simulation {
 
     /// Delivers all queued events of the watches that are not stalled.
     pub(crate) fn deliver_unstalled(&mut self) {
-        for watch in (0..WATCHES).filter(|watch| !self.stalled.contains(watch)).collect::<Vec<_>>() {
+        for watch in (0..WATCHES)
+            .filter(|watch| !self.stalled.contains(watch))
+            .collect::<Vec<_>>()
+        {
             while self.deliver(watch) {}
         }
     }
@@ -590,7 +705,10 @@ impl Simulation {
             // What cannot be confirmed for lack of a permission would be tried forever.
             rounds += 1;
             if rounds > 20 {
-                assert!(!self.snapshot.forbidden.is_empty(), "generation does not come to rest");
+                assert!(
+                    !self.snapshot.forbidden.is_empty(),
+                    "generation does not come to rest"
+                );
                 break;
             }
             for number in 0..WORKLOADS.len() {
@@ -616,7 +734,12 @@ impl Simulation {
 
     /// Asserts that each object has the form that it should have, once nothing is left to write.
     pub(crate) fn assert_forms(&self) {
-        for (name, object) in self.cluster.objects.iter().filter(|(_, object)| !object.terminating) {
+        for (name, object) in self
+            .cluster
+            .objects
+            .iter()
+            .filter(|(_, object)| !object.terminating)
+        {
             let is_compact = !object.status["packed"].is_null();
             let states = parse_status(&object.status).pod_states.len();
             assert!(
@@ -629,7 +752,10 @@ impl Simulation {
 
     /// Whether any object has the compact form.
     pub(crate) fn has_compact_objects(&self) -> bool {
-        self.cluster.objects.values().any(|object| !object.status["packed"].is_null())
+        self.cluster
+            .objects
+            .values()
+            .any(|object| !object.status["packed"].is_null())
     }
 
     /// Asserts that the watches have delivered the whole cluster, and that the index counts the same.
@@ -651,14 +777,23 @@ impl Simulation {
         let expected = [
             ("pods", cluster.pods.len()),
             ("nodes", cluster.nodes.len()),
-            ("workloads", snapshot.kinds.values().map(|kind| kind.objects.len()).sum()),
+            (
+                "workloads",
+                snapshot.kinds.values().map(|kind| kind.objects.len()).sum(),
+            ),
             ("persistentpodstates", cluster.objects.len()),
-            ("recorded_states", snapshot.pps.objects.values().map(states).sum()),
+            (
+                "recorded_states",
+                snapshot.pps.objects.values().map(states).sum(),
+            ),
             ("missing_nodes", snapshot.absences.len()),
         ];
         let counts = self.index.counts();
         for (kind, number) in expected {
-            assert!(counts.contains(&(kind, number)), "{kind} {number}: {counts:?}");
+            assert!(
+                counts.contains(&(kind, number)),
+                "{kind} {number}: {counts:?}"
+            );
         }
     }
 

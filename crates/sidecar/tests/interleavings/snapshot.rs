@@ -37,7 +37,11 @@ pub(crate) struct WatchCache<T> {
 
 impl<T> Default for WatchCache<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), listing: None, listed: None }
+        Self {
+            objects: BTreeMap::new(),
+            listing: None,
+            listed: None,
+        }
     }
 }
 
@@ -64,13 +68,19 @@ impl<T> WatchCache<T> {
     }
 
     pub(crate) fn end_list(&mut self) {
-        let Some((revision, listed)) = self.listing.take() else { return };
+        let Some((revision, listed)) = self.listing.take() else {
+            return;
+        };
         self.listed = Some(revision);
         self.objects.retain(|name, _| listed.contains(name));
     }
 
     /// Applies an event, and converts it to the index's form.
-    pub(crate) fn apply<K, F>(&mut self, event: WatchEvent<T, F>, key: impl Fn(Name) -> K) -> Update<K, F> {
+    pub(crate) fn apply<K, F>(
+        &mut self,
+        event: WatchEvent<T, F>,
+        key: impl Fn(Name) -> K,
+    ) -> Update<K, F> {
         match event {
             WatchEvent::ListStart(revision) => {
                 self.start_list(revision);
@@ -146,12 +156,21 @@ impl Snapshot {
 
 pub(crate) fn group_kind(number: usize) -> GroupKind {
     let (api_version, kind, _) = WORKLOADS[number];
-    GroupKind { group: pps_core::pps::group_of(api_version).into(), kind: kind.into() }
+    GroupKind {
+        group: pps_core::pps::group_of(api_version).into(),
+        kind: kind.into(),
+    }
 }
 
 /// The annotation `ip`.
 pub(crate) fn ip_annotation(pod: &Pod) -> Option<String> {
-    pod.ip.map(|ip| if ip == 0 { String::new() } else { format!("10.0.0.{ip}") })
+    pod.ip.map(|ip| {
+        if ip == 0 {
+            String::new()
+        } else {
+            format!("10.0.0.{ip}")
+        }
+    })
 }
 
 pub(crate) fn pod_ip(pod: &Pod) -> Option<String> {
@@ -169,8 +188,7 @@ pub(crate) fn host_label(name: Name, node: &Node) -> Option<String> {
 pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
     let mut metadata = json!({"name": name, "namespace": "n", "annotations": {"other": "x"}});
     if let Some(owner) = &pod.owner {
-        metadata["ownerReferences"] =
-            json!([{"apiVersion": "a.io/v1", "kind": "Any", "name": "x", "uid": owner, "controller": true}]);
+        metadata["ownerReferences"] = json!([{"apiVersion": "a.io/v1", "kind": "Any", "name": "x", "uid": owner, "controller": true}]);
     }
     if let Some(ip) = ip_annotation(pod) {
         metadata["annotations"]["ip"] = ip.into();
@@ -187,15 +205,24 @@ pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
         status["podIP"] = ip.into();
     }
     let pod = json!({"metadata": metadata, "spec": {"nodeName": pod.node}, "status": status});
-    wire::read_pod(Encoded::Json(&pod.to_string()), interest).unwrap().fact.unwrap()
+    wire::read_pod(Encoded::Json(&pod.to_string()), interest)
+        .unwrap()
+        .fact
+        .unwrap()
 }
 
 pub(crate) fn node_fact(name: Name, node: &Node, interest: &Interest) -> NodeFact {
     let labels = [("zone", zone_label(node)), ("host", host_label(name, node))];
-    let labels: BTreeMap<&str, String> =
-        labels.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    wire::read_node(Encoded::Json(&node.to_string()), interest).unwrap().fact.unwrap()
+    let labels: BTreeMap<&str, String> = labels
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+    wire::read_node(Encoded::Json(&node.to_string()), interest)
+        .unwrap()
+        .fact
+        .unwrap()
 }
 
 pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact {
@@ -214,7 +241,9 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
     let item = match number {
         0 => wire::read_stateful_set(text),
         1 => wire::read_custom_workload(text, api_version, &Naming::StatefulSet),
-        _ => wire::read_custom_workload(text, api_version, &Naming::Custom(ReplicasPath::default())),
+        _ => {
+            wire::read_custom_workload(text, api_version, &Naming::Custom(ReplicasPath::default()))
+        }
     };
     item.unwrap().fact.unwrap()
 }
@@ -231,16 +260,26 @@ pub(crate) fn pps_fact(name: &str, object: &Pps) -> Box<PpsFact> {
         let (api_version, kind, name) = WORKLOADS[object.target];
         metadata["labels"] = json!({"app.kubernetes.io/managed-by": "pps-sidecar"});
         managed = own_fields(&json!({"f:targetRef": {}, "f:requiredPersistentTopology": {}}));
-        metadata["ownerReferences"] =
-            json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        metadata["ownerReferences"] = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
     }
     // The API server keeps who has written which field of the status.
-    let fields = object.status.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    let fields: Value = fields.map(|(field, _)| (format!("f:{field}"), json!({}))).collect();
-    managed.push(json!({"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:status": fields}}));
+    let fields = object
+        .status
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
+    let fields: Value = fields
+        .map(|(field, _)| (format!("f:{field}"), json!({})))
+        .collect();
+    managed.push(
+        json!({"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:status": fields}}),
+    );
     metadata["managedFields"] = managed.into();
     let object = json!({"metadata": metadata, "spec": object.spec, "status": object.status});
-    Box::new(pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap()))
+    Box::new(pps_recorder::facts::object_fact(
+        serde_json::from_value(object).unwrap(),
+    ))
 }
 
 /// The fields that the sidecar owns when it has made an object.
@@ -251,5 +290,7 @@ fn own_fields(spec: &Value) -> Vec<Value> {
 pub(crate) fn alias_fact(alias: &Value) -> Box<PpsFact> {
     let mut alias = alias.clone();
     alias["metadata"]["managedFields"] = own_fields(&json!({"f:targetRef": {}})).into();
-    Box::new(pps_recorder::facts::object_fact(serde_json::from_value(alias).unwrap()))
+    Box::new(pps_recorder::facts::object_fact(
+        serde_json::from_value(alias).unwrap(),
+    ))
 }

@@ -25,9 +25,16 @@ pub(crate) fn parse_status(status: &Value) -> Status {
         status_read.pod_states = states;
     }
     let names: BTreeSet<&str> = PODS.iter().map(|(pod, _)| *pod).collect();
-    for pod in names.into_iter().chain(status_read.pod_states.keys().map(String::as_str)) {
+    for pod in names
+        .into_iter()
+        .chain(status_read.pod_states.keys().map(String::as_str))
+    {
         let one = recorded_state(status, pod).unwrap();
-        assert_eq!(one.as_ref(), status_read.pod_states.get(pod), "{pod} in {status}");
+        assert_eq!(
+            one.as_ref(),
+            status_read.pod_states.get(pod),
+            "{pod} in {status}"
+        );
     }
     status_read
 }
@@ -35,7 +42,10 @@ pub(crate) fn parse_status(status: &Value) -> Status {
 /// A status after a patch. The states that were erased are known, and not in the object.
 pub(crate) fn patched(status: &Value, patch: &Value) -> Value {
     let mut after = status.clone();
-    if let Some(mut erased) = after.as_object_mut().and_then(|status| status.remove("erased")) {
+    if let Some(mut erased) = after
+        .as_object_mut()
+        .and_then(|status| status.remove("erased"))
+    {
         after["podStates"] = erased["podStates"].take();
     }
     json_patch::merge(&mut after, patch);
@@ -45,8 +55,15 @@ pub(crate) fn patched(status: &Value, patch: &Value) -> Value {
 /// What a status patch changes: the states that it sets, and `None` for those that it drops.
 pub(crate) fn changed_states(before: &Value, patch: &Value) -> BTreeMap<String, Option<PodState>> {
     let after = patched(before, patch);
-    let (before, after) = (parse_status(before).pod_states, parse_status(&after).pod_states);
+    let (before, after) = (
+        parse_status(before).pod_states,
+        parse_status(&after).pod_states,
+    );
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let changed = names.into_iter().filter(|pod| before.get(*pod) != after.get(*pod));
-    changed.map(|pod| (pod.clone(), after.get(pod).cloned())).collect()
+    let changed = names
+        .into_iter()
+        .filter(|pod| before.get(*pod) != after.get(*pod));
+    changed
+        .map(|pod| (pod.clone(), after.get(pod).cloned()))
+        .collect()
 }

@@ -121,21 +121,39 @@ pub(crate) enum ClusterChange {
 }
 
 pub(crate) fn spec_options() -> impl Strategy<Value = SpecOptions> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
     let retention = prop_oneof![
         Just(RetentionPolicy::WhenScaled),
         Just(RetentionPolicy::WhenDeleted),
         Just(RetentionPolicy::Retain),
     ];
-    (0_u8..2, flags, retention).prop_map(|(target, (zone, host, ip, net, forget, home), retention)| {
-        SpecOptions { target, zone, host, ip, net, retention, forget, home }
-    })
+    (0_u8..2, flags, retention).prop_map(
+        |(target, (zone, host, ip, net, forget, home), retention)| SpecOptions {
+            target,
+            zone,
+            host,
+            ip,
+            net,
+            retention,
+            forget,
+            home,
+        },
+    )
 }
 
 fn workload_spec() -> impl Strategy<Value = Value> {
     let replicas = prop_oneof![4 => (0_u64..5).prop_map(Some), 1 => Just(None)];
-    let reserved =
-        proptest::collection::vec(prop_oneof![(0_u64..4).prop_map(Value::from), Just(json!("1-2"))], 0..2);
+    let reserved = proptest::collection::vec(
+        prop_oneof![(0_u64..4).prop_map(Value::from), Just(json!("1-2"))],
+        0..2,
+    );
     (replicas, 0_u64..2, reserved).prop_map(
         |(replicas, start, reserved)| json!({"replicas": replicas, "ordinals": {"start": start}, "reserveOrdinals": reserved}),
     )
@@ -145,8 +163,11 @@ fn workload_spec() -> impl Strategy<Value = Value> {
 /// target.
 fn status_patch(number: u8) -> impl Strategy<Value = Value> {
     let targets = PPS_OBJECTS[usize::from(number)].1;
-    let own: Vec<Name> =
-        PODS.iter().filter(|(_, workload)| targets.contains(workload)).map(|(name, _)| *name).collect();
+    let own: Vec<Name> = PODS
+        .iter()
+        .filter(|(_, workload)| targets.contains(workload))
+        .map(|(name, _)| *name)
+        .collect();
     let pod = prop_oneof![
         3 => any::<u8>().prop_map(move |pod| pick(&own, pod)),
         1 => any::<u8>().prop_map(|pod| pick(&PODS, pod).0),
@@ -301,7 +322,10 @@ impl Simulation {
                 }
             }
             Step::DeliverAll => self.deliver_unstalled(),
-            Step::Race { changes: [first, second], delivered } => {
+            Step::Race {
+                changes: [first, second],
+                delivered,
+            } => {
                 self.change_cluster(first);
                 for (watch, is_delivered) in delivered.iter().enumerate() {
                     while *is_delivered && !self.is_stalled(watch) && self.deliver(watch) {}
@@ -323,7 +347,9 @@ impl Simulation {
             }
             Step::ServeWrite(number) => self.serve_write(usize::from(*number)),
             Step::ServeAbandoned(number) => self.serve_abandoned(usize::from(*number)),
-            Step::AnswerWrite { write, is_lost } => self.answer_write(usize::from(*write), *is_lost),
+            Step::AnswerWrite { write, is_lost } => {
+                self.answer_write(usize::from(*write), *is_lost)
+            }
             Step::Write(number) => {
                 if self.decide_if_due(object(*number)) {
                     self.finish_last_write();
@@ -383,13 +409,29 @@ impl Simulation {
     pub(crate) fn change_cluster(&mut self, change: &ClusterChange) {
         use ClusterChange as C;
         match change {
-            C::CreatePod { pod, owner, node, ready, ip } => {
+            C::CreatePod {
+                pod,
+                owner,
+                node,
+                ready,
+                ip,
+            } => {
                 let (name, workload) = pick(&PODS, *pod);
                 if !self.cluster.pods.contains_key(name) {
                     let owner = self.owner_uid(workload, *owner);
                     let node = node.map(|node| pick(&NODES, node));
                     let (ready, ip) = (*ready && node.is_some(), Some(*ip).filter(|ip| *ip < 3));
-                    self.put_pod(name, Pod { owner, node, ready, ip, address: Some(1), ..Pod::default() });
+                    self.put_pod(
+                        name,
+                        Pod {
+                            owner,
+                            node,
+                            ready,
+                            ip,
+                            address: Some(1),
+                            ..Pod::default()
+                        },
+                    );
                 }
             }
             C::MakePodReady(pod, node) => self.edit_pod(*pod, |pod| {
@@ -404,7 +446,16 @@ impl Simulation {
                 if let Some(pod) = self.cluster.pods.get(name).cloned() {
                     let node = Some(pick(&NODES, *node));
                     self.delete_pod(name);
-                    self.put_pod(name, Pod { node, ready: *ready, terminating: false, exempt: false, ..pod });
+                    self.put_pod(
+                        name,
+                        Pod {
+                            node,
+                            ready: *ready,
+                            terminating: false,
+                            exempt: false,
+                            ..pod
+                        },
+                    );
                 }
             }
             C::ExemptPod(pod, exempt) => self.edit_pod(*pod, |pod| pod.exempt = *exempt),
@@ -416,7 +467,10 @@ impl Simulation {
                 for (object, (_, targets)) in PPS_OBJECTS.iter().enumerate() {
                     if targets.contains(&workload) {
                         let object = u8::try_from(object).unwrap();
-                        self.change_cluster(&C::PatchStatus(object, json!({"podStates": {pod: state}})));
+                        self.change_cluster(&C::PatchStatus(
+                            object,
+                            json!({"podStates": {pod: state}}),
+                        ));
                     }
                 }
             }
@@ -438,12 +492,18 @@ impl Simulation {
             }
             C::ScaleToZero(number) => {
                 self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 0}));
-                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == usize::from(*number)) {
+                for (name, _) in PODS
+                    .into_iter()
+                    .filter(|(_, workload)| *workload == usize::from(*number))
+                {
                     self.delete_pod(name);
                 }
             }
             C::Recreate(number) => {
-                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == usize::from(*number)) {
+                for (name, _) in PODS
+                    .into_iter()
+                    .filter(|(_, workload)| *workload == usize::from(*number))
+                {
                     self.delete_pod(name);
                 }
                 self.change_cluster(&C::ReplaceWorkload(*number));
@@ -451,15 +511,31 @@ impl Simulation {
             C::ScaleUp(number, node) => {
                 self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 3}));
                 let number = usize::from(*number);
-                let owner = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
+                let owner = self
+                    .cluster
+                    .workloads
+                    .get(&number)
+                    .map(|workload| workload.uid.clone());
                 let node = pick(&NODES, *node);
                 if !self.cluster.nodes.contains_key(node) {
                     self.put_node(node, Some(1), true);
                 }
-                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number).take(3) {
+                for (name, _) in PODS
+                    .into_iter()
+                    .filter(|(_, workload)| *workload == number)
+                    .take(3)
+                {
                     if owner.is_some() && !self.cluster.pods.contains_key(name) {
                         let (owner, node) = (owner.clone(), Some(node));
-                        self.put_pod(name, Pod { owner, node, ready: true, ..Pod::default() });
+                        self.put_pod(
+                            name,
+                            Pod {
+                                owner,
+                                node,
+                                ready: true,
+                                ..Pod::default()
+                            },
+                        );
                     }
                 }
             }
@@ -473,7 +549,12 @@ impl Simulation {
             C::LoseNode(node) => {
                 let node = pick(&NODES, *node);
                 for (name, _) in PODS {
-                    if self.cluster.pods.get(name).is_some_and(|pod| pod.node == Some(node)) {
+                    if self
+                        .cluster
+                        .pods
+                        .get(name)
+                        .is_some_and(|pod| pod.node == Some(node))
+                    {
                         self.delete_pod(name);
                     }
                 }
@@ -493,7 +574,11 @@ impl Simulation {
             }
             C::AdoptPods(number) => {
                 let number = usize::from(*number);
-                let uid = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
+                let uid = self
+                    .cluster
+                    .workloads
+                    .get(&number)
+                    .map(|workload| workload.uid.clone());
                 if uid.is_some() {
                     self.change_owners(number, None, uid.as_ref());
                 }
@@ -502,13 +587,19 @@ impl Simulation {
                 self.edit_workload(*number, |workload| workload.terminating = true);
             }
             C::DeleteWorkload(number) => {
-                if self.cluster.workloads.remove(&usize::from(*number)).is_some() {
+                if self
+                    .cluster
+                    .workloads
+                    .remove(&usize::from(*number))
+                    .is_some()
+                {
                     self.queue_workload(usize::from(*number));
                 }
             }
             C::CreateWorkload(number, spec) => {
                 if !self.cluster.workloads.contains_key(&usize::from(*number)) {
-                    self.cluster.create_workload(usize::from(*number), spec.clone());
+                    self.cluster
+                        .create_workload(usize::from(*number), spec.clone());
                     self.queue_workload(usize::from(*number));
                 }
             }
@@ -524,18 +615,26 @@ impl Simulation {
                 }
             }
             C::CreatePps(number, options) => {
-                self.change_pps(*number, |cluster, _| cluster.create_pps(usize::from(*number), *options));
+                self.change_pps(*number, |cluster, _| {
+                    cluster.create_pps(usize::from(*number), *options)
+                });
             }
             C::EditPps(number, options) => {
-                self.change_pps(*number, |cluster, _| cluster.edit_pps(usize::from(*number), *options));
+                self.change_pps(*number, |cluster, _| {
+                    cluster.edit_pps(usize::from(*number), *options)
+                });
             }
             C::TerminatePps(number) => self.change_pps(*number, Cluster::terminate_pps),
             C::DeletePps(number) => {
-                self.change_pps(*number, |cluster, name| cluster.objects.remove(name).is_some());
+                self.change_pps(*number, |cluster, name| {
+                    cluster.objects.remove(name).is_some()
+                });
             }
             C::DisableNamespace(is_disabled) => self.set_disabled(*is_disabled),
             C::PatchStatus(number, patch) => {
-                self.change_pps(*number, |cluster, name| cluster.patch_status_as_other(name, patch));
+                self.change_pps(*number, |cluster, name| {
+                    cluster.patch_status_as_other(name, patch)
+                });
             }
         }
     }
@@ -545,7 +644,11 @@ impl Simulation {
         match number {
             0 => None,
             1 => Some("uid-stranger".into()),
-            _ => self.cluster.workloads.get(&workload).map(|workload| workload.uid.clone()),
+            _ => self
+                .cluster
+                .workloads
+                .get(&workload)
+                .map(|workload| workload.uid.clone()),
         }
     }
 
@@ -571,8 +674,16 @@ impl Simulation {
     /// Gives the Pods of a workload another controller.
     fn change_owners(&mut self, number: usize, from: Option<&String>, to: Option<&String>) {
         for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number) {
-            if let Some(pod) = self.cluster.pods.get(name).filter(|pod| pod.owner.as_ref() == from) {
-                let pod = Pod { owner: to.cloned(), ..pod.clone() };
+            if let Some(pod) = self
+                .cluster
+                .pods
+                .get(name)
+                .filter(|pod| pod.owner.as_ref() == from)
+            {
+                let pod = Pod {
+                    owner: to.cloned(),
+                    ..pod.clone()
+                };
                 self.put_pod(name, pod);
             }
         }

@@ -27,7 +27,10 @@ fn toggle(all: &mut BTreeSet<usize>, one: usize) {
 /// until they are written back.
 fn with_erased_states(known: &Pps, mut object: Pps) -> Pps {
     let is_missing = |field: &str| object.status[field].is_null();
-    let has_recording = parse_status(&object.status).conditions.iter().any(|one| one.type_ == RECORDING);
+    let has_recording = parse_status(&object.status)
+        .conditions
+        .iter()
+        .any(|one| one.type_ == RECORDING);
     let is_erased = !known.status["erased"].is_null()
         || (!known.status["packed"].is_null()
             && is_missing("targetUID")
@@ -64,7 +67,11 @@ impl Simulation {
                 self.objects.clear();
                 self.objects.push_back(WatchEvent::ListStart(0));
                 for (name, object) in &self.cluster.objects {
-                    self.objects.push_back(WatchEvent::Apply(name, object.clone(), pps_fact(name, object)));
+                    self.objects.push_back(WatchEvent::Apply(
+                        name,
+                        object.clone(),
+                        pps_fact(name, object),
+                    ));
                 }
                 self.objects.push_back(WatchEvent::ListEnd);
             }
@@ -89,15 +96,21 @@ impl Simulation {
     }
 
     fn list_pods(&mut self) {
-        self.pods.push_back(WatchEvent::ListStart(self.interest.revision()));
+        self.pods
+            .push_back(WatchEvent::ListStart(self.interest.revision()));
         for (name, pod) in &self.cluster.pods {
-            self.pods.push_back(WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)));
+            self.pods.push_back(WatchEvent::Apply(
+                name,
+                pod.clone(),
+                pod_fact(name, pod, &self.interest),
+            ));
         }
         self.pods.push_back(WatchEvent::ListEnd);
     }
 
     fn list_nodes(&mut self) {
-        self.nodes.push_back(WatchEvent::ListStart(self.interest.revision()));
+        self.nodes
+            .push_back(WatchEvent::ListStart(self.interest.revision()));
         for (name, node) in &self.cluster.nodes {
             self.nodes.push_back(WatchEvent::Apply(
                 name,
@@ -112,7 +125,9 @@ impl Simulation {
     pub(crate) fn queue_pod(&mut self, name: Name) {
         if self.listed_revision.is_some() {
             self.pods.push_back(match self.cluster.pods.get(name) {
-                Some(pod) => WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)),
+                Some(pod) => {
+                    WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest))
+                }
                 None => WatchEvent::Delete(name),
             });
         }
@@ -121,7 +136,9 @@ impl Simulation {
     pub(crate) fn queue_node(&mut self, name: Name) {
         if self.listed_revision.is_some() {
             self.nodes.push_back(match self.cluster.nodes.get(name) {
-                Some(node) => WatchEvent::Apply(name, node.clone(), node_fact(name, node, &self.interest)),
+                Some(node) => {
+                    WatchEvent::Apply(name, node.clone(), node_fact(name, node, &self.interest))
+                }
                 None => WatchEvent::Delete(name),
             });
         }
@@ -131,14 +148,19 @@ impl Simulation {
     pub(crate) fn set_disabled(&mut self, is_disabled: bool) {
         self.cluster.is_disabled = is_disabled;
         let enabled = WatchEvent::Apply("n", (), ());
-        self.namespaces.push_back(if is_disabled { WatchEvent::Delete("n") } else { enabled });
+        self.namespaces.push_back(if is_disabled {
+            WatchEvent::Delete("n")
+        } else {
+            enabled
+        });
     }
 
     pub(crate) fn queue_pps(&mut self, name: Name) {
-        self.objects.push_back(match self.cluster.objects.get(name) {
-            Some(object) => WatchEvent::Apply(name, object.clone(), pps_fact(name, object)),
-            None => WatchEvent::Delete(name),
-        });
+        self.objects
+            .push_back(match self.cluster.objects.get(name) {
+                Some(object) => WatchEvent::Apply(name, object.clone(), pps_fact(name, object)),
+                None => WatchEvent::Delete(name),
+            });
     }
 
     pub(crate) fn queue_workload(&mut self, number: usize) {
@@ -193,8 +215,10 @@ impl Simulation {
     }
 
     fn set_watch_state(&mut self, number: usize) {
-        let state = match (self.snapshot.forbidden.contains(&number), self.snapshot.failing.contains(&number))
-        {
+        let state = match (
+            self.snapshot.forbidden.contains(&number),
+            self.snapshot.failing.contains(&number),
+        ) {
             (true, _) => WatchState::Forbidden,
             (false, true) => WatchState::Down,
             (false, false) => WatchState::Up,
@@ -223,7 +247,9 @@ impl Simulation {
     }
 
     fn deliver_pod(&mut self) -> bool {
-        let Some(event) = self.pods.pop_front() else { return false };
+        let Some(event) = self.pods.pop_front() else {
+            return false;
+        };
         if let WatchEvent::Apply(name, pod, _) = &event {
             self.note_adoption(name, pod);
         }
@@ -233,9 +259,17 @@ impl Simulation {
 
     /// The entry of a Pod that gets another owner, and runs on, belongs to the new one.
     fn note_adoption(&mut self, name: Name, pod: &Pod) {
-        let Some(before) = self.snapshot.pods.objects.get(name) else { return };
+        let Some(before) = self.snapshot.pods.objects.get(name) else {
+            return;
+        };
         let is_same = before.node.is_some() && before.node == pod.node && !pod.terminating;
-        let Some(owner) = pod.owner.as_ref().filter(|_| is_same && before.owner != pod.owner) else { return };
+        let Some(owner) = pod
+            .owner
+            .as_ref()
+            .filter(|_| is_same && before.owner != pod.owner)
+        else {
+            return;
+        };
         for object in self.snapshot.pps.objects.values() {
             if parse_status(&object.status).pod_states.contains_key(name) {
                 let renewed = self.snapshot.renewed.entry(object.uid.clone()).or_default();
@@ -245,37 +279,57 @@ impl Simulation {
     }
 
     fn deliver_node(&mut self) -> bool {
-        let Some(event) = self.nodes.pop_front() else { return false };
+        let Some(event) = self.nodes.pop_front() else {
+            return false;
+        };
         let before: Vec<Name> = self.snapshot.nodes.objects.keys().copied().collect();
         if let WatchEvent::Apply(name, _, fact) = &event {
-            let keys: BTreeSet<String> = fact.labels.iter().map(|(key, _)| key.to_string()).collect();
-            let had = self.snapshot.node_labels.insert(name, keys.clone()).unwrap_or_default();
+            let keys: BTreeSet<String> =
+                fact.labels.iter().map(|(key, _)| key.to_string()).collect();
+            let had = self
+                .snapshot
+                .node_labels
+                .insert(name, keys.clone())
+                .unwrap_or_default();
             if before.contains(name) && !had.is_subset(&keys) {
                 self.snapshot.new_nodes.remove(name);
             }
         }
-        self.index.apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
+        self.index
+            .apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
         let after = &self.snapshot.nodes.objects;
-        self.snapshot.new_nodes.retain(|name| after.contains_key(name));
-        self.snapshot.new_nodes.extend(after.keys().filter(|name| !before.contains(name)));
+        self.snapshot
+            .new_nodes
+            .retain(|name| after.contains_key(name));
+        self.snapshot
+            .new_nodes
+            .extend(after.keys().filter(|name| !before.contains(name)));
         true
     }
 
     fn deliver_namespace(&mut self) -> bool {
-        let Some(event) = self.namespaces.pop_front() else { return false };
-        self.index.apply_namespaces(self.snapshot.namespaces.apply(event, Arc::from));
+        let Some(event) = self.namespaces.pop_front() else {
+            return false;
+        };
+        self.index
+            .apply_namespaces(self.snapshot.namespaces.apply(event, Arc::from));
         true
     }
 
     fn deliver_workload(&mut self, number: usize) -> bool {
-        let Some(event) = self.kinds[number].pop_front() else { return false };
+        let Some(event) = self.kinds[number].pop_front() else {
+            return false;
+        };
         let cache = self.snapshot.kinds.get_mut(&number).unwrap();
-        self.index.apply_workloads(&group_kind(number), cache.apply(event, key));
+        self.index
+            .apply_workloads(&group_kind(number), cache.apply(event, key));
         true
     }
 
     fn deliver_pps(&mut self) -> bool {
-        let Some(event) = self.objects.pop_front() else { return false };
+        let Some(event) = self.objects.pop_front() else {
+            return false;
+        };
         let update = match event {
             WatchEvent::ListStart(revision) => {
                 self.snapshot.pps.start_list(revision);
@@ -312,10 +366,16 @@ impl Simulation {
     pub(super) fn update_known_pps(&mut self, name: Name, object: Pps, is_listed: bool) {
         match self.snapshot.pps.objects.get(name) {
             Some(known) if known.uid == object.uid => {
-                let pending = self.pending.iter_mut().find(|one| one.name == name && one.is_current);
+                let pending = self
+                    .pending
+                    .iter_mut()
+                    .find(|one| one.name == name && one.is_current);
                 if let Some(pending) = pending {
                     // An event after a list is newer than the list.
-                    let was_listed = pending.watched.take().is_some_and(|(_, was_listed)| was_listed);
+                    let was_listed = pending
+                        .watched
+                        .take()
+                        .is_some_and(|(_, was_listed)| was_listed);
                     pending.watched = Some((object, is_listed || was_listed));
                 } else if is_listed || object.version > known.version {
                     let object = with_erased_states(known, object);
@@ -347,22 +407,36 @@ impl Simulation {
 
     /// Takes the work that the index has handed out.
     pub(super) fn take_work(&mut self) {
-        let Work { statuses, generated, absences, notices, .. } = self.index.take_work();
+        let Work {
+            statuses,
+            generated,
+            absences,
+            notices,
+            ..
+        } = self.index.take_work();
         self.notices.extend(notices);
         for workload in generated {
             let number = (0..WORKLOADS.len()).find(|number| {
-                WORKLOADS[*number].2 == &*workload.object.name && group_kind(*number) == workload.kind
+                WORKLOADS[*number].2 == &*workload.object.name
+                    && group_kind(*number) == workload.kind
             });
             self.due_generated.extend(number);
         }
         for object in statuses {
-            let (name, _) = PPS_OBJECTS.iter().find(|(name, _)| **name == *object.name).unwrap();
+            let (name, _) = PPS_OBJECTS
+                .iter()
+                .find(|(name, _)| **name == *object.name)
+                .unwrap();
             self.due.insert(name);
         }
         for node in absences {
-            let Some(name) = NAMED_NODES.iter().find(|name| ***name == *node) else { continue };
+            let Some(name) = NAMED_NODES.iter().find(|name| ***name == *node) else {
+                continue;
+            };
             if self.index.is_missing(&node) {
-                self.snapshot.absences.insert(name, NodeAbsence::InGracePeriod);
+                self.snapshot
+                    .absences
+                    .insert(name, NodeAbsence::InGracePeriod);
             } else {
                 self.snapshot.absences.remove(name);
             }

@@ -69,12 +69,17 @@ impl Api {
 
     /// Waits until this many requests contain all of these words.
     pub(crate) fn wait_for_requests(&self, count: usize, words: &[&str]) {
-        wait_for(&format!("{count} requests with {words:?}"), || self.count(words) >= count);
+        wait_for(&format!("{count} requests with {words:?}"), || {
+            self.count(words) >= count
+        });
     }
 
     pub(crate) fn count(&self, words: &[&str]) -> usize {
         let requests = self.requests.lock().unwrap();
-        requests.iter().filter(|request| words.iter().all(|word| request.contains(word))).count()
+        requests
+            .iter()
+            .filter(|request| words.iter().all(|word| request.contains(word)))
+            .count()
     }
 }
 
@@ -105,18 +110,35 @@ fn serve(
         let mut body = vec![0; length];
         input.read_exact(&mut body)?;
         let mut words = head.split(' ');
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        seen.lock().unwrap().push(format!("{method} {path} {asked_for}{}", String::from_utf8_lossy(&body)));
+        let (method, path) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        seen.lock().unwrap().push(format!(
+            "{method} {path} {asked_for}{}",
+            String::from_utf8_lossy(&body)
+        ));
         match answer(method, path) {
             Answer::Body(code, body) => {
-                write!(output, "HTTP/1.1 {code} X\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+                write!(
+                    output,
+                    "HTTP/1.1 {code} X\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                )?;
             }
             Answer::Encoded(code, headers, body) => {
-                write!(output, "HTTP/1.1 {code} X\r\n{headers}\r\nContent-Length: {}\r\n\r\n", body.len())?;
+                write!(
+                    output,
+                    "HTTP/1.1 {code} X\r\n{headers}\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                )?;
                 output.write_all(&body)?;
             }
             Answer::EncodedWatch(headers, pieces) => {
-                write!(output, "HTTP/1.1 200 OK\r\n{headers}\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                write!(
+                    output,
+                    "HTTP/1.1 200 OK\r\n{headers}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                )?;
                 output.flush()?;
                 while let Ok(piece) = pieces.recv() {
                     write!(output, "{:x}\r\n", piece.len())?;
@@ -127,13 +149,19 @@ fn serve(
                 return Ok(());
             }
             Answer::WatchUntil(time) => {
-                write!(output, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                write!(
+                    output,
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                )?;
                 output.flush()?;
                 thread::sleep(time);
                 write!(output, "0\r\n\r\n")?;
             }
             Answer::Watch(lines) => {
-                write!(output, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                write!(
+                    output,
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                )?;
                 output.flush()?;
                 while let Ok(line) = lines.recv() {
                     write!(output, "{:x}\r\n{line}\n\r\n", line.len() + 1)?;
@@ -160,7 +188,8 @@ impl Sidecar {
     pub(crate) fn start(api: &Api, args: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let kubeconfig = std::env::temp_dir().join(format!("pps-observe-{}-{number}", std::process::id()));
+        let kubeconfig =
+            std::env::temp_dir().join(format!("pps-observe-{}-{number}", std::process::id()));
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -177,7 +206,10 @@ impl Sidecar {
             .spawn()
             .unwrap();
         let log = Arc::<Mutex<String>>::default();
-        let (lines, written) = (BufReader::new(process.stderr.take().unwrap()).lines(), log.clone());
+        let (lines, written) = (
+            BufReader::new(process.stderr.take().unwrap()).lines(),
+            log.clone(),
+        );
         let (sender, started) = mpsc::channel();
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -192,8 +224,15 @@ impl Sidecar {
                 log.push('\n');
             }
         });
-        let admin = started.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{}", log.lock().unwrap()));
-        Self { process, admin, log, kubeconfig }
+        let admin = started
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("{}", log.lock().unwrap()));
+        Self {
+            process,
+            admin,
+            log,
+            kubeconfig,
+        }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -203,7 +242,11 @@ impl Sidecar {
     /// The body that the admin server answers with.
     pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text.split_once("\r\n\r\n").unwrap().1.to_owned()
@@ -212,16 +255,28 @@ impl Sidecar {
     /// The most memory that it has had so far, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM:"))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1024
     }
 
     pub(crate) fn wait_ready(&self) {
-        wait_for(&format!("readiness: {}", self.get("/readyz")), || self.get("/readyz").starts_with("ok"));
+        wait_for(&format!("readiness: {}", self.get("/readyz")), || {
+            self.get("/readyz").starts_with("ok")
+        });
     }
 
     pub(crate) fn wait_for_log(&self, text: &str) {
-        wait_for(&format!("{text:?} in the log"), || self.log().contains(text));
+        wait_for(&format!("{text:?} in the log"), || {
+            self.log().contains(text)
+        });
     }
 }
 

@@ -17,7 +17,11 @@ fn api(lists: &'static [fn() -> Answer], watches: &'static [fn() -> Answer]) -> 
         if path.contains("limit=1") && !is_watch(path) {
             return Answer::list(40, &[], "");
         }
-        let (answers, count) = if is_watch(path) { (watches, &counts[1]) } else { (lists, &counts[0]) };
+        let (answers, count) = if is_watch(path) {
+            (watches, &counts[1])
+        } else {
+            (lists, &counts[0])
+        };
         answers[count.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1)]()
     })
 }
@@ -58,7 +62,13 @@ fn reports_and_retries_lists_that_are_neither_json_nor_protobuf() {
     let api = api(
         &[
             || Answer::Encoded(200, PROTOBUF, b"k8x\0".to_vec()),
-            || Answer::Encoded(200, "Content-Type: text/html", format!("<html>{SECRET}</html>").into_bytes()),
+            || {
+                Answer::Encoded(
+                    200,
+                    "Content-Type: text/html",
+                    format!("<html>{SECRET}</html>").into_bytes(),
+                )
+            },
             || Answer::Encoded(200, "X-Content-Type: none", b"[]".to_vec()),
             pods_list,
         ],
@@ -66,7 +76,10 @@ fn reports_and_retries_lists_that_are_neither_json_nor_protobuf() {
     );
     let sidecar = record_after_failures(&api, &["it begins neither like JSON nor like protobuf"]);
     assert!(!sidecar.log().contains(SECRET));
-    assert_eq!(api.count(&["GET", "/pods?", "limit=250", "accept-encoding: gzip"]), 4);
+    assert_eq!(
+        api.count(&["GET", "/pods?", "limit=250", "accept-encoding: gzip"]),
+        4
+    );
 }
 
 #[test]
@@ -75,7 +88,10 @@ fn reports_and_retries_lists_that_are_cut_or_damaged_between_their_objects() {
         &[
             || {
                 // The number in place of a Pod may hide others.
-                let pods = message(&[(1, &message(&[(2, b"10")])), (2, &ready_pod_message("a", 5))]);
+                let pods = message(&[
+                    (1, &message(&[(2, b"10")])),
+                    (2, &ready_pod_message("a", 5)),
+                ]);
                 Answer::Encoded(200, PROTOBUF, envelope(&[&pods[..], &[2 << 3, 7]].concat()))
             },
             || {
@@ -86,7 +102,10 @@ fn reports_and_retries_lists_that_are_cut_or_damaged_between_their_objects() {
         ],
         &[good_watch],
     );
-    record_after_failures(&api, &["the answer cannot be read: the protobuf is damaged"]);
+    record_after_failures(
+        &api,
+        &["the answer cannot be read: the protobuf is damaged"],
+    );
     assert_eq!(api.count(&["GET", "/pods?", "limit=250"]), 3);
 }
 
@@ -109,7 +128,13 @@ fn a_list_in_json_is_read_although_protobuf_was_asked_for() {
 #[test]
 fn reads_answers_whose_content_type_is_missing_or_wrong() {
     let api = api(
-        &[|| Answer::Encoded(200, "X-Content-Type: none", list(10, &[ready_pod_message("a", 5)]))],
+        &[|| {
+            Answer::Encoded(
+                200,
+                "X-Content-Type: none",
+                list(10, &[ready_pod_message("a", 5)]),
+            )
+        }],
         &[
             || {
                 let line = event("ADDED", &ready_pod("c", 29, &json!({}))) + "\n";
@@ -146,8 +171,13 @@ fn a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing() {
         &[
             || {
                 // The connection is cut.
-                let [whole, cut] = ["c", "b"].map(|set| frame("ADDED", &ready_pod_message(set, 20)));
-                watch(PROTOBUF, [&whole[..], &cut[..cut.len() - 1]].concat(), false)
+                let [whole, cut] =
+                    ["c", "b"].map(|set| frame("ADDED", &ready_pod_message(set, 20)));
+                watch(
+                    PROTOBUF,
+                    [&whole[..], &cut[..cut.len() - 1]].concat(),
+                    false,
+                )
             },
             || {
                 // The API server ends the watch.
@@ -184,7 +214,12 @@ fn reports_and_retries_watches_that_are_neither_json_nor_protobuf() {
             "it begins neither like JSON nor like protobuf",
         ],
     );
-    let from_the_list = ["/pods", "watch=true", "resourceVersion=10", "accept-encoding: identity"];
+    let from_the_list = [
+        "/pods",
+        "watch=true",
+        "resourceVersion=10",
+        "accept-encoding: identity",
+    ];
     assert_eq!(api.count(&from_the_list), 4, "no place is lost");
 }
 
@@ -199,8 +234,10 @@ fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again_in_protobuf() {
             },
             || {
                 // Code 410.
-                let status =
-                    [message(&[(2, b"Failure"), (3, b"too old resource version")]), vec![6 << 3, 0x9a, 3]];
+                let status = [
+                    message(&[(2, b"Failure"), (3, b"too old resource version")]),
+                    vec![6 << 3, 0x9a, 3],
+                ];
                 watch(PROTOBUF, frame("ERROR", &status.concat()), true)
             },
             good_watch,
@@ -208,7 +245,8 @@ fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again_in_protobuf() {
     );
     record_after_failures(&api, &["too old resource version (410)"]);
     let lists = ["GET", "/pods?", "limit=250"];
-    let watches = |version: &str| api.count(&["/pods", "watch=true", &format!("resourceVersion={version}")]);
+    let watches =
+        |version: &str| api.count(&["/pods", "watch=true", &format!("resourceVersion={version}")]);
     assert_eq!((watches("10"), watches("25"), api.count(&lists)), (2, 1, 2));
 }
 
@@ -216,7 +254,13 @@ fn a_bookmark_moves_the_watch_and_an_expired_version_lists_again_in_protobuf() {
 fn waits_as_long_as_a_proxy_asks_and_does_not_show_what_it_says() {
     let api = api(
         &[
-            || Answer::Encoded(429, "Content-Type: text/plain\r\nRetry-After: 5", SECRET.as_bytes().to_vec()),
+            || {
+                Answer::Encoded(
+                    429,
+                    "Content-Type: text/plain\r\nRetry-After: 5",
+                    SECRET.as_bytes().to_vec(),
+                )
+            },
             pods_list,
         ],
         &[good_watch],
@@ -224,7 +268,11 @@ fn waits_as_long_as_a_proxy_asks_and_does_not_show_what_it_says() {
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_for_log("no answer of an API server (429)");
     std::thread::sleep(std::time::Duration::from_secs(4));
-    assert_eq!(api.count(&["GET", "/pods?", "limit=250"]), 1, "it waits as long as it is asked to");
+    assert_eq!(
+        api.count(&["GET", "/pods?", "limit=250"]),
+        1,
+        "it waits as long as it is asked to"
+    );
     sidecar.wait_ready();
     assert!(!sidecar.log().contains(SECRET));
 }

@@ -24,17 +24,34 @@ fn lists_all_pods_although_those_of_one_namespace_are_too_large_for_one_page() {
             let pods: Vec<String> = (first..end)
                 .map(|n| format!(r#"{{"metadata":{{"name":"p{n}","namespace":"n","uid":"u{n}","resourceVersion":"5"}},"spec":{{"containers":[{{"name":"{large}"}}]}}}}"#))
                 .collect();
-            Answer::list(10, &pods, &if end < PODS { end.to_string() } else { String::new() })
+            Answer::list(
+                10,
+                &pods,
+                &if end < PODS {
+                    end.to_string()
+                } else {
+                    String::new()
+                },
+            )
         }
         _ => empty(path),
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_ready();
     api::wait_for("all Pods", || {
-        sidecar.get("/metrics").contains(&format!("tracked_objects{{resource=\"pods\"}} {PODS}"))
+        sidecar
+            .get("/metrics")
+            .contains(&format!("tracked_objects{{resource=\"pods\"}} {PODS}"))
     });
-    assert!(api.count(&["GET", "/pods?"]) < PODS, "more than one object in most pages");
-    assert!(!sidecar.log().contains("retrying"), "no failure: {}", sidecar.log());
+    assert!(
+        api.count(&["GET", "/pods?"]) < PODS,
+        "more than one object in most pages"
+    );
+    assert!(
+        !sidecar.log().contains("retrying"),
+        "no failure: {}",
+        sidecar.log()
+    );
 }
 
 #[test]
@@ -56,7 +73,9 @@ fn a_page_that_fails_is_asked_for_again_and_the_pages_before_it_are_not() {
         _ if path.contains("/statefulsets") && path.contains("continue=third") => {
             Answer::list(11, &[stateful_set("c").to_string()], "")
         }
-        _ if path.contains("/statefulsets") => Answer::list(11, &[stateful_set("a").to_string()], "second"),
+        _ if path.contains("/statefulsets") => {
+            Answer::list(11, &[stateful_set("a").to_string()], "second")
+        }
         _ => empty(path),
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
@@ -65,8 +84,11 @@ fn a_page_that_fails_is_asked_for_again_and_the_pages_before_it_are_not() {
     WORKS.store(true, Ordering::Relaxed);
     sidecar.wait_ready();
     let tracked = "tracked_objects{resource=\"workloads\"} 3";
-    api::wait_for("all workloads", || sidecar.get("/metrics").contains(tracked));
-    let requests = api.count(&["/statefulsets", "limit="]) - api.count(&["/statefulsets", "continue="]);
+    api::wait_for("all workloads", || {
+        sidecar.get("/metrics").contains(tracked)
+    });
+    let requests =
+        api.count(&["/statefulsets", "limit="]) - api.count(&["/statefulsets", "continue="]);
     assert_eq!(requests, 1, "the first page was asked for once");
 }
 
@@ -90,19 +112,32 @@ fn a_watch_is_opened_again_while_a_list_waits() {
             && is_listed.swap(true, Ordering::Relaxed) =>
         {
             let details = json!({"retryAfterSeconds": 40});
-            Answer::Body(429, json!({"kind": "Status", "code": 429, "details": details}).to_string())
+            Answer::Body(
+                429,
+                json!({"kind": "Status", "code": 429, "details": details}).to_string(),
+            )
         }
         _ => empty(path),
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_ready();
     api.wait_for_requests(1, &["/pods", "watch=true"]);
-    objects.send(event("ADDED", &pps("web", 11, "new"))).unwrap();
+    objects
+        .send(event("ADDED", &pps("web", 11, "new")))
+        .unwrap();
     sidecar.wait_for_log("the list failed");
     // The connection of the watch is cut.
     drop(pods);
     let start = Instant::now();
     api.wait_for_requests(2, &["/pods", "watch=true"]);
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    assert_eq!(api.count(&["/pods?", "limit=250"]), 2, "the list still waits");
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        api.count(&["/pods?", "limit=250"]),
+        2,
+        "the list still waits"
+    );
 }

@@ -24,30 +24,42 @@ fn pod(name: &str, node: &str, more: &str) -> String {
 /// A cluster in which every Pod runs on another node than is recorded.
 fn moved_pods(read: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Api {
     let sets: Vec<String> = (0..SETS).map(|set| format!("web{set}")).collect();
-    let pods: Vec<String> =
-        sets.iter().flat_map(|set| (0..PODS).map(move |pod| format!("{set}-{pod}"))).collect();
+    let pods: Vec<String> = sets
+        .iter()
+        .flat_map(|set| (0..PODS).map(move |pod| format!("{set}-{pod}")))
+        .collect();
     Api::start(move |method, path| {
         if is_watch(path) {
             return Answer::silence();
         }
         if method == "PATCH" {
-            return Answer::Body(200, json!({"metadata": {"resourceVersion": "99"}}).to_string());
+            return Answer::Body(
+                200,
+                json!({"metadata": {"resourceVersion": "99"}}).to_string(),
+            );
         }
-        if let (true, Some((_, name))) = (path.contains("/pods"), path.split_once("metadata.name%3D")) {
+        if let (true, Some((_, name))) =
+            (path.contains("/pods"), path.split_once("metadata.name%3D"))
+        {
             return read(name.split('&').next().unwrap());
         }
         let objects: Vec<String> = match path {
-            _ if path.contains("/pods") => pods.iter().map(|name| pod(name, "node-1", "c")).collect(),
-            _ if path.contains("/nodes") => vec![node()],
-            _ if path.contains("/statefulsets") => {
-                sets.iter().map(|set| stateful_set(set).to_string()).collect()
+            _ if path.contains("/pods") => {
+                pods.iter().map(|name| pod(name, "node-1", "c")).collect()
             }
+            _ if path.contains("/nodes") => vec![node()],
+            _ if path.contains("/statefulsets") => sets
+                .iter()
+                .map(|set| stateful_set(set).to_string())
+                .collect(),
             _ if path.contains(PPS) => {
                 let pps = sets.iter().map(|set| {
-                    let states = (0..PODS).map(|pod| (format!("{set}-{pod}"), json!({"nodeName": "node-0"})));
+                    let states = (0..PODS)
+                        .map(|pod| (format!("{set}-{pod}"), json!({"nodeName": "node-0"})));
                     let states: serde_json::Map<_, _> = states.collect();
                     let mut object = pps(set, 5, "ip");
-                    object["status"] = json!({"targetUID": format!("set-{set}"), "podStates": states});
+                    object["status"] =
+                        json!({"targetUID": format!("set-{set}"), "podStates": states});
                     object.to_string()
                 });
                 pps.collect()
@@ -63,7 +75,8 @@ fn large_pods_that_are_read_before_writes_cost_no_more_memory_than_four_of_them(
     // 1.1 MB in etcd. Go writes "<" with six characters.
     let large = "\\u003c".repeat(1_100_000);
     let api = moved_pods(move |name| {
-        let pod = pod(name, "node-1", "").replace(r#"{"name":""}"#, &format!(r#"{{"name":"{large}"}}"#));
+        let pod =
+            pod(name, "node-1", "").replace(r#"{"name":""}"#, &format!(r#"{{"name":"{large}"}}"#));
         Answer::list(11, &[pod], "")
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
@@ -88,11 +101,24 @@ fn pods_are_read_in_protobuf_before_a_write() {
             (5, b"apps/v1"),
         ]);
         owner.extend([6 << 3, 1]);
-        let metadata = message(&[(1, name.as_bytes()), (3, b"n"), (5, b"uid"), (6, b"7"), (13, &owner)]);
+        let metadata = message(&[
+            (1, name.as_bytes()),
+            (3, b"n"),
+            (5, b"uid"),
+            (6, b"7"),
+            (13, &owner),
+        ]);
         let ready = message(&[(1, b"Ready"), (2, b"True"), (4, &[8, 1])]);
-        let pod =
-            message(&[(1, &metadata), (2, &message(&[(10, b"node-1")])), (3, &message(&[(2, &ready)]))]);
-        Answer::Encoded(200, PROTOBUF, envelope(&message(&[(1, &message(&[(2, b"11")])), (2, &pod)])))
+        let pod = message(&[
+            (1, &metadata),
+            (2, &message(&[(10, b"node-1")])),
+            (3, &message(&[(2, &ready)])),
+        ]);
+        Answer::Encoded(
+            200,
+            PROTOBUF,
+            envelope(&message(&[(1, &message(&[(2, b"11")])), (2, &pod)])),
+        )
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_ready();
@@ -100,7 +126,11 @@ fn pods_are_read_in_protobuf_before_a_write() {
         api.wait_for_requests(1, &["PATCH", &format!("/web{set}/status"), "node-1"]);
     }
     assert_eq!(
-        api.count(&["metadata.name%3D", "/pods", "application/vnd.kubernetes.protobuf"]),
+        api.count(&[
+            "metadata.name%3D",
+            "/pods",
+            "application/vnd.kubernetes.protobuf"
+        ]),
         api.count(&["metadata.name%3D", "/pods"])
     );
 }

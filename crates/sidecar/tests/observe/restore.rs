@@ -28,7 +28,11 @@ fn lists_again_when_a_restored_api_server_shows_nothing() {
         if is_watch(path) {
             return Answer::silence();
         }
-        let (version, count) = if is_restored.load(Ordering::Relaxed) { (50, 1) } else { (100, 2) };
+        let (version, count) = if is_restored.load(Ordering::Relaxed) {
+            (50, 1)
+        } else {
+            (100, 2)
+        };
         let object = |name: &&str| {
             if is_of_nodes {
                 json!({"metadata": {"name": name, "resourceVersion": "1"}}).to_string()
@@ -42,7 +46,11 @@ fn lists_again_when_a_restored_api_server_shows_nothing() {
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     api.wait_for_requests(1, &["/statefulsets", "watch=true", "resourceVersion=50"]);
     api.wait_for_requests(1, &["/nodes", "watch=true", "resourceVersion=50"]);
-    assert_eq!(api.count(&["/nodes", "watch=true", "resourceVersion=100"]), 1, "checked after a failure");
+    assert_eq!(
+        api.count(&["/nodes", "watch=true", "resourceVersion=100"]),
+        1,
+        "checked after a failure"
+    );
     for resource in ["workloads", "nodes"] {
         let tracked = format!("tracked_objects{{resource=\"{resource}\"}} 1");
         api::wait_for(&tracked, || sidecar.get("/metrics").contains(&tracked));
@@ -58,7 +66,9 @@ fn forgets_an_object_whose_status_is_not_found_and_which_no_list_has() {
             Answer::Body(404, status.to_string())
         }
         _ if path.contains(PPS) && path.contains("fieldSelector") => Answer::list(50, &[], ""),
-        _ if path.contains(PPS) && !is_watch(path) => Answer::list(10, &[pps("p", 9, "x").to_string()], ""),
+        _ if path.contains(PPS) && !is_watch(path) => {
+            Answer::list(10, &[pps("p", 9, "x").to_string()], "")
+        }
         _ => empty(path),
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
@@ -66,6 +76,10 @@ fn forgets_an_object_whose_status_is_not_found_and_which_no_list_has() {
     api.wait_for_requests(1, &["GET", PPS, "fieldSelector=metadata.name"]);
     let tracked = "tracked_objects{resource=\"persistentpodstates\"} 0";
     api::wait_for(tracked, || sidecar.get("/metrics").contains(tracked));
-    assert!(sidecar.get("/metrics").contains("unwritable_objects{cause=\"conflicts\"} 0"));
+    assert!(
+        sidecar
+            .get("/metrics")
+            .contains("unwritable_objects{cause=\"conflicts\"} 0")
+    );
     assert!(api.count(&["PATCH"]) <= 3, "as many as after conflicts");
 }

@@ -15,14 +15,20 @@ use crate::result::{EventKind, Severity};
 
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
     let (parsed, findings) = parse(object, cluster);
-    let Some(parsed) = parsed else { return Err(findings) };
+    let Some(parsed) = parsed else {
+        return Err(findings);
+    };
     let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
     let warnings = match parsed {
         Parsed::Node(node) if cluster.has_node(name) => {
             if let Some(known) = cluster.node_mut(name) {
                 known.object = node;
             }
-            cluster.tell(EventKind::Changed, format!("Node/{name}"), "is changed by a user");
+            cluster.tell(
+                EventKind::Changed,
+                format!("Node/{name}"),
+                "is changed by a user",
+            );
             nodes::evict_untolerant(cluster, name);
             Vec::new()
         }
@@ -41,7 +47,11 @@ pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Fi
         parsed => create(cluster, kind, name, parsed)?,
     };
     for warning in findings.into_iter().chain(warnings) {
-        cluster.tell(EventKind::Warning, format!("{kind}/{name}"), warning.message);
+        cluster.tell(
+            EventKind::Warning,
+            format!("{kind}/{name}"),
+            warning.message,
+        );
     }
     Ok(())
 }
@@ -54,11 +64,18 @@ fn create(
     parsed: Parsed,
 ) -> Result<Vec<Finding>, Vec<Finding>> {
     let findings = add(cluster, parsed);
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+    if findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Error)
+    {
         return Err(findings);
     }
     if kind == KIND {
-        cluster.tell(EventKind::Created, format!("{KIND}/{name}"), "is created by a user");
+        cluster.tell(
+            EventKind::Created,
+            format!("{KIND}/{name}"),
+            "is created by a user",
+        );
     } else {
         create_one(cluster, name);
     }
@@ -67,10 +84,15 @@ fn create(
 
 fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(), Finding> {
     check_replicas(cluster, name, replicas(&object["spec"]))?;
-    let Some(workload) = cluster.workloads.get_mut(name) else { return Ok(()) };
+    let Some(workload) = cluster.workloads.get_mut(name) else {
+        return Ok(());
+    };
     let (reference, target) = (workload.reference(), &workload.target);
     if target.api_version != text(&object["apiVersion"]) {
-        let message = format!("apiVersion of {reference} is {}: use it here as well", target.api_version);
+        let message = format!(
+            "apiVersion of {reference} is {}: use it here as well",
+            target.api_version
+        );
         return Err(Finding::error("apiVersion", message));
     }
     workload.set_object(object);
@@ -83,8 +105,14 @@ fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(
 }
 
 /// Returns what the policy warns of.
-fn change_pps(cluster: &mut Cluster, name: &str, mut object: Value) -> Result<Vec<Finding>, Vec<Finding>> {
-    let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else { return Ok(Vec::new()) };
+fn change_pps(
+    cluster: &mut Cluster,
+    name: &str,
+    mut object: Value,
+) -> Result<Vec<Finding>, Vec<Finding>> {
+    let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else {
+        return Ok(Vec::new());
+    };
     for field in ["uid", "creationTimestamp", "ownerReferences"] {
         if field != "ownerReferences" || object["metadata"][field].is_null() {
             object["metadata"][field] = before["metadata"][field].clone();
@@ -95,6 +123,10 @@ fn change_pps(cluster: &mut Cluster, name: &str, mut object: Value) -> Result<Ve
     let warnings = admit_pps(cluster, &object, Some(&before))
         .map_err(|refusal| from_refusal(cluster, &object, Some(&before), &refusal))?;
     cluster.pps.insert(name.to_owned(), Pps::new(object));
-    cluster.tell(EventKind::Changed, format!("{KIND}/{name}"), "is changed by a user");
+    cluster.tell(
+        EventKind::Changed,
+        format!("{KIND}/{name}"),
+        "is changed by a user",
+    );
     Ok(warnings.into_iter().map(Finding::of_all).collect())
 }

@@ -19,14 +19,22 @@ type Outcome = Result<(), Finding>;
 
 fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Node, Finding> {
     let finding = unknown("node", name, cluster.existing_nodes().map(|(name, _)| name));
-    cluster.node_mut(name).filter(|node| node.exists).ok_or(finding)
+    cluster
+        .node_mut(name)
+        .filter(|node| node.exists)
+        .ok_or(finding)
 }
 
 pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Finding> {
-    let in_zone = cluster.existing_nodes().filter(|(_, node)| node.label(ZONE) == Some(zone));
+    let in_zone = cluster
+        .existing_nodes()
+        .filter(|(_, node)| node.label(ZONE) == Some(zone));
     let nodes: Vec<String> = in_zone.map(|(name, _)| name.clone()).collect();
     if nodes.is_empty() {
-        let message = format!("no node has the label {ZONE}={}: use another zone", shorten(zone));
+        let message = format!(
+            "no node has the label {ZONE}={}: use another zone",
+            shorten(zone)
+        );
         return Err(Finding::of_all(message));
     }
     Ok(nodes)
@@ -38,7 +46,11 @@ pub(super) fn set_cordoned(cluster: &mut Cluster, name: &str, cordoned: bool) ->
         return Ok(());
     }
     node.object["spec"]["unschedulable"] = cordoned.into();
-    let text = if cordoned { "is cordoned: it gets no new Pods" } else { "is uncordoned" };
+    let text = if cordoned {
+        "is cordoned: it gets no new Pods"
+    } else {
+        "is uncordoned"
+    };
     cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     Ok(())
 }
@@ -55,7 +67,13 @@ pub(super) fn drain(cluster: &mut Cluster, name: &str) -> Outcome {
 /// Evicts the Pods of a node, one after the other. One that a budget protects is tried again after the
 /// others.
 fn evict_all(cluster: &mut Cluster, node: &str) {
-    let on_it = |cluster: &Cluster| cluster.pods.on(node).map(|(pod, _)| pod.clone()).collect::<Vec<_>>();
+    let on_it = |cluster: &Cluster| {
+        cluster
+            .pods
+            .on(node)
+            .map(|(pod, _)| pod.clone())
+            .collect::<Vec<_>>()
+    };
     let mut open = on_it(cluster);
     let mut kept = Vec::new();
     while !open.is_empty() {
@@ -92,11 +110,20 @@ fn stays_with_its_node(pod: &Value) -> bool {
 
 /// Evicts the Pods of a node that do not tolerate one of its taints with the effect `NoExecute`.
 pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
-    let Some(object) = cluster.node(node).map(|node| node.object.clone()) else { return };
+    let Some(object) = cluster.node(node).map(|node| node.object.clone()) else {
+        return;
+    };
     let evicted = |pod: &Value| evicting_taint(&pod["spec"], &object);
-    let pods = cluster.pods.on(node).filter_map(|(name, pod)| Some((name.clone(), evicted(&pod.object)?)));
+    let pods = cluster
+        .pods
+        .on(node)
+        .filter_map(|(name, pod)| Some((name.clone(), evicted(&pod.object)?)));
     for (pod, taint) in pods.collect::<Vec<_>>() {
-        delete(cluster, &pod, &format!("is evicted: it does not tolerate the taint {taint} of {node}"));
+        delete(
+            cluster,
+            &pod,
+            &format!("is evicted: it does not tolerate the taint {taint} of {node}"),
+        );
     }
     cluster.remove_others(node, |pod| evicted(pod).is_some());
 }
@@ -107,11 +134,20 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
     }
     for name in nodes {
         existing(cluster, name)?.exists = false;
-        cluster.tell(EventKind::Deleted, format!("Node/{name}"), "is lost: its Node object is deleted");
+        cluster.tell(
+            EventKind::Deleted,
+            format!("Node/{name}"),
+            "is lost: its Node object is deleted",
+        );
     }
     let pods: BTreeMap<String, &String> = nodes
         .iter()
-        .flat_map(|node| cluster.pods.on(node).map(move |(pod, _)| (pod.clone(), node)))
+        .flat_map(|node| {
+            cluster
+                .pods
+                .on(node)
+                .map(move |(pod, _)| (pod.clone(), node))
+        })
         .collect();
     for (pod, node) in pods {
         delete(cluster, &pod, &format!("is deleted with its node {node}"));
@@ -124,14 +160,24 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
 
 /// A lost node registers again. What a user has set on it, such as a cordon, is gone.
 pub(super) fn return_node(cluster: &mut Cluster, name: &str) -> Outcome {
-    let lost = cluster.nodes().filter(|(_, node)| !node.exists).map(|(name, _)| name);
+    let lost = cluster
+        .nodes()
+        .filter(|(_, node)| !node.exists)
+        .map(|(name, _)| name);
     let finding = unknown("lost node", name, lost);
-    let returned = cluster.node_mut(name).filter(|node| !node.exists).ok_or(finding)?;
+    let returned = cluster
+        .node_mut(name)
+        .filter(|node| !node.exists)
+        .ok_or(finding)?;
     (returned.exists, returned.is_new) = (true, true);
     if let Some(spec) = returned.object["spec"].as_object_mut() {
         spec.remove("unschedulable");
     }
-    cluster.tell(EventKind::Created, format!("Node/{name}"), "is back, with the labels that it had");
+    cluster.tell(
+        EventKind::Created,
+        format!("Node/{name}"),
+        "is back, with the labels that it had",
+    );
     Ok(())
 }
 
@@ -153,6 +199,10 @@ pub(super) fn join(cluster: &mut Cluster, object: Value) -> Outcome {
     let name = text(&object["metadata"]["name"]).to_owned();
     add_node(cluster, object)?;
     existing(cluster, &name)?.is_new = true;
-    cluster.tell(EventKind::Created, format!("Node/{name}"), "joins the cluster");
+    cluster.tell(
+        EventKind::Created,
+        format!("Node/{name}"),
+        "joins the cluster",
+    );
     Ok(())
 }

@@ -15,7 +15,10 @@ use crate::result::EventKind;
 use crate::settle::delete;
 
 fn existing<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Pod, Finding> {
-    cluster.pods.get(name).ok_or_else(|| unknown("Pod", name, cluster.pods.names()))
+    cluster
+        .pods
+        .get(name)
+        .ok_or_else(|| unknown("Pod", name, cluster.pods.names()))
 }
 
 pub(super) fn delete_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding> {
@@ -29,8 +32,13 @@ pub(super) fn delete_pod(cluster: &mut Cluster, name: &str) -> Result<(), Findin
 pub(super) fn move_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding> {
     let refused = |why: String| Err(Finding::of_all(format!("{name} is not moved: {why}")));
     let pod = existing(cluster, name)?;
-    let workload = cluster.workloads.get(&pod.workload).filter(|_| cluster.with_pps);
-    let Some(workload) = workload else { return Ok(()) };
+    let workload = cluster
+        .workloads
+        .get(&pod.workload)
+        .filter(|_| cluster.with_pps);
+    let Some(workload) = workload else {
+        return Ok(());
+    };
     let Some(pps) = governing(cluster, &workload.target, name) else {
         return refused(format!("no {KIND} names {}", workload.reference()));
     };
@@ -40,16 +48,34 @@ pub(super) fn move_pod(cluster: &mut Cluster, name: &str) -> Result<(), Finding>
     }
     let kept = without_node(&pps.state.unwrap_or_default(), &[]);
     let plan = plan(&pps.name, &pps.spec, &kept, &AnnotationRules::default());
-    let mut next = new_pod(workload, &cluster.namespace, name, workload.revision_of_next(name));
+    let mut next = new_pod(
+        workload,
+        &cluster.namespace,
+        name,
+        workload.revision_of_next(name),
+    );
     // A Pod that the policy cannot change is refused when it is created.
     let _ = apply(&plan, &mut next);
     let volumes = (!cluster.volumes.is_empty()).then_some(&cluster.volumes);
-    let placement = Placement { pod: &next, before: None, selector: None, volumes };
-    let nodes = cluster.existing_nodes().filter_map(|(node, _)| cluster.scheduler_node(node, name));
-    if select_from(&placement, &nodes.collect::<Vec<_>>()).may_land_on.is_empty() {
+    let placement = Placement {
+        pod: &next,
+        before: None,
+        selector: None,
+        volumes,
+    };
+    let nodes = cluster
+        .existing_nodes()
+        .filter_map(|(node, _)| cluster.scheduler_node(node, name));
+    if select_from(&placement, &nodes.collect::<Vec<_>>())
+        .may_land_on
+        .is_empty()
+    {
         return refused("no node can take it with its other recorded values".into());
     }
-    let object = cluster.pps.get(&pps.name).map_or(&Value::Null, |pps| &pps.object);
+    let object = cluster
+        .pps
+        .get(&pps.name)
+        .map_or(&Value::Null, |pps| &pps.object);
     let after = Some(&kept).filter(|kept| **kept != PodState::default());
     if let Ok(Some(edit)) = set_state(object, name, after) {
         recorder::patch_status(cluster, &pps.name, &edit.status);

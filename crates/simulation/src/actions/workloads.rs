@@ -12,7 +12,9 @@ const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
 pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
     if cluster.workloads.is_empty() {
-        return Err(Finding::of_all("there is no StatefulSet to roll out: add one"));
+        return Err(Finding::of_all(
+            "there is no StatefulSet to roll out: add one",
+        ));
     }
     let names: Vec<String> = missing(cluster).cloned().collect();
     for name in &names {
@@ -22,7 +24,11 @@ pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
 }
 
 fn missing(cluster: &Cluster) -> impl Iterator<Item = &String> {
-    cluster.workloads.iter().filter(|(_, one)| !one.exists()).map(|(name, _)| name)
+    cluster
+        .workloads
+        .iter()
+        .filter(|(_, one)| !one.exists())
+        .map(|(name, _)| name)
 }
 
 pub(super) fn create(cluster: &mut Cluster, name: &str) -> Outcome {
@@ -34,15 +40,27 @@ pub(super) fn create(cluster: &mut Cluster, name: &str) -> Outcome {
 }
 
 pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
-    let Some(workload) = cluster.workloads.get(name) else { return };
+    let Some(workload) = cluster.workloads.get(name) else {
+        return;
+    };
     // The states of a scenario are those of its workload, which need not say its UID.
     let is_first = workload.lifecycle == Lifecycle::Declared;
-    let uid = if is_first { uid_of(cluster, name, &[]) } else { None };
+    let uid = if is_first {
+        uid_of(cluster, name, &[])
+    } else {
+        None
+    };
     let uid = uid.unwrap_or_else(|| cluster.new_uid());
-    let Some(workload) = cluster.workloads.get_mut(name) else { return };
+    let Some(workload) = cluster.workloads.get_mut(name) else {
+        return;
+    };
     workload.begin(uid);
     let (reference, replicas) = (workload.reference(), workload.replicas());
-    cluster.tell(EventKind::Created, reference, format!("is created (replicas: {replicas})"));
+    cluster.tell(
+        EventKind::Created,
+        reference,
+        format!("is created (replicas: {replicas})"),
+    );
 }
 
 /// Deletes a workload and, as the garbage collector does, its Pods and the objects that it owns.
@@ -50,8 +68,16 @@ pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
     let workload = existing(cluster, name)?;
     workload.lifecycle = Lifecycle::Deleted;
     let (reference, uid) = (workload.reference(), workload.uid.clone());
-    cluster.tell(EventKind::Deleted, reference.clone(), "is deleted by a user");
-    let pods: Vec<String> = cluster.pods.of(name).map(|(name, _)| name.clone()).collect();
+    cluster.tell(
+        EventKind::Deleted,
+        reference.clone(),
+        "is deleted by a user",
+    );
+    let pods: Vec<String> = cluster
+        .pods
+        .of(name)
+        .map(|(name, _)| name.clone())
+        .collect();
     for pod in pods {
         crate::settle::delete(cluster, &pod, &format!("is deleted with {reference}"));
     }
@@ -66,13 +92,24 @@ fn collect(cluster: &mut Cluster, owner: &str) {
         owners.peek().is_some() && owners.all(|one| one == owner)
     };
     let orphans = cluster.pps.iter().filter(|(_, pps)| is_orphaned(pps));
-    let uid = |pps: &Pps| pps.object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let orphans: Vec<_> = orphans.map(|(name, pps)| (name.clone(), uid(pps))).collect();
+    let uid = |pps: &Pps| {
+        pps.object["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let orphans: Vec<_> = orphans
+        .map(|(name, pps)| (name.clone(), uid(pps)))
+        .collect();
     for (name, uid) in orphans {
         // An owner may own itself: each object is removed once.
         if cluster.pps.remove(&name).is_some() {
             let text = "is deleted with its owner and its recorded states";
-            cluster.tell(EventKind::Deleted, format!("PersistentPodState/{name}"), text);
+            cluster.tell(
+                EventKind::Deleted,
+                format!("PersistentPodState/{name}"),
+                text,
+            );
             collect(cluster, &uid);
         }
     }
@@ -87,7 +124,11 @@ pub(super) fn scale(cluster: &mut Cluster, name: &str, replicas: u32) -> Outcome
     object["spec"]["replicas"] = replicas.into();
     workload.set_object(object);
     let reference = workload.reference();
-    cluster.tell(EventKind::Changed, reference, format!("is scaled from {before} to {replicas}"));
+    cluster.tell(
+        EventKind::Changed,
+        reference,
+        format!("is scaled from {before} to {replicas}"),
+    );
     Ok(())
 }
 
@@ -104,7 +145,17 @@ pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
 }
 
 fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Workload, Finding> {
-    let exist = || cluster.workloads.iter().filter(|(_, one)| one.exists()).map(|(name, _)| name);
+    let exist = || {
+        cluster
+            .workloads
+            .iter()
+            .filter(|(_, one)| one.exists())
+            .map(|(name, _)| name)
+    };
     let finding = unknown("StatefulSet", name, exist());
-    cluster.workloads.get_mut(name).filter(|one| one.exists()).ok_or(finding)
+    cluster
+        .workloads
+        .get_mut(name)
+        .filter(|one| one.exists())
+        .ok_or(finding)
 }

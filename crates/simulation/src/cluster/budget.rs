@@ -25,7 +25,10 @@ fn amount(value: &Value, of: u64) -> Option<u64> {
 /// Why a Pod cannot be evicted; none if it can.
 pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
     let pod = cluster.pods.get(name)?;
-    let mut selecting = cluster.budgets.iter().filter(|budget| selects(budget, &pod.object));
+    let mut selecting = cluster
+        .budgets
+        .iter()
+        .filter(|budget| selects(budget, &pod.object));
     let budget = selecting.next()?;
     let name = text(&budget["metadata"]["name"]);
     if let Some(other) = selecting.next() {
@@ -42,23 +45,35 @@ pub(crate) fn protects(cluster: &Cluster, name: &str) -> Option<String> {
             || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
             || (healthy >= needed && needed > 0)
     };
-    (!is_allowed)
-        .then(|| format!("PodDisruptionBudget {name} needs {needed} Pods that are Ready, and {healthy} are"))
+    (!is_allowed).then(|| {
+        format!("PodDisruptionBudget {name} needs {needed} Pods that are Ready, and {healthy} are")
+    })
 }
 
 /// How many Pods of a budget are Ready, and how many have to be.
 fn count(cluster: &Cluster, budget: &Value) -> (u64, u64) {
     let (mut healthy, mut expected) = (0, 0);
-    for (name, workload) in cluster.workloads.iter().filter(|(_, workload)| workload.exists()) {
+    for (name, workload) in cluster
+        .workloads
+        .iter()
+        .filter(|(_, workload)| workload.exists())
+    {
         let mut is_selected = false;
-        for (_, pod) in cluster.pods.of(name).filter(|(_, pod)| selects(budget, &pod.object)) {
+        for (_, pod) in cluster
+            .pods
+            .of(name)
+            .filter(|(_, pod)| selects(budget, &pod.object))
+        {
             is_selected = true;
             healthy += u64::from(pod.is_ready());
         }
         // A percentage is one of the Pods that the controllers want.
         expected += if is_selected { workload.replicas() } else { 0 };
     }
-    let others = cluster.others.iter().filter(|pod| pod["metadata"]["namespace"] == cluster.namespace);
+    let others = cluster
+        .others
+        .iter()
+        .filter(|pod| pod["metadata"]["namespace"] == cluster.namespace);
     for pod in others.filter(|pod| selects(budget, pod)) {
         expected += 1;
         healthy += u64::from(is_ready(pod));

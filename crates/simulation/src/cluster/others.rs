@@ -18,7 +18,10 @@ impl Others {
         if let Some(name) = name_in(&pod, namespace) {
             self.by_name.insert(name.to_owned(), pod.clone());
         }
-        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+        let node = pod["spec"]["nodeName"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         self.by_node.entry(node).or_default().push(pod);
     }
 
@@ -31,15 +34,25 @@ impl Others {
     }
 
     pub(crate) fn on(&self, node: &str) -> &[Arc<Value>] {
-        self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
+        self.by_node
+            .get(node)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
         self.by_node.values().flatten().map(Arc::as_ref)
     }
 
-    pub(super) fn remove(&mut self, node: &str, namespace: &str, is_removed: impl Fn(&Value) -> bool) {
-        let Some(pods) = self.by_node.get_mut(node) else { return };
+    pub(super) fn remove(
+        &mut self,
+        node: &str,
+        namespace: &str,
+        is_removed: impl Fn(&Value) -> bool,
+    ) {
+        let Some(pods) = self.by_node.get_mut(node) else {
+            return;
+        };
         for pod in pods.extract_if(.., |pod| is_removed(pod)) {
             name_in(&pod, namespace).map(|name| self.by_name.remove(name));
         }
@@ -48,5 +61,7 @@ impl Others {
 
 fn name_in<'a>(pod: &'a Value, namespace: &str) -> Option<&'a str> {
     let metadata = &pod["metadata"];
-    metadata["name"].as_str().filter(|_| metadata["namespace"] == namespace)
+    metadata["name"]
+        .as_str()
+        .filter(|_| metadata["namespace"] == namespace)
 }

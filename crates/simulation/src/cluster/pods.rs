@@ -100,16 +100,24 @@ impl Pods {
         &'a self,
         names: Option<&'a BTreeSet<String>>,
     ) -> impl Iterator<Item = (&'a String, &'a Pod)> + Clone {
-        names.into_iter().flatten().filter_map(|name| Some((name, self.all.get(name)?)))
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| Some((name, self.all.get(name)?)))
     }
 
     pub(crate) fn has_ip(&self, ip: &str, but: &str) -> bool {
-        self.by_ip.get(ip).is_some_and(|pods| pods.iter().any(|pod| pod != but))
+        self.by_ip
+            .get(ip)
+            .is_some_and(|pods| pods.iter().any(|pod| pod != but))
     }
 
     pub(super) fn insert(&mut self, name: &str, pod: Pod) {
         self.remove(name);
-        self.by_workload.entry(pod.workload.clone()).or_default().insert(name.to_owned());
+        self.by_workload
+            .entry(pod.workload.clone())
+            .or_default()
+            .insert(name.to_owned());
         self.waiting.insert(name.to_owned());
         self.all.insert(name.to_owned(), pod);
     }
@@ -129,17 +137,27 @@ impl Pods {
 
     /// Binds a Pod to a node. Once it is bound, it stays there.
     pub(super) fn bind(&mut self, name: &str, node: &str) {
-        let Some(pod) = self.all.get_mut(name).filter(|pod| pod.node().is_none()) else { return };
+        let Some(pod) = self.all.get_mut(name).filter(|pod| pod.node().is_none()) else {
+            return;
+        };
         pod.standing.node = Some(node.to_owned());
-        self.by_node.entry(node.to_owned()).or_default().insert(name.to_owned());
+        self.by_node
+            .entry(node.to_owned())
+            .or_default()
+            .insert(name.to_owned());
     }
 
     /// Gives a Pod that is bound its addresses. It no longer waits, whether it is Ready or not.
     pub(super) fn run(&mut self, name: &str, ips: Vec<String>, ready: bool) {
-        let Some(pod) = self.all.get_mut(name) else { return };
+        let Some(pod) = self.all.get_mut(name) else {
+            return;
+        };
         self.waiting.remove(name);
         for ip in &ips {
-            self.by_ip.entry(ip.clone()).or_default().insert(name.to_owned());
+            self.by_ip
+                .entry(ip.clone())
+                .or_default()
+                .insert(name.to_owned());
         }
         pod.standing.ips = ips;
         pod.standing.ready = ready;
@@ -166,17 +184,29 @@ mod tests {
     #[test]
     fn a_pod_is_found_by_workload_node_and_address_until_it_is_removed() {
         let mut pods = Pods::default();
-        pods.insert("db-0", Pod { workload: "db".into(), ..Pod::default() });
+        pods.insert(
+            "db-0",
+            Pod {
+                workload: "db".into(),
+                ..Pod::default()
+            },
+        );
         assert_eq!(names(pods.waiting()), ["db-0"]);
         pods.bind("db-0", "n1");
         pods.bind("db-0", "n2");
-        assert_eq!((names(pods.on("n1")), names(pods.on("n2"))), (vec!["db-0"], vec![]));
+        assert_eq!(
+            (names(pods.on("n1")), names(pods.on("n2"))),
+            (vec!["db-0"], vec![])
+        );
         pods.run("db-0", vec!["10.0.0.1".into()], true);
         assert_eq!(names(pods.waiting()), [""; 0]);
         assert!(pods.has_ip("10.0.0.1", "db-1") && !pods.has_ip("10.0.0.1", "db-0"));
         assert_eq!(names(pods.of("db")), ["db-0"]);
         pods.remove("db-0");
-        assert_eq!((names(pods.of("db")), names(pods.on("n1"))), (vec![], vec![]));
+        assert_eq!(
+            (names(pods.of("db")), names(pods.on("n1"))),
+            (vec![], vec![])
+        );
         assert!(!pods.has_ip("10.0.0.1", "db-1"));
     }
 }

@@ -32,10 +32,16 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn new() -> Self {
         let mut index = Index::new(Interest::default());
-        index.watch_kind(GroupKind { group: GROUP.into(), kind: "StatefulSet".into() });
+        index.watch_kind(GroupKind {
+            group: GROUP.into(),
+            kind: "StatefulSet".into(),
+        });
         index.set_kinds_known();
         index.change_compact_form(|form| form.is_kept = Some(true));
-        Self { index, missing: BTreeSet::new() }
+        Self {
+            index,
+            missing: BTreeSet::new(),
+        }
     }
 
     /// What the watches show of these Pods. Everything is listed again if anything may have changed.
@@ -52,16 +58,27 @@ impl Recorder {
             return;
         }
         index.apply_objects(Update::Begin(0));
-        for (name, pps) in cluster.pps.iter().filter(|(_, pps)| is_recorded(cluster, pps)) {
-            index.apply_objects(Update::Apply(key(name), Box::new(facts::of_pps(&pps.object))));
+        for (name, pps) in cluster
+            .pps
+            .iter()
+            .filter(|(_, pps)| is_recorded(cluster, pps))
+        {
+            index.apply_objects(Update::Apply(
+                key(name),
+                Box::new(facts::of_pps(&pps.object)),
+            ));
         }
         index.apply_objects(Update::Done);
         for group in ["apps", GROUP] {
-            let kind = GroupKind { group: group.into(), kind: "StatefulSet".into() };
+            let kind = GroupKind {
+                group: group.into(),
+                kind: "StatefulSet".into(),
+            };
             index.apply_workloads(&kind, Update::Begin(0));
             let is_there = |one: &&Workload| one.exists() && one.target.group() == group;
             for workload in cluster.workloads.values().filter(is_there) {
-                let update = Update::Apply(key(&workload.target.name), facts::of_workload(workload));
+                let update =
+                    Update::Apply(key(&workload.target.name), facts::of_workload(workload));
                 index.apply_workloads(&kind, update);
             }
             index.apply_workloads(&kind, Update::Done);
@@ -76,7 +93,10 @@ impl Recorder {
         index.apply_pods(Update::Done);
         index.apply_nodes(Update::Begin(EVERY_KEY));
         for (name, node) in cluster.existing_nodes() {
-            index.apply_nodes(Update::Apply(name.as_str().into(), facts::of_node(&node.object)));
+            index.apply_nodes(Update::Apply(
+                name.as_str().into(),
+                facts::of_node(&node.object),
+            ));
         }
         index.apply_nodes(Update::Done);
         for (name, _) in cluster.existing_nodes().filter(|(_, node)| !node.is_new) {
@@ -91,22 +111,36 @@ impl Recorder {
         loop {
             let work = self.index.take_work();
             self.missing.extend(work.absences);
-            for Notice { subject, message, .. } in work.notices {
+            for Notice {
+                subject, message, ..
+            } in work.notices
+            {
                 cluster.warn_once(format!("{}/{}", subject.kind, subject.object.name), message);
             }
-            let generated: Vec<WorkloadKey> =
-                work.generated.into_iter().filter(|workload| !refused.contains(workload)).collect();
+            let generated: Vec<WorkloadKey> = work
+                .generated
+                .into_iter()
+                .filter(|workload| !refused.contains(workload))
+                .collect();
             if work.statuses.is_empty() && generated.is_empty() {
                 return has_changed;
             }
             for workload in generated {
-                let Some(write) = self.index.generated_pps(&workload) else { continue };
+                let Some(write) = self.index.generated_pps(&workload) else {
+                    continue;
+                };
                 let refusal = self.generate(cluster, &workload, &write).err();
-                self.index.on_generated_pps_written(&workload, refusal.is_none());
+                self.index
+                    .on_generated_pps_written(&workload, refusal.is_none());
                 has_changed |= refusal.is_none();
                 if let Some(refusal) = refusal {
                     cluster.warn_once(format!("{KIND}/{}", write.key().name), refusal.clone());
-                    if let GeneratedPps::Create { key, is_alias: true, .. } = &write {
+                    if let GeneratedPps::Create {
+                        key,
+                        is_alias: true,
+                        ..
+                    } = &write
+                    {
                         self.index.on_alias_refused(key, &workload, refusal);
                     }
                     refused.insert(workload);
@@ -132,13 +166,23 @@ impl Recorder {
         self.index.on_status_written(key, &write.uid, &version);
         let states_after = cluster.pps.get(&*key.name)?.states();
         let object = format!("{KIND}/{}", key.name);
-        for (pod, state) in states_after.iter().filter(|(pod, state)| states.get(*pod) != Some(*state)) {
+        for (pod, state) in states_after
+            .iter()
+            .filter(|(pod, state)| states.get(*pod) != Some(*state))
+        {
             let facts = state.node_topology_labels.iter().chain(&state.annotations);
             let facts: Vec<String> = facts.map(|(key, value)| format!("{key}={value}")).collect();
-            let text = format!("records {pod}: it runs on {} ({})", state.node_name, facts.join(", "));
+            let text = format!(
+                "records {pod}: it runs on {} ({})",
+                state.node_name,
+                facts.join(", ")
+            );
             cluster.tell(EventKind::Recorded, object.clone(), text);
         }
-        for (pod, state) in states.iter().filter(|(pod, _)| !states_after.contains_key(*pod)) {
+        for (pod, state) in states
+            .iter()
+            .filter(|(pod, _)| !states_after.contains_key(*pod))
+        {
             let why = why_dropped(cluster, &key.name, &state.node_name);
             let text = format!("drops the state of {pod} ({why})");
             cluster.tell(EventKind::Forgotten, object.clone(), text);
@@ -158,7 +202,11 @@ impl Recorder {
             GeneratedPps::Delete { key, .. } => {
                 cluster.pps.remove(name);
                 self.index.apply_objects(Update::Delete(key.clone()));
-                cluster.tell(EventKind::Deleted, format!("{KIND}/{name}"), "is deleted by the sidecar");
+                cluster.tell(
+                    EventKind::Deleted,
+                    format!("{KIND}/{name}"),
+                    "is deleted by the sidecar",
+                );
                 return Ok(());
             }
             GeneratedPps::Create { body, .. } => {
@@ -167,18 +215,28 @@ impl Recorder {
                 (None, body.clone(), (EventKind::Created, text))
             }
             GeneratedPps::Update { patch, .. } => {
-                let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else { return Ok(()) };
+                let Some(before) = cluster.pps.get(name).map(|pps| pps.object.clone()) else {
+                    return Ok(());
+                };
                 let mut object = before.clone();
                 merge(&mut object, patch);
-                (Some(before), object, (EventKind::Changed, "is changed by the sidecar".to_owned()))
+                (
+                    Some(before),
+                    object,
+                    (EventKind::Changed, "is changed by the sidecar".to_owned()),
+                )
             }
         };
         admit_pps(cluster, &object, before.as_ref()).map_err(|refusal| {
-            format!("cannot be written by the sidecar ({}): {}", refusal.code, refusal.message)
+            format!(
+                "cannot be written by the sidecar ({}): {}",
+                refusal.code, refusal.message
+            )
         })?;
         cluster.set_server_fields(&mut object, before.as_ref());
         let fact = Box::new(facts::of_pps(&object));
-        self.index.apply_objects(Update::Apply(write.key().clone(), fact));
+        self.index
+            .apply_objects(Update::Apply(write.key().clone(), fact));
         cluster.pps.insert(name.to_owned(), Pps::new(object));
         cluster.tell(event.0, format!("{KIND}/{name}"), event.1);
         Ok(())
@@ -198,7 +256,9 @@ pub(crate) fn patch_status(cluster: &mut Cluster, pps: &str, patch: &Value) -> O
 pub(crate) fn react(cluster: &mut Cluster) -> bool {
     let dirty = cluster.dirty.replace(BTreeSet::new());
     let is_dirty = dirty.as_ref().is_none_or(|dirty| !dirty.is_empty());
-    let Some(mut recorder) = cluster.recorder.take_if(|_| is_dirty) else { return false };
+    let Some(mut recorder) = cluster.recorder.take_if(|_| is_dirty) else {
+        return false;
+    };
     recorder.watch(cluster, dirty.as_ref());
     let has_changed = recorder.work(cluster);
     cluster.recorder = Some(recorder);
@@ -207,7 +267,9 @@ pub(crate) fn react(cluster: &mut Cluster) -> bool {
 
 /// The grace period of all missing nodes ends.
 pub(crate) fn end_grace_period(cluster: &mut Cluster) {
-    let Some(Recorder { index, missing }) = &mut cluster.recorder else { return };
+    let Some(Recorder { index, missing }) = &mut cluster.recorder else {
+        return;
+    };
     for node in std::mem::take(missing) {
         if index.is_missing(&node) {
             index.on_node_overdue(&node);
@@ -219,10 +281,15 @@ pub(crate) fn end_grace_period(cluster: &mut Cluster) {
 /// Evicts the Pods that no node can take because they require the values of a deleted node, and whose state
 /// has been dropped: their successors do not require them. Without the sidecar's flag they stay Pending.
 pub(crate) fn evict(cluster: &mut Cluster) {
-    let Some(Recorder { index, .. }) = &cluster.recorder else { return };
+    let Some(Recorder { index, .. }) = &cluster.recorder else {
+        return;
+    };
     let key = |name: &String| NamespacedName::new(cluster.namespace.as_str(), name.as_str());
     let waiting = cluster.pods.waiting().map(|(name, _)| name);
-    let evicted: Vec<String> = waiting.filter(|name| index.eviction(&key(name)).is_some()).cloned().collect();
+    let evicted: Vec<String> = waiting
+        .filter(|name| index.eviction(&key(name)).is_some())
+        .cloned()
+        .collect();
     for name in evicted {
         let (kind, text) = if cluster.evict_pending_pods {
             cluster.remove_pod(&name);
@@ -243,17 +310,26 @@ fn is_recorded(cluster: &Cluster, pps: &Pps) -> bool {
     let target = governing::aliased(&pps.target)
         .and_then(|name| cluster.pps.get(name))
         .map_or(&pps.target, |pps| &pps.target);
-    let workload = cluster.workloads.get(&target.name).filter(|one| one.target.is_same_workload(target));
+    let workload = cluster
+        .workloads
+        .get(&target.name)
+        .filter(|one| one.target.is_same_workload(target));
     workload.is_none_or(|workload| workload.lifecycle != Lifecycle::Declared)
 }
 
 fn pod_fact(cluster: &Cluster, name: &str) -> Option<pps_recorder::facts::PodFact> {
     if let Some(pod) = cluster.pods.get(name) {
-        let owner = cluster.workloads.get(&pod.workload).map(|workload| workload.uid.as_str());
+        let owner = cluster
+            .workloads
+            .get(&pod.workload)
+            .map(|workload| workload.uid.as_str());
         return Some(facts::of_pod(&pod.object, owner));
     }
     let pod = cluster.others.named(name)?;
-    Some(facts::of_pod(pod, controller(pod).and_then(|owner| owner["uid"].as_str())))
+    Some(facts::of_pod(
+        pod,
+        controller(pod).and_then(|owner| owner["uid"].as_str()),
+    ))
 }
 
 fn merge(target: &mut Value, patch: &Value) {
@@ -275,10 +351,15 @@ fn merge(target: &mut Value, patch: &Value) {
 
 /// The policy for which a state is dropped.
 fn why_dropped(cluster: &Cluster, pps: &str, node: &str) -> String {
-    let spec = cluster.pps.get(pps).map_or(&Value::Null, |pps| &pps.object["spec"]);
+    let spec = cluster
+        .pps
+        .get(pps)
+        .map_or(&Value::Null, |pps| &pps.object["spec"]);
     if spec["nodeDeletionPolicy"] == "Forget" && !node.is_empty() && !cluster.has_node(node) {
         return format!("node {node} no longer exists; nodeDeletionPolicy: Forget");
     }
-    let policy = spec["persistentPodStateRetentionPolicy"].as_str().unwrap_or("WhenScaled");
+    let policy = spec["persistentPodStateRetentionPolicy"]
+        .as_str()
+        .unwrap_or("WhenScaled");
     format!("persistentPodStateRetentionPolicy: {policy}")
 }

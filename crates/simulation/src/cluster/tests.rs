@@ -17,8 +17,9 @@ use pps_scheduler::Node;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 fn any_action() -> impl Strategy<Value = Value> {
-    let of_node =
-        |what: &'static str| select(&NODES[..]).prop_map(move |node| json!({"do": what, "node": node}));
+    let of_node = |what: &'static str| {
+        select(&NODES[..]).prop_map(move |node| json!({"do": what, "node": node}))
+    };
     let gpu = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": {"gpu": "x"}},
         "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
     prop_oneof![
@@ -29,7 +30,8 @@ fn any_action() -> impl Strategy<Value = Value> {
         of_node("returnNode"),
         select(&NODES[..])
             .prop_map(|node| json!({"do": "labelNode", "node": node, "key": "k", "value": "v"})),
-        (0..5_u32).prop_map(|replicas| json!({"do": "scale", "workload": "db", "replicas": replicas})),
+        (0..5_u32)
+            .prop_map(|replicas| json!({"do": "scale", "workload": "db", "replicas": replicas})),
         (0..4_u32).prop_map(|pod| json!({"do": "deletePod", "pod": format!("db-{pod}")})),
         Just(json!({"do": "rollingUpdate", "workload": "db"})),
         Just(json!({"do": "loseNodes", "nodes": ["n1", "n3"]})),
@@ -45,8 +47,10 @@ fn objects() -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {"allocatable": {"cpu": "2", "pods": "3"}, "images": [{"names": ["i:latest"], "sizeBytes": 9}]}})
     };
-    let containers = json!([{"name": "main", "image": "i", "resources": {"requests": {"cpu": "600m"}}}]);
-    let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": containers}});
+    let containers =
+        json!([{"name": "main", "image": "i", "resources": {"requests": {"cpu": "600m"}}}]);
+    let template =
+        json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": containers}});
     vec![
         node("n1"),
         node("n2"),

@@ -32,10 +32,16 @@ impl Workload {
     /// A workload that nobody has created yet. `object` has been validated.
     pub(crate) fn new(object: Value) -> Self {
         let target = TargetReference {
-            name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            name: object["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             ..TargetReference::read(&object)
         };
-        let mut workload = Self { target, ..Self::default() };
+        let mut workload = Self {
+            target,
+            ..Self::default()
+        };
         workload.set_object(object);
         workload
     }
@@ -50,18 +56,26 @@ impl Workload {
         self.demand = Demand::read(spec, &Naming::StatefulSet);
         self.wanted = wanted(spec, &self.target.name).collect();
         let template = spec["template"].clone();
-        if self.revisions.last().is_none_or(|(_, last)| *last != template) {
+        if self
+            .revisions
+            .last()
+            .is_none_or(|(_, last)| *last != template)
+        {
             // The Pods of a running cluster have the name of their revision as a label.
-            let named =
-                self.object["status"]["updateRevision"].as_str().filter(|_| self.revisions.is_empty());
+            let named = self.object["status"]["updateRevision"]
+                .as_str()
+                .filter(|_| self.revisions.is_empty());
             let name = format!("{}-{}", self.target.name, self.revisions.len());
-            self.revisions.push((named.map_or(name, str::to_owned), template));
+            self.revisions
+                .push((named.map_or(name, str::to_owned), template));
         }
     }
 
     /// Name and template of a revision.
     pub(crate) fn revision(&self, revision: usize) -> (&str, &Value) {
-        self.revisions.get(revision).map_or(("", &Value::Null), |(name, template)| (name, template))
+        self.revisions
+            .get(revision)
+            .map_or(("", &Value::Null), |(name, template)| (name, template))
     }
 
     /// How it is called in texts: `StatefulSet/db`.
@@ -107,7 +121,9 @@ impl Workload {
 }
 
 pub(crate) fn replicas(spec: &Value) -> u64 {
-    Demand::read(spec, &Naming::StatefulSet).replicas().unwrap_or(0)
+    Demand::read(spec, &Naming::StatefulSet)
+        .replicas()
+        .unwrap_or(0)
 }
 
 /// The names of the Pods that a StatefulSet wants, as far as the limits of replicas and reserved ordinals go.
@@ -115,8 +131,8 @@ pub fn wanted(spec: &Value, workload: &str) -> impl Iterator<Item = String> {
     let demand = Demand::read(spec, &Naming::StatefulSet);
     let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
     let replicas = demand.replicas().unwrap_or(0).min(Limits::CLUSTER.replicas);
-    let names =
-        (start..start.saturating_add(replicas + MAX_RESERVED)).map(move |at| format!("{workload}-{at}"));
+    let names = (start..start.saturating_add(replicas + MAX_RESERVED))
+        .map(move |at| format!("{workload}-{at}"));
     let wanted = names.filter(move |pod| demand.wants(workload, pod, 0) == Wanted::Yes);
     wanted.take(usize::try_from(replicas).unwrap_or(usize::MAX))
 }
@@ -149,14 +165,20 @@ mod tests {
         let mut changed = object;
         changed["spec"]["template"]["spec"] = json!({"hostNetwork": true});
         workload.set_object(changed);
-        assert_eq!((workload.revision(0).0, workload.revision(1).0), ("db-7c", "db-1"));
+        assert_eq!(
+            (workload.revision(0).0, workload.revision(1).0),
+            ("db-7c", "db-1")
+        );
     }
 
     #[test]
     fn a_huge_reserved_range_ends() {
         let spec = json!({"replicas": 3, "reserveOrdinals": ["0-18446744073709551615"]});
         assert_eq!(wanted_of(&spec), [""; 0]);
-        assert_eq!(wanted_of(&json!({"replicas": 2, "ordinals": {"start": u64::MAX}})), [""; 0]);
+        assert_eq!(
+            wanted_of(&json!({"replicas": 2, "ordinals": {"start": u64::MAX}})),
+            [""; 0]
+        );
         let all = json!({"replicas": u64::MAX, "reserveOrdinals": ["0-18446744073709551615"]});
         assert_eq!(wanted_of(&all), [""; 0]);
     }

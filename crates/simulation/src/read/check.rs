@@ -31,7 +31,11 @@ type Findings = Vec<Finding>;
 pub(super) fn metadata(object: &Value, findings: &mut Findings) {
     let metadata = &object["metadata"];
     if !metadata.is_object() {
-        findings.push(Finding::wrong("metadata", metadata, "give the object a name"));
+        findings.push(Finding::wrong(
+            "metadata",
+            metadata,
+            "give the object a name",
+        ));
         return;
     }
     let name = &metadata["name"];
@@ -42,7 +46,11 @@ pub(super) fn metadata(object: &Value, findings: &mut Findings) {
     for field in ["uid", "namespace", "creationTimestamp"] {
         let value = &metadata[field];
         if !value.is_null() && !value.is_string() {
-            findings.push(Finding::wrong(&format!("metadata.{field}"), value, "use a string, or remove it"));
+            findings.push(Finding::wrong(
+                &format!("metadata.{field}"),
+                value,
+                "use a string, or remove it",
+            ));
         }
     }
     for field in ["labels", "annotations"] {
@@ -94,11 +102,16 @@ pub(crate) fn check_label(key: &str, value: &str) -> Result<(), String> {
 
 /// Warns of fields that the spec of a PersistentPodState does not have, as after a typing error.
 pub(super) fn pps(object: &Value, findings: &mut Findings) {
-    let fields = object["spec"].as_object().into_iter().flat_map(|spec| spec.keys());
+    let fields = object["spec"]
+        .as_object()
+        .into_iter()
+        .flat_map(|spec| spec.keys());
     for field in fields.filter(|field| !PPS_FIELDS.contains(&field.as_str())) {
         let field = format!("spec.{}", shorten(field));
-        let message =
-            format!("{field} is an unknown field, which kubectl refuses: use {}", PPS_FIELDS.join(", "));
+        let message = format!(
+            "{field} is an unknown field, which kubectl refuses: use {}",
+            PPS_FIELDS.join(", ")
+        );
         findings.push(Finding::warning(field, message));
     }
 }
@@ -117,7 +130,11 @@ pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
     let mut wrong = |path: &str, remedy: &str| {
         findings.push(Finding::wrong(&format!("spec.{path}"), at(path), remedy));
     };
-    for path in ["replicas", "ordinals.start", "updateStrategy.rollingUpdate.partition"] {
+    for path in [
+        "replicas",
+        "ordinals.start",
+        "updateStrategy.rollingUpdate.partition",
+    ] {
         if !at(path).is_null() && !at(path).is_u64() {
             wrong(path, "use 0 or a larger whole number");
         }
@@ -138,21 +155,34 @@ pub(super) fn stateful_set(object: &Value, findings: &mut Findings) {
     }
     if let Some(wanted) = at("selector.matchLabels").as_object() {
         let labels = at("template.metadata.labels");
-        if let Some((key, value)) = wanted.iter().find(|(key, value)| labels[key.as_str()] != **value) {
+        if let Some((key, value)) = wanted
+            .iter()
+            .find(|(key, value)| labels[key.as_str()] != **value)
+        {
             let remedy = "the labels of spec.template.metadata.labels must match the selector";
             let field = format!("spec.selector.matchLabels.{}", shorten(key));
             findings.push(Finding::wrong(&field, value, remedy));
         }
-    } else if list(at("selector.matchExpressions")).next().is_none() || !at("selector.matchLabels").is_null()
+    } else if list(at("selector.matchExpressions")).next().is_none()
+        || !at("selector.matchLabels").is_null()
     {
-        wrong("selector.matchLabels", "use the labels of spec.template.metadata.labels");
+        wrong(
+            "selector.matchLabels",
+            "use the labels of spec.template.metadata.labels",
+        );
     }
     for field in ["labels", "annotations"] {
         let path = format!("template.metadata.{field}");
         strings(&format!("spec.{path}"), at(&path), findings);
     }
     for path in UNSIMULATED {
-        let harmless = [Value::Null, json!(false), json!({}), json!(0), json!("ReCreate")];
+        let harmless = [
+            Value::Null,
+            json!(false),
+            json!({}),
+            json!(0),
+            json!("ReCreate"),
+        ];
         let is_one = path.ends_with("maxUnavailable") && *at(path) == 1;
         if !is_one && !harmless.contains(at(path)) {
             let field = format!("spec.{path}");

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION};
-use pps_simulation::{EventKind, Limits, Phase, RunResult, Scenario, Severity, Step, run, run_live};
+use pps_simulation::{
+    EventKind, Limits, Phase, RunResult, Scenario, Severity, Step, run, run_live,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::properties::{any_action, spec, world};
 use crate::worlds::{
-    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, scenario, stateful_set,
-    texts, with,
+    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, scenario,
+    stateful_set, texts, with,
 };
 
 /// A Pod that runs, of the StatefulSet `db`.
@@ -34,14 +36,22 @@ fn running(name: &str, on: &str) -> Value {
 }
 
 fn database(replicas: u32) -> Value {
-    with(stateful_set("db", replicas), "metadata.uid", json!("uid-db"))
+    with(
+        stateful_set("db", replicas),
+        "metadata.uid",
+        json!("uid-db"),
+    )
 }
 
 fn recorded(pods: &[(&str, &str, &str)]) -> Value {
     let state = |(_, node, zone): &(&str, &str, &str)| json!({"nodeName": node, "nodeTopologyLabels": {ZONE: zone, HOSTNAME: node}});
     let states: BTreeMap<&str, Value> = pods.iter().map(|one| (one.0, state(one))).collect();
     let object = pps("db", required(HOSTNAME));
-    with(object, "status", json!({"podStates": states, "targetUID": "uid-db"}))
+    with(
+        object,
+        "status",
+        json!({"podStates": states, "targetUID": "uid-db"}),
+    )
 }
 
 #[test]
@@ -55,8 +65,17 @@ fn pods_that_run_already_are_there_from_the_beginning() {
     assert!(first.world.workloads[0].exists);
     assert_eq!(first.world.workloads[0].ready, 2);
     let before = pod(first, "db-0");
-    assert_eq!((before.ip.as_deref(), before.is_adopted, before.came_home), (Some("10.9.0.0"), true, None));
-    assert_eq!((before.recorded_before.as_ref(), before.previous_node.as_ref()), (None, None));
+    assert_eq!(
+        (before.ip.as_deref(), before.is_adopted, before.came_home),
+        (Some("10.9.0.0"), true, None)
+    );
+    assert_eq!(
+        (
+            before.recorded_before.as_ref(),
+            before.previous_node.as_ref()
+        ),
+        (None, None)
+    );
 
     // The sidecar has recorded db-1 before anything else, and db-0 returns.
     assert_eq!(places(last(&result)), ["db-0 n3", "db-1 n4"]);
@@ -73,7 +92,11 @@ fn pods_that_run_already_are_there_from_the_beginning() {
 /// Not those of the first object by name, which is being deleted.
 #[test]
 fn a_workload_without_a_uid_is_the_one_that_the_governing_states_were_recorded_for() {
-    let mut ending = with(recorded(&[("db-0", "n1", "a")]), "metadata.name", json!("a"));
+    let mut ending = with(
+        recorded(&[("db-0", "n1", "a")]),
+        "metadata.name",
+        json!("a"),
+    );
     ending["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z".into();
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     ending["status"]["targetUID"] = "uid-former".into();
@@ -89,9 +112,16 @@ fn a_workload_without_a_uid_is_the_one_that_the_governing_states_were_recorded_f
 #[test]
 fn pods_that_run_already_are_recorded_before_the_first_action() {
     let mut objects = nodes(4);
-    objects.extend([running("db-0", "n2"), database(1), pps("db", required(HOSTNAME))]);
+    objects.extend([
+        running("db-0", "n2"),
+        database(1),
+        pps("db", required(HOSTNAME)),
+    ]);
     let result = play(objects, json!([{"do": "deletePod", "pod": "db-0"}]));
-    assert_eq!(object(&result.steps[0], "db").states["db-0"].node_name, "n2");
+    assert_eq!(
+        object(&result.steps[0], "db").states["db-0"].node_name,
+        "n2"
+    );
     assert_eq!(places(last(&result)), ["db-0 n2"]);
 }
 
@@ -99,10 +129,21 @@ fn pods_that_run_already_are_recorded_before_the_first_action() {
 fn a_pod_that_is_exempt_from_recording_leaves_its_state_unchanged() {
     let mut exempt = running("db-0", "n1");
     exempt["metadata"]["annotations"] = json!({RECORD_ANNOTATION: "false"});
-    let objects =
-        vec![node("n1", "a"), node("n2", "a"), database(1), exempt, recorded(&[("db-0", "n2", "a")])];
-    let result = play(objects, json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}]));
-    assert_eq!(object(&result.steps[1], "db").states["db-0"].node_name, "n2");
+    let objects = vec![
+        node("n1", "a"),
+        node("n2", "a"),
+        database(1),
+        exempt,
+        recorded(&[("db-0", "n2", "a")]),
+    ];
+    let result = play(
+        objects,
+        json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}]),
+    );
+    assert_eq!(
+        object(&result.steps[1], "db").states["db-0"].node_name,
+        "n2"
+    );
     assert_eq!(places(&result.steps[1]), ["db-0 n1"]);
     assert_eq!(places(last(&result)), ["db-0 n2"]);
 }
@@ -112,7 +153,13 @@ fn a_pod_without_a_node_is_tried_again_and_one_that_is_not_ready_stays_so() {
     let waiting = with(running("db-0", ""), "status", json!({"phase": "Pending"}));
     let starting = with(running("db-1", "n2"), "status", json!({"phase": "Running"}));
     let parallel = with(database(2), "spec.podManagementPolicy", json!("Parallel"));
-    let objects = vec![node("n1", "a"), node("n2", "a"), parallel, waiting, starting];
+    let objects = vec![
+        node("n1", "a"),
+        node("n2", "a"),
+        parallel,
+        waiting,
+        starting,
+    ];
     let result = play(objects, json!([{"do": "rollOut"}]));
     assert_eq!(places(&result.steps[0]), ["db-0 Pending", "db-1 Pending"]);
     assert_eq!(places(last(&result)), ["db-0 n1", "db-1 Pending"]);
@@ -122,16 +169,29 @@ fn a_pod_without_a_node_is_tried_again_and_one_that_is_not_ready_stays_so() {
 
 #[test]
 fn a_pending_pod_says_which_of_its_requirements_the_policy_injected() {
-    let terms = json!([{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["n9"]}]}]);
+    let terms =
+        json!([{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["n9"]}]}]);
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
     let mut waiting = with(running("db-0", ""), "spec.affinity", affinity);
     waiting["metadata"]["annotations"] = json!({INJECTED_ANNOTATION: "db"});
     waiting["status"] = json!({});
-    let objects = vec![node("n1", "a"), database(1), waiting, recorded(&[("db-0", "n9", "a")])];
+    let objects = vec![
+        node("n1", "a"),
+        database(1),
+        waiting,
+        recorded(&[("db-0", "n9", "a")]),
+    ];
     let result = play(objects, json!([{"do": "rollOut"}]));
     let pod = pod(last(&result), "db-0");
-    assert!(pod.injected && pod.scheduler[0].exclusions[0].from_pps(), "{:?}", pod.scheduler);
-    assert_eq!(texts(last(&result), &[EventKind::Pending]), ["Pod/db-0 stays Pending: no node can take it"]);
+    assert!(
+        pod.injected && pod.scheduler[0].exclusions[0].from_pps(),
+        "{:?}",
+        pod.scheduler
+    );
+    assert_eq!(
+        texts(last(&result), &[EventKind::Pending]),
+        ["Pod/db-0 stays Pending: no node can take it"]
+    );
 }
 
 #[test]
@@ -147,7 +207,11 @@ fn pods_that_end_are_gone_and_their_successors_return() {
         objects.extend([database(1), ending, recorded(&[("db-0", "n2", "a")])]);
         let result = play(objects, json!([{"do": "rollOut"}]));
         assert_eq!(places(&result.steps[0]), ["db-0 NotCreated"], "{path}");
-        assert_eq!(texts(&result.steps[0], &[EventKind::Deleted]).len(), 1, "{path}");
+        assert_eq!(
+            texts(&result.steps[0], &[EventKind::Deleted]).len(),
+            1,
+            "{path}"
+        );
         assert_eq!(places(last(&result)), ["db-0 n2"], "{path}");
     }
 }
@@ -179,7 +243,12 @@ fn a_live_cluster_has_pods_of_other_namespaces_and_workloads_without_pods() {
     let room = |node: Value| with(node, "status.allocatable.pods", json!("1"));
     let mut elsewhere = running("web-0", "n1");
     elsewhere["metadata"]["namespace"] = json!("other");
-    let objects = vec![room(node("n1", "a")), room(node("n2", "a")), elsewhere, database(1)];
+    let objects = vec![
+        room(node("n1", "a")),
+        room(node("n2", "a")),
+        elsewhere,
+        database(1),
+    ];
     let live = Scenario {
         live: true,
         namespace: "default".into(),
@@ -210,11 +279,14 @@ fn live_objects(step: &Step, workloads: &[Value], nodes: &[Value]) -> Vec<Value>
     let mut objects = nodes.to_vec();
     objects.extend(workloads.iter().cloned());
     for view in &step.world.pods {
-        let Some(manifest) = &view.manifest else { continue };
+        let Some(manifest) = &view.manifest else {
+            continue;
+        };
         let mut pod = manifest.after.clone();
         if view.phase == Phase::Running {
             pod["spec"]["nodeName"] = json!(view.node);
-            pod["status"] = json!({"podIP": view.ip, "conditions": [{"type": "Ready", "status": "True"}]});
+            pod["status"] =
+                json!({"podIP": view.ip, "conditions": [{"type": "Ready", "status": "True"}]});
         }
         objects.push(pod);
     }
@@ -225,11 +297,15 @@ fn live_objects(step: &Step, workloads: &[Value], nodes: &[Value]) -> Vec<Value>
 /// Where the Pods are and their recorded states, without addresses.
 fn picture(result: &RunResult) -> Value {
     let world = &last(result).world;
-    let pods: Vec<Value> =
-        world.pods.iter().map(|pod| json!([pod.name, pod.node, pod.phase, pod.injected])).collect();
+    let pods: Vec<Value> = world
+        .pods
+        .iter()
+        .map(|pod| json!([pod.name, pod.node, pod.phase, pod.injected]))
+        .collect();
     let states = world.pps.iter().flat_map(|pps| &pps.states);
-    let states: Vec<Value> =
-        states.map(|(pod, state)| json!([pod, state.node_name, state.node_topology_labels])).collect();
+    let states: Vec<Value> = states
+        .map(|(pod, state)| json!([pod, state.node_name, state.node_topology_labels]))
+        .collect();
     json!([pods, states, world.workloads])
 }
 

@@ -5,7 +5,8 @@ use pps_simulation::{EventKind, Phase, run};
 use serde_json::{Value, json};
 
 use crate::worlds::{
-    HOSTNAME, ZONE, last, node, places, play, pod, pps, required, scenario, stateful_set, texts, with,
+    HOSTNAME, ZONE, last, node, places, play, pod, pps, required, scenario, stateful_set, texts,
+    with,
 };
 
 fn budget(spec: &Value) -> Value {
@@ -14,9 +15,19 @@ fn budget(spec: &Value) -> Value {
 
 /// Two Pods on n1, and a node that can take one of them.
 fn crowded(spec: &Value) -> Vec<Value> {
-    let room = |name: &str, pods: &str| with(node(name, "a"), "status.allocatable.pods", json!(pods));
-    let parallel = with(stateful_set("db", 2), "spec.podManagementPolicy", json!("Parallel"));
-    vec![room("n1", "2"), with(room("n2", "1"), "spec.unschedulable", json!(true)), parallel, budget(spec)]
+    let room =
+        |name: &str, pods: &str| with(node(name, "a"), "status.allocatable.pods", json!(pods));
+    let parallel = with(
+        stateful_set("db", 2),
+        "spec.podManagementPolicy",
+        json!("Parallel"),
+    );
+    vec![
+        room("n1", "2"),
+        with(room("n2", "1"), "spec.unschedulable", json!(true)),
+        parallel,
+        budget(spec),
+    ]
 }
 
 #[test]
@@ -41,13 +52,31 @@ fn a_drain_waits_for_a_budget_that_allows_no_further_eviction() {
         let drained = &result.steps[3];
         let deleted = texts(drained, &[EventKind::Deleted]).len();
         assert_eq!(deleted, evicted, "{amount}: {:#?}", drained.events);
-        let kept = drained.world.pods.iter().filter(|pod| pod.kept_by.is_some()).count();
+        let kept = drained
+            .world
+            .pods
+            .iter()
+            .filter(|pod| pod.kept_by.is_some())
+            .count();
         assert_eq!(kept, 2 - evicted, "{amount}");
-        assert!(last(&result).world.pods.iter().all(|pod| pod.kept_by.is_none()), "it was said in its step");
+        assert!(
+            last(&result)
+                .world
+                .pods
+                .iter()
+                .all(|pod| pod.kept_by.is_none()),
+            "it was said in its step"
+        );
     }
-    let result = play(crowded(&json!({"minAvailable": 2, "selector": selector})), actions);
+    let result = play(
+        crowded(&json!({"minAvailable": 2, "selector": selector})),
+        actions,
+    );
     let expected = "PodDisruptionBudget db needs 2 Pods that are Ready, and 2 are";
-    assert_eq!(pod(&result.steps[3], "db-0").kept_by.as_deref(), Some(expected));
+    assert_eq!(
+        pod(&result.steps[3], "db-0").kept_by.as_deref(),
+        Some(expected)
+    );
     assert_eq!(
         texts(&result.steps[3], &[EventKind::Kept])[0],
         format!("Pod/db-0 stays on n1, and its drain does not end: {expected}")
@@ -79,10 +108,20 @@ fn a_budget_for_other_pods_protects_none() {
         assert_eq!(texts(last(&result), &[EventKind::Deleted]).len(), 2);
     }
     let mut objects = crowded(&json!({"minAvailable": 0, "selector": {}}));
-    objects.push(with(budget(&json!({"minAvailable": 0, "selector": {}})), "metadata.name", json!("too")));
-    let result = play(objects, json!([{"do": "rollOut"}, {"do": "drain", "node": "n1"}]));
+    objects.push(with(
+        budget(&json!({"minAvailable": 0, "selector": {}})),
+        "metadata.name",
+        json!("too"),
+    ));
+    let result = play(
+        objects,
+        json!([{"do": "rollOut"}, {"do": "drain", "node": "n1"}]),
+    );
     let why = pod(last(&result), "db-0").kept_by.clone().unwrap();
-    assert!(why.starts_with("the PodDisruptionBudgets db and too both select it"), "{why}");
+    assert!(
+        why.starts_with("the PodDisruptionBudgets db and too both select it"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -98,7 +137,11 @@ fn a_pod_returns_only_where_its_volume_is() {
         node("n2", "b"),
         claim,
         volume,
-        with(stateful_set("db", 2), "spec.volumeClaimTemplates", templates),
+        with(
+            stateful_set("db", 2),
+            "spec.volumeClaimTemplates",
+            templates,
+        ),
     ];
     let actions = json!([{"do": "rollOut"}, {"do": "drain", "node": "n2"}]);
     let result = play(objects.clone(), actions.clone());
@@ -116,7 +159,9 @@ fn a_pod_returns_only_where_its_volume_is() {
     // Without a claim in the scenario, all is as if nothing were known of volumes.
     let without: Vec<Value> = objects
         .into_iter()
-        .filter(|object| object["metadata"]["name"] != "data-db-0" && object["kind"] != "PersistentVolume")
+        .filter(|object| {
+            object["metadata"]["name"] != "data-db-0" && object["kind"] != "PersistentVolume"
+        })
         .collect();
     let result = run(&scenario(without, actions));
     assert_eq!(pod(&result.steps[1], "db-0").caveats, [Caveat::Volumes]);

@@ -13,16 +13,34 @@ const PODS_EACH: usize = 10;
 fn cluster(nodes: usize, key: &str) -> Vec<Value> {
     let zone = |node: usize| ["a", "b", "c"][node % 3];
     let mut objects: Vec<Value> = (0..nodes)
-        .map(|index| with(node(&format!("n{index:04}"), zone(index)), "status.allocatable.pods", json!("20")))
+        .map(|index| {
+            with(
+                node(&format!("n{index:04}"), zone(index)),
+                "status.allocatable.pods",
+                json!("20"),
+            )
+        })
         .collect();
     for workload in 0..nodes {
         let name = format!("db{workload}");
         let uid = format!("uid-{name}");
-        let parallel = if workload % 2 == 0 { "Parallel" } else { "OrderedReady" };
-        let set = with(stateful_set(&name, 10), "spec.podManagementPolicy", json!(parallel));
+        let parallel = if workload % 2 == 0 {
+            "Parallel"
+        } else {
+            "OrderedReady"
+        };
+        let set = with(
+            stateful_set(&name, 10),
+            "spec.podManagementPolicy",
+            json!(parallel),
+        );
         let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [
             {"name": "main", "image": "registry.example.com/db:1", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]}});
-        objects.push(with(with(set, "metadata.uid", json!(uid)), "spec.template", template.clone()));
+        objects.push(with(
+            with(set, "metadata.uid", json!(uid)),
+            "spec.template",
+            template.clone(),
+        ));
         let mut states = json!({});
         for pod in 0..PODS_EACH {
             let place = (workload * 7 + pod * 97) % nodes;
@@ -35,7 +53,8 @@ fn cluster(nodes: usize, key: &str) -> Vec<Value> {
             object["metadata"]["namespace"] = json!("default");
             object["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet",
                 "name": format!("db{workload}"), "uid": uid, "controller": true}]);
-            object["metadata"]["annotations"] = json!({INJECTED_ANNOTATION: format!("db{workload}")});
+            object["metadata"]["annotations"] =
+                json!({INJECTED_ANNOTATION: format!("db{workload}")});
             object["spec"]["nodeName"] = json!(on);
             object["status"] = json!({"phase": "Running", "podIP": format!("10.{}.{}.{pod}", workload / 250, workload % 250),
                 "conditions": [{"type": "Ready", "status": "True"}]});
@@ -48,27 +67,58 @@ fn cluster(nodes: usize, key: &str) -> Vec<Value> {
 }
 
 fn forecast(objects: Vec<Value>, actions: Value) -> RunResult {
-    let live = Scenario { live: true, namespace: "default".into(), ..scenario(objects, actions) };
+    let live = Scenario {
+        live: true,
+        namespace: "default".into(),
+        ..scenario(objects, actions)
+    };
     run_live(&live, &[], &Limits::CLUSTER)
 }
 
 fn count(result: &RunResult, phase: Phase) -> usize {
-    last(result).world.pods.iter().filter(|pod| pod.phase == phase).count()
+    last(result)
+        .world
+        .pods
+        .iter()
+        .filter(|pod| pod.phase == phase)
+        .count()
 }
 
 #[test]
 fn a_node_of_a_cluster_of_a_thousand_nodes_is_drained() {
-    let result = forecast(cluster(1000, ZONE), json!([{"do": "drain", "node": "n0500"}]));
+    let result = forecast(
+        cluster(1000, ZONE),
+        json!([{"do": "drain", "node": "n0500"}]),
+    );
     assert_eq!(result.problems, []);
     assert_eq!(count(&result, Phase::Running), 10_000);
-    let moved: Vec<_> = last(&result).world.pods.iter().filter(|pod| !pod.is_adopted).collect();
+    let moved: Vec<_> = last(&result)
+        .world
+        .pods
+        .iter()
+        .filter(|pod| !pod.is_adopted)
+        .collect();
     assert_eq!(moved.len(), 10);
-    let zone =
-        |name: &str| last(&result).world.nodes.iter().find(|node| node.name == name).unwrap().zone.clone();
-    assert!(
-        moved
+    let zone = |name: &str| {
+        last(&result)
+            .world
+            .nodes
             .iter()
-            .all(|pod| zone(pod.node.as_ref().unwrap()) == zone("n0500") && pod.came_home == Some(true))
+            .find(|node| node.name == name)
+            .unwrap()
+            .zone
+            .clone()
+    };
+    assert!(moved.iter().all(
+        |pod| zone(pod.node.as_ref().unwrap()) == zone("n0500") && pod.came_home == Some(true)
+    ));
+    assert_eq!(
+        last(&result)
+            .world
+            .pods
+            .iter()
+            .filter(|pod| pod.manifest.is_some())
+            .count(),
+        10
     );
-    assert_eq!(last(&result).world.pods.iter().filter(|pod| pod.manifest.is_some()).count(), 10);
 }

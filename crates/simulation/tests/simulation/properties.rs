@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
-use crate::worlds::{HOSTNAME, ZONE, last, node, nodes, pps, required, scenario, stateful_set, with};
+use crate::worlds::{
+    HOSTNAME, ZONE, last, node, nodes, pps, required, scenario, stateful_set, with,
+};
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 const PODS_PER_NODE: usize = 2;
@@ -52,8 +54,18 @@ fn with_roll_out(actions: Vec<Value>) -> Value {
 }
 
 pub(crate) fn spec() -> impl Strategy<Value = Value> {
-    let keys = [json!([ZONE]), json!([HOSTNAME]), json!([ZONE, HOSTNAME]), json!(["rack"])];
-    let retention = [Value::Null, json!("WhenScaled"), json!("WhenDeleted"), json!("Retain")];
+    let keys = [
+        json!([ZONE]),
+        json!([HOSTNAME]),
+        json!([ZONE, HOSTNAME]),
+        json!(["rack"]),
+    ];
+    let retention = [
+        Value::Null,
+        json!("WhenScaled"),
+        json!("WhenDeleted"),
+        json!("Retain"),
+    ];
     (select(keys.to_vec()), select(keys.to_vec()), select(retention.to_vec()), any::<bool>(), any::<bool>()).prop_map(
         |(required, preferred, retention, forgets, has_address)| {
             json!({
@@ -69,9 +81,19 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
 
 pub(crate) fn world(spec: Value, parallel: bool, replicas: u32) -> Vec<Value> {
     let policy = if parallel { "Parallel" } else { "OrderedReady" };
-    let with_room = |node| with(node, "status.allocatable.pods", PODS_PER_NODE.to_string().into());
+    let with_room = |node| {
+        with(
+            node,
+            "status.allocatable.pods",
+            PODS_PER_NODE.to_string().into(),
+        )
+    };
     let mut objects: Vec<Value> = nodes(6).into_iter().map(with_room).collect();
-    objects.push(with(stateful_set("db", replicas), "spec.podManagementPolicy", policy.into()));
+    objects.push(with(
+        stateful_set("db", replicas),
+        "spec.podManagementPolicy",
+        policy.into(),
+    ));
     objects.push(pps("db", spec));
     objects
 }
@@ -80,33 +102,58 @@ pub(crate) fn world(spec: Value, parallel: bool, replicas: u32) -> Vec<Value> {
 fn check(result: &RunResult) {
     for step in &result.steps {
         let world = &step.world;
-        let nodes: BTreeMap<&str, _> = world.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+        let nodes: BTreeMap<&str, _> = world
+            .nodes
+            .iter()
+            .map(|node| (node.name.as_str(), node))
+            .collect();
         let mut addresses = BTreeSet::new();
         for pod in &world.pods {
             let placed = pod.node.as_deref().map(|name| nodes[name]);
-            assert!(placed.is_none_or(|node| node.exists), "{pod:?} is on a node that does not exist");
+            assert!(
+                placed.is_none_or(|node| node.exists),
+                "{pod:?} is on a node that does not exist"
+            );
             assert_eq!(pod.phase == Phase::Running, pod.ip.is_some(), "{pod:?}");
             assert!(
                 pod.ip.iter().all(|ip| addresses.insert(ip.clone())),
                 "{pod:?} has another Pod's address"
             );
-            assert!(pod.phase != Phase::Running || pod.may_land_on.contains(pod.node.as_ref().unwrap()));
+            assert!(
+                pod.phase != Phase::Running || pod.may_land_on.contains(pod.node.as_ref().unwrap())
+            );
             assert!(pod.came_home != Some(true) || pod.phase == Phase::Running);
         }
         for workload in &world.workloads {
-            let running = world.pods.iter().filter(|pod| pod.phase == Phase::Running).count();
+            let running = world
+                .pods
+                .iter()
+                .filter(|pod| pod.phase == Phase::Running)
+                .count();
             assert_eq!(workload.ready as usize, running);
         }
         for event in &step.events {
-            assert!(!event.text.is_empty() && event.object.contains('/'), "{event:?}");
+            assert!(
+                !event.text.is_empty() && event.object.contains('/'),
+                "{event:?}"
+            );
         }
     }
 }
 
 /// No node of [`world`] has more Pods than it takes.
 fn check_room(result: &RunResult) {
-    for (step, node) in result.steps.iter().flat_map(|step| NODES.map(|node| (step, node))) {
-        let on_it = step.world.pods.iter().filter(|pod| pod.node.as_deref() == Some(node)).count();
+    for (step, node) in result
+        .steps
+        .iter()
+        .flat_map(|step| NODES.map(|node| (step, node)))
+    {
+        let on_it = step
+            .world
+            .pods
+            .iter()
+            .filter(|pod| pod.node.as_deref() == Some(node))
+            .count();
         assert!(on_it <= PODS_PER_NODE, "{node} is too full");
     }
 }
@@ -211,7 +258,11 @@ proptest! {
 /// Each field of a small cluster is replaced by each of these values, one at a time.
 #[test]
 fn no_single_damage_causes_a_panic() {
-    let any_labels = with(stateful_set("db", 2), "spec.selector.matchLabels", json!({}));
+    let any_labels = with(
+        stateful_set("db", 2),
+        "spec.selector.matchLabels",
+        json!({}),
+    );
     let annotated = with(
         any_labels,
         "metadata.annotations",
@@ -230,12 +281,24 @@ fn no_single_damage_causes_a_panic() {
         for value in damages().into_iter().skip(index % 2).step_by(2) {
             let mut objects = objects.clone();
             *objects.pointer_mut(&path).unwrap() = value;
-            let result = run(&scenario(objects.as_array().cloned().unwrap(), actions.clone()));
+            let result = run(&scenario(
+                objects.as_array().cloned().unwrap(),
+                actions.clone(),
+            ));
             check(&result);
-            running += usize::from(result.steps[1].world.pods.iter().any(|pod| pod.phase == Phase::Running));
+            running += usize::from(
+                result.steps[1]
+                    .world
+                    .pods
+                    .iter()
+                    .any(|pod| pod.phase == Phase::Running),
+            );
         }
     }
-    assert!(running > 100, "in only {running} of the damaged clusters a Pod runs");
+    assert!(
+        running > 100,
+        "in only {running} of the damaged clusters a Pod runs"
+    );
 }
 
 fn damage() -> impl Strategy<Value = Value> {
@@ -270,21 +333,26 @@ fn damages() -> Vec<Value> {
 /// The JSON pointers of all values in a value.
 fn paths(value: &Value) -> Vec<String> {
     let below: Vec<(String, &Value)> = match value {
-        Value::Array(items) => {
-            items.iter().enumerate().map(|(index, item)| (index.to_string(), item)).collect()
-        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| (index.to_string(), item))
+            .collect(),
         Value::Object(fields) => {
             let escape = |key: &String| key.replace('~', "~0").replace('/', "~1");
-            fields.iter().map(|(key, value)| (escape(key), value)).collect()
+            fields
+                .iter()
+                .map(|(key, value)| (escape(key), value))
+                .collect()
         }
         _ => Vec::new(),
     };
     let mut all: Vec<String> = below.iter().map(|(key, _)| format!("/{key}")).collect();
-    all.extend(
-        below
-            .iter()
-            .flat_map(|(key, value)| paths(value).into_iter().map(move |path| format!("/{key}{path}"))),
-    );
+    all.extend(below.iter().flat_map(|(key, value)| {
+        paths(value)
+            .into_iter()
+            .map(move |path| format!("/{key}{path}"))
+    }));
     all
 }
 
@@ -315,7 +383,9 @@ fn json_value() -> impl Strategy<Value = Value> {
         prop_oneof![
             vec(inner, 0..4).prop_map(Value::from),
             fields.prop_map(|fields| {
-                let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
+                let fields = fields
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value));
                 Value::from(fields.collect::<Map<_, _>>())
             }),
         ]

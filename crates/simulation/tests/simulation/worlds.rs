@@ -23,7 +23,14 @@ pub(crate) fn node(name: &str, zone: &str) -> Value {
 
 /// Nodes `n1` and so on, two in each zone.
 pub(crate) fn nodes(count: usize) -> Vec<Value> {
-    (0..count).map(|index| node(&format!("n{}", index + 1), ["a", "b", "c", "d"][index / 2 % 4])).collect()
+    (0..count)
+        .map(|index| {
+            node(
+                &format!("n{}", index + 1),
+                ["a", "b", "c", "d"][index / 2 % 4],
+            )
+        })
+        .collect()
 }
 
 pub(crate) fn stateful_set(name: &str, replicas: u32) -> Value {
@@ -59,7 +66,9 @@ pub(crate) fn required(key: &str) -> Value {
 
 /// Sets a field: `spec.replicas`.
 pub(crate) fn with(mut object: Value, path: &str, value: Value) -> Value {
-    let target = path.split('.').fold(&mut object, |object, field| &mut object[field]);
+    let target = path
+        .split('.')
+        .fold(&mut object, |object, field| &mut object[field]);
     *target = value;
     object
 }
@@ -93,7 +102,11 @@ pub(crate) fn pod<'a>(step: &'a Step, name: &str) -> &'a PodView {
 }
 
 pub(crate) fn object<'a>(step: &'a Step, name: &str) -> &'a PpsView {
-    step.world.pps.iter().find(|pps| pps.name == name).unwrap_or_else(|| panic!("no {name}"))
+    step.world
+        .pps
+        .iter()
+        .find(|pps| pps.name == name)
+        .unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// Where each Pod runs: `db-0 n1`.
@@ -107,8 +120,13 @@ pub(crate) fn places(step: &Step) -> Vec<String> {
 
 /// The texts of all events of these kinds, with their objects.
 pub(crate) fn texts(step: &Step, kinds: &[EventKind]) -> Vec<String> {
-    let events = step.events.iter().filter(|event| kinds.contains(&event.kind));
-    events.map(|event| format!("{} {}", event.object, event.text)).collect()
+    let events = step
+        .events
+        .iter()
+        .filter(|event| kinds.contains(&event.kind));
+    events
+        .map(|event| format!("{} {}", event.object, event.text))
+        .collect()
 }
 
 /// The reason of the condition.

@@ -28,12 +28,21 @@ impl<'a> Tour<'a> {
         let binaries = cluster.control_plane.binaries();
         let folders = vec![plugin::folder()?, binaries.folder().to_owned()];
         let path = plugin::search_path(&folders)?;
-        Ok(Self { cluster, kubectl: binaries.path("kubectl")?, folders, path })
+        Ok(Self {
+            cluster,
+            kubectl: binaries.path("kubectl")?,
+            folders,
+            path,
+        })
     }
 
     /// What the user has put before the rest of the `PATH`.
     pub(super) fn folders(&self) -> String {
-        let folders: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
+        let folders: Vec<String> = self
+            .folders
+            .iter()
+            .map(|folder| folder.display().to_string())
+            .collect();
         folders.join(":")
     }
 
@@ -41,17 +50,32 @@ impl<'a> Tour<'a> {
     /// moved.
     pub(super) async fn play(&self, namespace: &str, workload: &str) -> Result<bool> {
         let pod = format!("{workload}-0");
-        let before = self.cluster.pods(namespace, workload).await?.remove(&pod).context("no Pod")?;
+        let before = self
+            .cluster
+            .pods(namespace, workload)
+            .await?
+            .remove(&pod)
+            .context("no Pod")?;
         let home = before.node.as_deref().context("the Pod has no node")?;
         let in_namespace = format!("-n {namespace}");
 
-        self.enter(&format!("kubectl pps status {in_namespace}")).await?;
-        self.enter(&format!("kubectl cordon {home}")).await?;
-        self.enter(&format!("kubectl delete pod {pod} {in_namespace}")).await?;
-        step("wait until the scheduler has found no node", self.is_pending(namespace, &pod, &before.uid))
+        self.enter(&format!("kubectl pps status {in_namespace}"))
             .await?;
-        self.enter(&format!("kubectl pps explain {pod} {in_namespace}")).await?;
-        let code = self.enter(&format!("kubectl pps move {pod} --anywhere --yes {in_namespace}")).await?;
+        self.enter(&format!("kubectl cordon {home}")).await?;
+        self.enter(&format!("kubectl delete pod {pod} {in_namespace}"))
+            .await?;
+        step(
+            "wait until the scheduler has found no node",
+            self.is_pending(namespace, &pod, &before.uid),
+        )
+        .await?;
+        self.enter(&format!("kubectl pps explain {pod} {in_namespace}"))
+            .await?;
+        let code = self
+            .enter(&format!(
+                "kubectl pps move {pod} --anywhere --yes {in_namespace}"
+            ))
+            .await?;
 
         let mut has_moved = false;
         if code == 0 {
@@ -61,9 +85,12 @@ impl<'a> Tour<'a> {
                 Ok(pods)
             })
             .await?;
-            has_moved = pods.get(&pod).is_some_and(|now| now.node.as_deref() != Some(home));
+            has_moved = pods
+                .get(&pod)
+                .is_some_and(|now| now.node.as_deref() != Some(home));
         }
-        self.enter(&format!("kubectl pps status {workload} {in_namespace}")).await?;
+        self.enter(&format!("kubectl pps status {workload} {in_namespace}"))
+            .await?;
         self.enter(&format!("kubectl uncordon {home}")).await?;
         if !has_moved {
             eprintln!("  {pod} has not moved");
@@ -78,14 +105,20 @@ impl<'a> Tour<'a> {
         let status = Command::new(&self.kubectl)
             .args(command.split_whitespace().skip(1))
             .env("PATH", &self.path)
-            .env("KUBECONFIG", self.cluster.control_plane.kubeconfig_for(ADMIN)?)
+            .env(
+                "KUBECONFIG",
+                self.cluster.control_plane.kubeconfig_for(ADMIN)?,
+            )
             // Keeps the discovery cache in the folder of this cluster.
             .env("HOME", self.cluster.control_plane.folder())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .status();
         let status = tokio::time::timeout(PATIENCE, status).await;
-        match status.with_context(|| format!("{command} does not end"))??.code() {
+        match status
+            .with_context(|| format!("{command} does not end"))??
+            .code()
+        {
             Some(code @ (0 | 1)) => Ok(code),
             _ => bail!("{command} cannot be run"),
         }
@@ -95,11 +128,18 @@ impl<'a> Tour<'a> {
     async fn is_pending(&self, namespace: &str, pod: &str, former: &str) -> Result<()> {
         let pods = self.cluster.pods_api(namespace);
         wait_for(&format!("{pod} to be Pending"), PATIENCE, async || {
-            let now = pods.get_opt(pod).await?.filter(|now| now.metadata.uid.as_deref() != Some(former));
+            let now = pods
+                .get_opt(pod)
+                .await?
+                .filter(|now| now.metadata.uid.as_deref() != Some(former));
             let status = now.and_then(|now| now.status).unwrap_or_default();
             let mut conditions = status.conditions.iter().flatten();
             let is_pending = conditions.any(|one| one.reason.as_deref() == Some("Unschedulable"));
-            Ok(Progress::when(is_pending, (), format!("{:?}", status.phase)))
+            Ok(Progress::when(
+                is_pending,
+                (),
+                format!("{:?}", status.phase),
+            ))
         })
         .await
     }

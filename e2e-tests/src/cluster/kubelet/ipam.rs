@@ -28,7 +28,10 @@ struct Range {
 impl Ipam {
     /// The range of a Node: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next.
     pub(super) fn subnet(&self, node: &str) -> String {
-        format!("{}/20", Ipv4Addr::from(range(&mut self.nodes(), node).start))
+        format!(
+            "{}/20",
+            Ipv4Addr::from(range(&mut self.nodes(), node).start)
+        )
     }
 
     /// Assigns an address to a Pod: the wanted one if it is in the Node's range and free, else the next one,
@@ -39,7 +42,10 @@ impl Ipam {
         // Without the addresses of network and gateway, and the broadcast.
         let own = range.start + 2..range.start + SIZE - 1;
         let free = |address: &u32| own.contains(address) && !range.pods.contains_key(address);
-        let wanted = wanted.and_then(|wanted| wanted.parse::<Ipv4Addr>().ok()).map(u32::from).filter(free);
+        let wanted = wanted
+            .and_then(|wanted| wanted.parse::<Ipv4Addr>().ok())
+            .map(u32::from)
+            .filter(free);
         let address = wanted.or_else(|| (range.last + 1..own.end).chain(own.clone()).find(free))?;
         range.last = address;
         range.pods.insert(address, pod_uid.to_owned());
@@ -48,7 +54,9 @@ impl Ipam {
 
     /// Releases the Pod's address, if it has any.
     pub(super) fn delete(&self, node: &str, pod_uid: &str) {
-        range(&mut self.nodes(), node).pods.retain(|_, uid| uid != pod_uid);
+        range(&mut self.nodes(), node)
+            .pods
+            .retain(|_, uid| uid != pod_uid);
     }
 
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, Range>> {
@@ -59,5 +67,9 @@ impl Ipam {
 /// The range of a Node, which it gets at its first request.
 fn range<'a>(nodes: &'a mut BTreeMap<String, Range>, node: &str) -> &'a mut Range {
     let start = FIRST + SIZE * u32::try_from(nodes.len()).unwrap_or_default();
-    nodes.entry(node.to_owned()).or_insert(Range { start, last: start + 1, pods: BTreeMap::new() })
+    nodes.entry(node.to_owned()).or_insert(Range {
+        start,
+        last: start + 1,
+        pods: BTreeMap::new(),
+    })
 }

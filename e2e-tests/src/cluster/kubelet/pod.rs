@@ -35,7 +35,11 @@ impl Identity {
             namespace: own(&pod.metadata.namespace),
             name: own(&pod.metadata.name),
             uid: own(&pod.metadata.uid),
-            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            node: pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.node_name.clone())
+                .unwrap_or_default(),
         }
     }
 
@@ -44,7 +48,10 @@ impl Identity {
     }
 
     fn may_be_ready(&self, control: &Control) -> bool {
-        self.works(control) && !control.held.contains(&format!("{}/{}", self.namespace, self.name))
+        self.works(control)
+            && !control
+                .held
+                .contains(&format!("{}/{}", self.namespace, self.name))
     }
 }
 
@@ -53,9 +60,17 @@ pub(super) async fn live(shared: Arc<Shared>, mut pod: watch::Receiver<Arc<Pod>>
     let first = pod.borrow_and_update().clone();
     let identity = Identity::of(&first);
     let api: Api<Pod> = Api::namespaced(shared.client.clone(), &identity.namespace);
-    if until(&shared, &mut pod, |pod, control| identity.works(control) || is_terminating(pod)).await {
+    if until(&shared, &mut pod, |pod, control| {
+        identity.works(control) || is_terminating(pod)
+    })
+    .await
+    {
         run(&shared, &identity, &api, &mut pod).await;
-        if until(&shared, &mut pod, |pod, control| is_terminating(pod) && identity.works(control)).await {
+        if until(&shared, &mut pod, |pod, control| {
+            is_terminating(pod) && identity.works(control)
+        })
+        .await
+        {
             end(&shared, &identity, &api, &pod).await;
         }
     }
@@ -64,30 +79,55 @@ pub(super) async fn live(shared: Arc<Shared>, mut pod: watch::Receiver<Arc<Pod>>
 }
 
 /// Takes a Pod from bound to Ready, or until it is terminating.
-async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut watch::Receiver<Arc<Pod>>) {
+async fn run(
+    shared: &Shared,
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &mut watch::Receiver<Arc<Pod>>,
+) {
     let first = pod.borrow().clone();
     if is_terminating(&first) || has_finished(&first) {
         return;
     }
-    let set = |key: &str| first.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+    let set = |key: &str| {
+        first
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(key))
+            .cloned()
+    };
     let plain = set(NO_RESERVATION).is_some();
     let wanted = set(IP_ANNOTATION).filter(|_| !plain);
 
-    let Some(ip) = shared.ipam.add(&identity.node, &identity.uid, wanted.as_deref()) else { return };
+    let Some(ip) = shared
+        .ipam
+        .add(&identity.node, &identity.uid, wanted.as_deref())
+    else {
+        return;
+    };
     if !plain && wanted.as_ref() != Some(&ip) {
         let _turn = shared.turns.acquire().await;
         annotate(identity, api, pod, &json!({IP_ANNOTATION: ip})).await;
     }
 
     let started = Timestamp::now();
-    if let Some(programs) = shared.programs.get().filter(|all| all.namespace == identity.namespace) {
+    if let Some(programs) = shared
+        .programs
+        .get()
+        .filter(|all| all.namespace == identity.namespace)
+    {
         run_program(shared, identity, api, pod, programs, &ip, started).await;
         return;
     }
     if !identity.may_be_ready(&shared.control.borrow()) {
         set_status(shared, identity, api, pod, &ip, started, false).await;
     }
-    if !until(shared, pod, |pod, control| identity.may_be_ready(control) || is_terminating(pod)).await {
+    if !until(shared, pod, |pod, control| {
+        identity.may_be_ready(control) || is_terminating(pod)
+    })
+    .await
+    {
         return;
     }
     if !is_terminating(&pod.borrow()) {
@@ -110,7 +150,9 @@ async fn run_program(
         let result = programs.start(&first).await;
         result.inspect_err(|error| programs.complain(format!("{}: {error:#}", identity.name)))
     };
-    let Some(running) = persist(pod, start).await else { return };
+    let Some(running) = persist(pod, start).await else {
+        return;
+    };
     let mut shown = None;
     loop {
         let terminating = until(shared, pod, |pod, _| is_terminating(pod));
@@ -142,23 +184,39 @@ async fn run_program(
 }
 
 /// Frees the address, then removes the object, as a kubelet does.
-async fn end(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>) {
+async fn end(
+    shared: &Shared,
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &watch::Receiver<Arc<Pod>>,
+) {
     let _turn = shared.turns.acquire().await;
     shared.ipam.delete(&identity.node, &identity.uid);
     let now = DeleteParams {
         grace_period_seconds: Some(0),
-        preconditions: Some(Preconditions { uid: Some(identity.uid.clone()), resource_version: None }),
+        preconditions: Some(Preconditions {
+            uid: Some(identity.uid.clone()),
+            resource_version: None,
+        }),
         ..DeleteParams::default()
     };
     persist(pod, || tolerate_absence(api.delete(&identity.name, &now))).await;
 }
 
-async fn annotate(identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>, annotations: &Value) {
+async fn annotate(
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &watch::Receiver<Arc<Pod>>,
+    annotations: &Value,
+) {
     // The UID makes the patch fail on another Pod of the same name.
     let patch = json!({"metadata": {"uid": identity.uid, "annotations": annotations}});
     let patch = Patch::Merge(patch);
     let params = PatchParams::default();
-    persist(pod, || tolerate_absence(api.patch(&identity.name, &params, &patch))).await;
+    persist(pod, || {
+        tolerate_absence(api.patch(&identity.name, &params, &patch))
+    })
+    .await;
 }
 
 async fn set_status(
@@ -175,7 +233,10 @@ async fn set_status(
     let status = running_status(&current, ip, &Time(started), ready);
     let patch = Patch::Merge(json!({"metadata": {"uid": identity.uid}, "status": status}));
     let params = PatchParams::default();
-    persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;
+    persist(pod, || {
+        tolerate_absence(api.patch_status(&identity.name, &params, &patch))
+    })
+    .await;
 }
 
 /// The status of a Pod whose process has ended and is not started again.
@@ -186,7 +247,11 @@ async fn set_finished(
     code: i32,
     started: Timestamp,
 ) {
-    let (phase, reason) = if code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
+    let (phase, reason) = if code == 0 {
+        ("Succeeded", "Completed")
+    } else {
+        ("Failed", "Error")
+    };
     let (started, finished) = (Time(started), Time(Timestamp::now()));
     let containers: Vec<Value> = pod
         .borrow()
@@ -203,12 +268,18 @@ async fn set_finished(
         {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": finished}]});
     let patch = Patch::Merge(json!({"metadata": {"uid": identity.uid}, "status": status}));
     let params = PatchParams::default();
-    persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;
+    persist(pod, || {
+        tolerate_absence(api.patch_status(&identity.name, &params, &patch))
+    })
+    .await;
 }
 
 fn running_status(pod: &Pod, ip: &str, started: &Time, ready: bool) -> Value {
     let ours = ["Initialized", "Ready", "ContainersReady", "PodScheduled"];
-    let others = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let others = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
     let mut conditions: Vec<Value> = others
         .filter(|condition| !ours.contains(&condition.type_.as_str()))
         .map(|condition| json!(condition))
@@ -234,7 +305,10 @@ fn is_terminating(pod: &Pod) -> bool {
 }
 
 fn has_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 

@@ -12,7 +12,8 @@ use super::IP_ANNOTATION;
 use crate::{kubewarden::permissive_definition, manifests};
 
 const GROUP: &str = "crd.projectcalico.org";
-const KINDS: &str = "ClusterInformation IPPool IPReservation IPAMConfig IPAMBlock IPAMHandle BlockAffinity";
+const KINDS: &str =
+    "ClusterInformation IPPool IPReservation IPAMConfig IPAMBlock IPAMHandle BlockAffinity";
 
 /// The plugin's path; empty without it.
 pub(super) fn plugin() -> String {
@@ -21,7 +22,11 @@ pub(super) fn plugin() -> String {
 
 /// What keeps the addresses of Pods on real nodes: an item of `kruise.io/persistent-pod-annotations`.
 pub fn ip_annotation() -> &'static str {
-    if plugin().is_empty() { IP_ANNOTATION } else { "cni.projectcalico.org/ipAddrs=PodIPsJSON" }
+    if plugin().is_empty() {
+        IP_ANNOTATION
+    } else {
+        "cni.projectcalico.org/ipAddrs=PodIPsJSON"
+    }
 }
 
 /// Applies what the plugin reads: each node has a pool.

@@ -58,7 +58,11 @@ impl HostCall {
 
     /// The answer as JSON, or null for an error.
     pub fn response_json(&self) -> Value {
-        self.response.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
+        self.response
+            .as_ref()
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(bytes).ok())
+            .unwrap_or_default()
     }
 }
 
@@ -136,7 +140,8 @@ impl Gate {
         }
         match (namespace, operation) {
             ("kubernetes", "get_resource") => {
-                let wanted: Wanted = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+                let wanted: Wanted =
+                    serde_json::from_slice(payload).map_err(|error| error.to_string())?;
                 if self.metadata.may_read(&wanted.api_version, &wanted.kind) {
                     return Ok(());
                 }

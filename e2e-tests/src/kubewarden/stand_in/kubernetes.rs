@@ -48,7 +48,10 @@ struct GetRequest {
 impl KubernetesHost {
     /// Uses a client of the PolicyServer's user, which must belong to that runtime.
     pub fn new(runtime: Handle, client: Client) -> Self {
-        let inner = Inner { client, resources: Arc::default() };
+        let inner = Inner {
+            client,
+            resources: Arc::default(),
+        };
         Self { runtime, inner }
     }
 
@@ -83,7 +86,8 @@ impl HostCalls for KubernetesHost {
         if operation != "get_resource" {
             return Err(format!("unknown operation: {operation}"));
         }
-        let request: GetRequest = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+        let request: GetRequest =
+            serde_json::from_slice(payload).map_err(|error| error.to_string())?;
         let inner = self.inner.clone();
         self.wait(async move { inner.get(request).await })
     }
@@ -100,12 +104,20 @@ impl Inner {
     }
 
     async fn fetch(&self, request: &GetRequest) -> Result<DynamicObject> {
-        let GetRequest { api_version, kind, name, namespace, .. } = request;
+        let GetRequest {
+            api_version,
+            kind,
+            name,
+            namespace,
+            ..
+        } = request;
         let (resource, namespaced) = self.resource(api_version, kind).await?;
         let client = self.client.clone();
         let api: Api<DynamicObject> = if namespaced {
             let namespace = namespace.as_deref().ok_or_else(|| {
-                anyhow!("Resource {api_version}/{kind} is namespaced, but no namespace was provided")
+                anyhow!(
+                    "Resource {api_version}/{kind} is namespaced, but no namespace was provided"
+                )
             })?;
             Api::namespaced_with(client, namespace, &resource)
         } else {
@@ -129,7 +141,10 @@ impl Inner {
             let all = self.client.list_api_group_resources(api_version).await;
             all.map_err(|error| anyhow!("error finding resource {api_version} / {kind}: {error}"))?
         };
-        let found = all.resources.into_iter().find(|resource| resource.kind == kind);
+        let found = all
+            .resources
+            .into_iter()
+            .find(|resource| resource.kind == kind);
         let found = found.ok_or_else(|| anyhow!("Cannot find resource {api_version}/{kind}"))?;
         let (group, version) = match api_version {
             "v1" => ("", "v1"),
@@ -144,7 +159,10 @@ impl Inner {
             kind: kind.to_owned(),
             plural: found.name,
         };
-        self.resources.write().await.insert(key, (resource.clone(), found.namespaced));
+        self.resources
+            .write()
+            .await
+            .insert(key, (resource.clone(), found.namespaced));
         Ok((resource, found.namespaced))
     }
 }

@@ -64,18 +64,30 @@ mod tests {
             &["spec"],
             &json!({"spec": {"replicas": 3, "list": [{"name": "a", "x": 1}, {"name": "b", "x": [2]}]}}),
         );
-        check(&["spec", "spec.replicas"], &json!({"spec": {"replicas": 3}}));
+        check(
+            &["spec", "spec.replicas"],
+            &json!({"spec": {"replicas": 3}}),
+        );
     }
 
     #[test]
     fn a_mask_applies_to_each_item_of_an_array() {
-        check(&["spec.list.name"], &json!({"spec": {"list": [{"name": "a"}, {"name": "b"}]}}));
+        check(
+            &["spec.list.name"],
+            &json!({"spec": {"list": [{"name": "a"}, {"name": "b"}]}}),
+        );
     }
 
     #[test]
     fn a_name_with_a_dot_cannot_be_masked() {
-        check(&["status.podStates.a.b"], &json!({"status": {"podStates": {}}}));
-        check(&["status.podStates.web-0"], &json!({"status": {"podStates": {"web-0": {"nodeName": "n"}}}}));
+        check(
+            &["status.podStates.a.b"],
+            &json!({"status": {"podStates": {}}}),
+        );
+        check(
+            &["status.podStates.web-0"],
+            &json!({"status": {"podStates": {"web-0": {"nodeName": "n"}}}}),
+        );
     }
 
     #[test]

@@ -84,12 +84,17 @@ impl Metadata {
             }
         }
         let Some(json) = found else {
-            bail!("Policy is missing protocol version, which is required for KubewardenWapc execution mode");
+            bail!(
+                "Policy is missing protocol version, which is required for KubewardenWapc execution mode"
+            );
         };
         let metadata: Self =
             serde_json::from_slice(&json).with_context(|| format!("cannot read {SECTION}"))?;
         if metadata.execution_mode != wapc() {
-            bail!("the stand-in runs only waPC policies, not {:?}", metadata.execution_mode);
+            bail!(
+                "the stand-in runs only waPC policies, not {:?}",
+                metadata.execution_mode
+            );
         }
         match metadata.protocol_version.as_deref() {
             Some("v1") => Ok(metadata),
@@ -111,12 +116,16 @@ impl Metadata {
 
     /// Whether it may use that capability, such as `kubernetes/get_resource`.
     pub(super) fn may_use(&self, capability: &str) -> bool {
-        self.host_capabilities.iter().flatten().map(|pattern| pattern.trim()).any(|pattern| {
-            pattern == "*"
-                || pattern == capability
-                || pattern
-                    .strip_suffix('*')
-                    .is_some_and(|prefix| prefix.ends_with('/') && capability.starts_with(prefix))
-        })
+        self.host_capabilities
+            .iter()
+            .flatten()
+            .map(|pattern| pattern.trim())
+            .any(|pattern| {
+                pattern == "*"
+                    || pattern == capability
+                    || pattern.strip_suffix('*').is_some_and(|prefix| {
+                        prefix.ends_with('/') && capability.starts_with(prefix)
+                    })
+            })
     }
 }

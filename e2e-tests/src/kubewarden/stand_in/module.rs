@@ -49,7 +49,9 @@ pub struct Instance(WapcHost);
 impl Instance {
     /// Calls one of the guest's functions with an unchanged payload.
     pub fn call(&self, operation: &str, payload: &[u8]) -> Result<Vec<u8>> {
-        self.0.call(operation, payload).map_err(|error| anyhow!("{operation}: {error}"))
+        self.0
+            .call(operation, payload)
+            .map_err(|error| anyhow!("{operation}: {error}"))
     }
 }
 
@@ -105,8 +107,8 @@ impl PolicyModule {
         config.epoch_interruption(true);
         config.wasm_function_references(true);
         let engine = Engine::new(&config).map_err(|error| anyhow!("{error:#}"))?;
-        let module =
-            Module::new(&engine, wasm).map_err(|error| anyhow!("cannot compile the policy: {error:#}"))?;
+        let module = Module::new(&engine, wasm)
+            .map_err(|error| anyhow!("cannot compile the policy: {error:#}"))?;
         let pre = WasmtimeEngineProviderBuilder::new()
             .engine(engine.clone())
             .module(module)
@@ -114,7 +116,12 @@ impl PolicyModule {
             .context("cannot link the policy")?;
         start_epochs(&engine)?;
         let id = "clusterwide-persistent-pod-state".to_owned();
-        Ok(Self { id, metadata: Arc::new(metadata), timeout_ticks: TIMEOUT_TICKS, pre })
+        Ok(Self {
+            id,
+            metadata: Arc::new(metadata),
+            timeout_ticks: TIMEOUT_TICKS,
+            pre,
+        })
     }
 
     /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of the
@@ -126,20 +133,32 @@ impl PolicyModule {
         };
         let metadata = Metadata {
             mutating: policy.spec("mutating") == &json!(true),
-            context_aware_resources: serde_json::from_value(resources).context("contextAwareResources")?,
+            context_aware_resources: serde_json::from_value(resources)
+                .context("contextAwareResources")?,
             host_capabilities: Some(["*".to_owned()].into()),
             rules: serde_json::from_value(policy.spec("rules").clone()).context("rules")?,
             ..(*self.metadata).clone()
         };
-        let timeout_ticks = policy.spec("timeoutEvalSeconds").as_u64().unwrap_or(TIMEOUT_TICKS);
-        Ok(Self { id: policy.id(), metadata: Arc::new(metadata), timeout_ticks, pre: self.pre.clone() })
+        let timeout_ticks = policy
+            .spec("timeoutEvalSeconds")
+            .as_u64()
+            .unwrap_or(TIMEOUT_TICKS);
+        Ok(Self {
+            id: policy.id(),
+            metadata: Arc::new(metadata),
+            timeout_ticks,
+            pre: self.pre.clone(),
+        })
     }
 
     /// The same policy with the time limit of the manifests in `deploy/base`, which a busy machine keeps more
     /// easily than PolicyServer's default.
     #[must_use]
     pub fn with_shipped_time_limit(self) -> Self {
-        Self { timeout_ticks: SHIPPED_TIMEOUT_TICKS, ..self }
+        Self {
+            timeout_ticks: SHIPPED_TIMEOUT_TICKS,
+            ..self
+        }
     }
 
     /// The policy's id: the last part of its URL and its name in messages.
@@ -161,8 +180,8 @@ impl PolicyModule {
         settings: &Value,
         host: &Arc<dyn HostCalls>,
     ) -> Result<Evaluation> {
-        let request: AdmissionRequest =
-            serde_json::from_value(request.clone()).context("not the request of an AdmissionReview")?;
+        let request: AdmissionRequest = serde_json::from_value(request.clone())
+            .context("not the request of an AdmissionReview")?;
         Ok(self.evaluate_request(&request, settings, host))
     }
 
@@ -176,12 +195,23 @@ impl PolicyModule {
         let started = Instant::now();
         let gate = self.gate(host.clone());
         let (response, answer) = self.validate(request, settings, &gate);
-        let response =
-            if self.metadata.mutating { response } else { response.without_right_to_mutate(&self.id) };
-        let record = std::mem::take(&mut *gate.record.lock().unwrap_or_else(PoisonError::into_inner));
+        let response = if self.metadata.mutating {
+            response
+        } else {
+            response.without_right_to_mutate(&self.id)
+        };
+        let record =
+            std::mem::take(&mut *gate.record.lock().unwrap_or_else(PoisonError::into_inner));
         let Record { calls, logs } = record;
         let patch = response.decoded_patch();
-        Evaluation { response, patch, answer, host_calls: calls, logs, took: started.elapsed() }
+        Evaluation {
+            response,
+            patch,
+            answer,
+            host_calls: calls,
+            logs,
+            took: started.elapsed(),
+        }
     }
 
     /// Asks the policy whether these settings are valid. Host calls fail, as they do in PolicyServer at that
@@ -203,7 +233,12 @@ impl PolicyModule {
 
     /// Calls one of the guest's functions with an unchanged payload, which PolicyServer need not be able to
     /// send.
-    pub fn call(&self, operation: &str, payload: &[u8], host: Arc<dyn HostCalls>) -> Result<Vec<u8>> {
+    pub fn call(
+        &self,
+        operation: &str,
+        payload: &[u8],
+        host: Arc<dyn HostCalls>,
+    ) -> Result<Vec<u8>> {
         self.instance(host)?.call(operation, payload)
     }
 
@@ -213,17 +248,27 @@ impl PolicyModule {
     }
 
     fn gate(&self, host: Arc<dyn HostCalls>) -> Arc<Gate> {
-        Arc::new(Gate { metadata: self.metadata.clone(), host, record: Mutex::default() })
+        Arc::new(Gate {
+            metadata: self.metadata.clone(),
+            host,
+            record: Mutex::default(),
+        })
     }
 
     /// A fresh instance, so that no state survives a request.
     fn instantiate(&self, gate: Arc<Gate>) -> Result<WapcHost> {
-        let deadlines = EpochDeadlines { wapc_init: self.timeout_ticks, wapc_func: self.timeout_ticks };
-        let engine = self.pre.rehydrate(Some(deadlines))?;
-        let callback = move |_: u64, binding: &str, namespace: &str, operation: &str, payload: &[u8]| {
-            gate.call(binding, namespace, operation, payload).map_err(Into::into)
+        let deadlines = EpochDeadlines {
+            wapc_init: self.timeout_ticks,
+            wapc_func: self.timeout_ticks,
         };
-        WapcHost::new(Box::new(engine), Some(Box::new(callback))).map_err(|error| anyhow!("{error}"))
+        let engine = self.pre.rehydrate(Some(deadlines))?;
+        let callback =
+            move |_: u64, binding: &str, namespace: &str, operation: &str, payload: &[u8]| {
+                gate.call(binding, namespace, operation, payload)
+                    .map_err(Into::into)
+            };
+        WapcHost::new(Box::new(engine), Some(Box::new(callback)))
+            .map_err(|error| anyhow!("{error}"))
     }
 
     fn validate(
@@ -232,11 +277,16 @@ impl PolicyModule {
         settings: &Value,
         gate: &Arc<Gate>,
     ) -> (AdmissionResponse, Option<PolicyResponse>) {
-        const TOO_LONG: &str = "Policy execution interrupted because it exceeded the allowed execution time";
+        const TOO_LONG: &str =
+            "Policy execution interrupted because it exceeded the allowed execution time";
         let uid = request.uid.as_str();
         let guest = match self.instantiate(gate.clone()) {
             Ok(guest) => guest,
-            Err(error) if error.to_string().contains("init interrupted, execution deadline exceeded") => {
+            Err(error)
+                if error
+                    .to_string()
+                    .contains("init interrupted, execution deadline exceeded") =>
+            {
                 return (AdmissionResponse::reject(uid, TOO_LONG, Some(500)), None);
             }
             Err(error) => return (AdmissionResponse::internal_error(uid, error), None),
@@ -278,14 +328,16 @@ pub(super) fn check_settings(module: &PolicyModule, settings: &Value) -> Result<
 /// Advances the engine's epoch regularly until the engine is dropped.
 fn start_epochs(engine: &Engine) -> Result<()> {
     let engine = engine.weak();
-    thread::Builder::new().name("epochs".to_owned()).spawn(move || {
-        loop {
-            thread::sleep(TICK);
-            match engine.upgrade() {
-                Some(engine) => engine.increment_epoch(),
-                None => return,
+    thread::Builder::new()
+        .name("epochs".to_owned())
+        .spawn(move || {
+            loop {
+                thread::sleep(TICK);
+                match engine.upgrade() {
+                    Some(engine) => engine.increment_epoch(),
+                    None => return,
+                }
             }
-        }
-    })?;
+        })?;
     Ok(())
 }

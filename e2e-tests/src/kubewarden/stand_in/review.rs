@@ -96,7 +96,11 @@ pub struct ReviewResponse {
 
 impl From<AdmissionResponse> for ReviewResponse {
     fn from(response: AdmissionResponse) -> Self {
-        Self { api_version: "admission.k8s.io/v1".to_owned(), kind: "AdmissionReview".to_owned(), response }
+        Self {
+            api_version: "admission.k8s.io/v1".to_owned(),
+            kind: "AdmissionReview".to_owned(),
+            response,
+        }
     }
 }
 
@@ -154,8 +158,15 @@ pub struct PolicyResponse {
 impl AdmissionResponse {
     /// A refusal.
     pub fn reject(uid: &str, message: impl Into<String>, code: Option<u16>) -> Self {
-        let status = ResponseStatus { message: Some(message.into()), code };
-        Self { uid: uid.to_owned(), status: Some(status), ..Self::default() }
+        let status = ResponseStatus {
+            message: Some(message.into()),
+            code,
+        };
+        Self {
+            uid: uid.to_owned(),
+            status: Some(status),
+            ..Self::default()
+        }
     }
 
     /// An error that the policy did not handle.
@@ -185,8 +196,11 @@ impl AdmissionResponse {
                 return Ok(Self::reject(uid, message, None));
             }
         };
-        let status = (answer.message.is_some() || answer.code.is_some())
-            .then_some(ResponseStatus { message: answer.message, code: answer.code });
+        let status =
+            (answer.message.is_some() || answer.code.is_some()).then_some(ResponseStatus {
+                message: answer.message,
+                code: answer.code,
+            });
         Ok(Self {
             uid: uid.to_owned(),
             allowed: answer.accepted,
@@ -207,8 +221,17 @@ impl AdmissionResponse {
             "Request rejected by policy {policy}. The policy attempted to mutate the request, \
              but it is currently configured to not allow mutations."
         );
-        let status = ResponseStatus { message: Some(message), code: None };
-        Self { allowed: false, status: Some(status), patch: None, patch_type: None, ..self }
+        let status = ResponseStatus {
+            message: Some(message),
+            code: None,
+        };
+        Self {
+            allowed: false,
+            status: Some(status),
+            patch: None,
+            patch_type: None,
+            ..self
+        }
     }
 
     /// The patch, decoded.

@@ -121,10 +121,21 @@ impl Webhook {
         policies: Vec<Policy>,
     ) -> Result<Self> {
         let (first, others) = policies.split_first().context("no policy")?;
-        let options = WebhookOptions { settings: first.settings(), ..WebhookOptions::default() };
+        let options = WebhookOptions {
+            settings: first.settings(),
+            ..WebhookOptions::default()
+        };
         let others = others.to_vec();
-        let webhook = Self::serve(runtime, client, module.installed_by(first)?, policies, options)?;
-        others.iter().try_for_each(|policy| webhook.serve_other(policy))?;
+        let webhook = Self::serve(
+            runtime,
+            client,
+            module.installed_by(first)?,
+            policies,
+            options,
+        )?;
+        others
+            .iter()
+            .try_for_each(|policy| webhook.serve_other(policy))?;
         Ok(webhook)
     }
 
@@ -164,7 +175,14 @@ impl Webhook {
             }
         });
         let authority = certificate.authority;
-        Ok(Self { shared, url, authority, policies, server, handle })
+        Ok(Self {
+            shared,
+            url,
+            authority,
+            policies,
+            server,
+            handle,
+        })
     }
 
     /// Serves another policy on the same workers, made of the same module. It is not registered.
@@ -183,7 +201,9 @@ impl Webhook {
     /// Registers the policies and waits until the API server calls each.
     pub async fn register(&self, admin: &Client, version: Version) -> Result<()> {
         for policy in &self.policies {
-            policy.register(admin, &self.url, &self.authority, version).await?;
+            policy
+                .register(admin, &self.url, &self.authority, version)
+                .await?;
         }
         for policy in &self.policies {
             self.wait_until_called(policy, admin, true).await?;
@@ -243,7 +263,10 @@ impl Webhook {
 
     /// The host calls of these requests.
     pub fn host_calls(&self) -> Vec<HostCall> {
-        lock(&self.shared.served).iter().flat_map(|served| served.evaluation.host_calls.clone()).collect()
+        lock(&self.shared.served)
+            .iter()
+            .flat_map(|served| served.evaluation.host_calls.clone())
+            .collect()
     }
 
     /// Takes all workers: from now on it accepts requests and answers none.
@@ -260,13 +283,21 @@ impl Webhook {
     /// registration or its removal. Returns at once if no request for it can be made.
     async fn wait_until_called(&self, policy: &Policy, admin: &Client, wanted: bool) -> Result<()> {
         let id = policy.id();
-        wait_for(&format!("the API server to call {id}: {wanted}"), Duration::from_mins(2), async || {
-            // A call from before the registration says nothing.
-            self.forget();
-            let Some(answer) = send_probe(policy, admin).await? else { return Ok(Progress::Done(())) };
-            let called = lock(&self.shared.served).iter().any(|served| served.policy == id);
-            Ok(Progress::when(called == wanted, (), answer))
-        })
+        wait_for(
+            &format!("the API server to call {id}: {wanted}"),
+            Duration::from_mins(2),
+            async || {
+                // A call from before the registration says nothing.
+                self.forget();
+                let Some(answer) = send_probe(policy, admin).await? else {
+                    return Ok(Progress::Done(()));
+                };
+                let called = lock(&self.shared.served)
+                    .iter()
+                    .any(|served| served.policy == id);
+                Ok(Progress::when(called == wanted, (), answer))
+            },
+        )
         .await
     }
 }
@@ -284,7 +315,10 @@ impl Shared {
         if id == self.module.id() {
             return Some((self.module.clone(), lock(&self.settings).clone()));
         }
-        lock(&self.others).iter().find(|(module, _)| module.id() == id).cloned()
+        lock(&self.others)
+            .iter()
+            .find(|(module, _)| module.id() == id)
+            .cloned()
     }
 }
 
@@ -328,11 +362,17 @@ async fn validate(
 }
 
 fn refuse(status: StatusCode, message: &str) -> Response {
-    (status, Json(json!({"message": message, "status": status.as_u16()}))).into_response()
+    (
+        status,
+        Json(json!({"message": message, "status": status.as_u16()})),
+    )
+        .into_response()
 }
 
 pub(in crate::kubewarden) fn tls(certificate: &ServerCertificate) -> Result<ServerConfig> {
-    let chain = vec![CertificateDer::from_pem_slice(certificate.certificate.as_bytes())?];
+    let chain = vec![CertificateDer::from_pem_slice(
+        certificate.certificate.as_bytes(),
+    )?];
     let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -348,7 +388,10 @@ pub(in crate::kubewarden) fn tls(certificate: &ServerCertificate) -> Result<Serv
 /// A `ClusterAdmissionPolicy` with what a module's metadata ask for.
 fn policy_of(module: &PolicyModule, timeout_seconds: u8) -> Result<Policy> {
     let metadata = module.metadata();
-    let name = module.id().strip_prefix("clusterwide-").context("not the id of a cluster-wide policy")?;
+    let name = module
+        .id()
+        .strip_prefix("clusterwide-")
+        .context("not the id of a cluster-wide policy")?;
     Ok(Policy::new(json!({"metadata": {"name": name}, "spec": {
         "module": "file:///policy.wasm",
         "rules": metadata.rules,

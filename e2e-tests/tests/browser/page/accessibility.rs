@@ -10,8 +10,11 @@ use super::{Page, key, stateful_set};
 
 /// Contrast depends on the theme, and layout on the width: each state is checked in both themes and, in turn,
 /// at two of three widths. At 320 pixels a page must still fit (WCAG 1.4.10).
-const VIEWS: [[(&str, u32); 2]; 3] =
-    [[("light", 320), ("dark", 1440)], [("dark", 820), ("light", 1440)], [("dark", 320), ("light", 820)]];
+const VIEWS: [[(&str, u32); 2]; 3] = [
+    [("light", 320), ("dark", 1440)],
+    [("dark", 820), ("light", 1440)],
+    [("dark", 320), ("light", 820)],
+];
 
 const AXE: &str = "e2e-tests/fixtures/axe-core/axe.min.js";
 
@@ -72,9 +75,18 @@ async fn axe_finds_nothing(page: &Page) -> Result<()> {
             page.browser.prefer("prefers-color-scheme", theme).await?;
             page.browser.resize(*width, 900).await?;
             let found = check(page).await?;
-            ensure!(found == json!([]), "#{fragment}, {theme}, {width} px: {found:#}");
-            let inner = page.browser.evaluate("document.documentElement.scrollWidth").await?;
-            ensure!(inner == json!(width), "#{fragment}, {width} px: the page is {inner} px wide");
+            ensure!(
+                found == json!([]),
+                "#{fragment}, {theme}, {width} px: {found:#}"
+            );
+            let inner = page
+                .browser
+                .evaluate("document.documentElement.scrollWidth")
+                .await?;
+            ensure!(
+                inner == json!(width),
+                "#{fragment}, {width} px: the page is {inner} px wide"
+            );
         }
     }
     Ok(())
@@ -84,9 +96,15 @@ async fn axe_finds_nothing(page: &Page) -> Result<()> {
 async fn axe_finds_what_is_wrong(page: &Page) -> Result<()> {
     page.load("").await?;
     load_axe(page).await?;
-    page.browser.evaluate("document.getElementById('next').replaceChildren()").await?;
-    page.browser.evaluate("document.getElementById('example-text').style.color = '#bbbbbb'").await?;
-    page.browser.evaluate("document.getElementById('cluster').setAttribute('aria-hidden', '')").await?;
+    page.browser
+        .evaluate("document.getElementById('next').replaceChildren()")
+        .await?;
+    page.browser
+        .evaluate("document.getElementById('example-text').style.color = '#bbbbbb'")
+        .await?;
+    page.browser
+        .evaluate("document.getElementById('cluster').setAttribute('aria-hidden', '')")
+        .await?;
     page.browser.prefer("prefers-color-scheme", "light").await?;
     let found = check(page).await?.to_string();
     for rule in ["button-name", "color-contrast", "aria-valid-attr-value"] {
@@ -100,13 +118,27 @@ async fn the_theme_can_be_chosen_and_is_kept(page: &Page) -> Result<()> {
     page.browser.prefer("prefers-color-scheme", "light").await?;
     let back = "getComputedStyle(document.body).backgroundColor";
     let light = page.browser.evaluate(back).await?;
-    page.browser.find("#theme").await?.select_by_value("dark").await?;
+    page.browser
+        .find("#theme")
+        .await?
+        .select_by_value("dark")
+        .await?;
     let dark = page.browser.evaluate(back).await?;
     ensure!(light != dark, "both themes are {light}");
     page.go("").await?;
     page.browser.prefer("prefers-color-scheme", "light").await?;
-    ensure!(page.browser.evaluate(back).await? == dark, "the choice is lost");
-    page.browser.find("#theme").await?.select_by_value("").await?;
-    ensure!(page.browser.evaluate(back).await? == light, "the system's theme is not used");
+    ensure!(
+        page.browser.evaluate(back).await? == dark,
+        "the choice is lost"
+    );
+    page.browser
+        .find("#theme")
+        .await?
+        .select_by_value("")
+        .await?;
+    ensure!(
+        page.browser.evaluate(back).await? == light,
+        "the system's theme is not used"
+    );
     Ok(())
 }

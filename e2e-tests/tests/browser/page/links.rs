@@ -31,19 +31,30 @@ pub(super) async fn hold_the_whole_state(page: &Page) -> Result<()> {
 
 async fn a_link_restores_the_state_that_it_was_copied_from(page: &Page) -> Result<()> {
     page.go("example=calico&step=2").await?;
-    page.fill("#settings", "onLookupFailure: accept # ünïcode €").await?;
+    page.fill("#settings", "onLookupFailure: accept # ünïcode €")
+        .await?;
     page.click(&key("Node/node-4")).await?;
     page.click(&key("tool-cordon")).await?;
     page.click(&key("Pod/broker-2/without")).await?;
     page.click(&key("tool-pod")).await?;
     page.click("#undo").await?;
-    let objects = page.browser.evaluate("document.getElementById('objects').value").await?;
-    let objects = objects.as_str().unwrap_or_default().replace("replicas: 3", "replicas: 4");
+    let objects = page
+        .browser
+        .evaluate("document.getElementById('objects').value")
+        .await?;
+    let objects = objects
+        .as_str()
+        .unwrap_or_default()
+        .replace("replicas: 3", "replicas: 4");
     page.fill("#objects", &objects).await?;
     let seen = page.seen().await?;
     let fragment = page.fragment().await?;
     ensure!(fragment.starts_with("scenario="), "{fragment}");
-    ensure!(fragment.len() < 2000, "the link has {} characters", fragment.len());
+    ensure!(
+        fragment.len() < 2000,
+        "the link has {} characters",
+        fragment.len()
+    );
     page.load(&fragment).await?;
     let restored = page.seen().await?;
     ensure!(restored == seen, "copied: {seen:#}\nrestored: {restored:#}");
@@ -51,11 +62,17 @@ async fn a_link_restores_the_state_that_it_was_copied_from(page: &Page) -> Resul
     Ok(())
 }
 
-async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown(page: &Page) -> Result<()> {
+async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown(
+    page: &Page,
+) -> Result<()> {
     page.go("").await?;
     let first = page.seen().await?;
     let whole = pack(page, r#"{"version":1,"objects":"a: 1"}"#).await?;
-    let bomb = pack(page, &format!(r#"{{"version":1,"objects":"{}"}}"#, "a".repeat(2 << 20))).await?;
+    let bomb = pack(
+        page,
+        &format!(r#"{{"version":1,"objects":"{}"}}"#, "a".repeat(2 << 20)),
+    )
+    .await?;
     ensure!(bomb.len() < 5000, "the bomb has {} characters", bomb.len());
     let cases = [
         ("nonsense".to_owned(), "is not a link to a scenario"),
@@ -95,7 +112,10 @@ async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown
             notice.contains(expected) && notice.ends_with("You see the first example instead."),
             "{start}: {notice}"
         );
-        ensure!(page.seen().await? == first, "{start}: the page does not show the first example");
+        ensure!(
+            page.seen().await? == first,
+            "{start}: the page does not show the first example"
+        );
     }
     Ok(())
 }
@@ -109,7 +129,11 @@ async fn a_link_with_unknown_actions_is_opened_and_says_what_is_wrong(page: &Pag
         json!([{"do": "deletePod", "pod": {"a": 1}}]),
     ] {
         let state = json!({"version": 1, "objects": "", "actions": actions, "done": 1});
-        page.go(&format!("scenario={}", pack(page, &state.to_string()).await?)).await?;
+        page.go(&format!(
+            "scenario={}",
+            pack(page, &state.to_string()).await?
+        ))
+        .await?;
         let problems = page.text("objects-problems").await?;
         ensure!(problems.contains("Error"), "{actions}: {problems}");
     }
@@ -129,7 +153,11 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload(page: &Page) -> Resu
         "{apiVersion: apps/v1, kind: StatefulSet, name: db}",
         "\n    apiVersion: apps.kruise.io/v1beta1\n    kind: StatefulSet\n    name: db",
     ] {
-        let data = pack(page, &json!({"version": 1, "objects": pps(target)}).to_string()).await?;
+        let data = pack(
+            page,
+            &json!({"version": 1, "objects": pps(target)}).to_string(),
+        )
+        .await?;
         page.go(&format!("yaml={data}")).await?;
         ensure!(
             page.text("objects-status").await? == "No problems found.",
@@ -146,18 +174,28 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload(page: &Page) -> Resu
         kruise.io/required-persistent-topology: topology.kubernetes.io/zone\nspec:\n  replicas: 2\n  selector:\n    \
         matchLabels: {app: queue}\n  template:\n    metadata:\n      labels: {app: queue}\n    spec:\n      \
         containers: [{name: queue, image: pause}]\n";
-    let data = pack(page, &json!({"version": 1, "objects": annotated}).to_string()).await?;
+    let data = pack(
+        page,
+        &json!({"version": 1, "objects": annotated}).to_string(),
+    )
+    .await?;
     page.go(&format!("yaml={data}")).await?;
     page.click("#next").await?;
     page.click("#next").await?;
     let outcome = page.text("outcome").await?;
     ensure!(outcome.contains("queue-0 returns to node-1"), "{outcome}");
 
-    let whole = page.browser.evaluate("document.getElementById('objects').value").await?;
+    let whole = page
+        .browser
+        .evaluate("document.getElementById('objects').value")
+        .await?;
     let data = pack(page, &json!({"version": 1, "objects": whole}).to_string()).await?;
     page.go(&format!("yaml={data}")).await?;
     ensure!(
-        page.browser.evaluate("document.getElementById('objects').value").await? == whole,
+        page.browser
+            .evaluate("document.getElementById('objects').value")
+            .await?
+            == whole,
         "a whole scenario was changed"
     );
     Ok(())

@@ -31,13 +31,22 @@ async fn draw() -> Result<Vec<u8>> {
         {"name": "prefers-color-scheme", "value": "light"},
         {"name": "prefers-reduced-motion", "value": "reduce"},
     ]);
-    page.browser.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await?;
+    page.browser
+        .devtools("Emulation.setEmulatedMedia", json!({"features": features}))
+        .await?;
     let clip = page.browser.evaluate(CLIP).await?;
     let clip = json!({"x": 0, "y": clip[0], "width": WIDTH, "height": clip[1], "scale": 1});
-    let answer =
-        page.browser.devtools("Page.captureScreenshot", json!({"format": "png", "clip": clip})).await?;
+    let answer = page
+        .browser
+        .devtools(
+            "Page.captureScreenshot",
+            json!({"format": "png", "clip": clip}),
+        )
+        .await?;
     page.close().await?;
-    BASE64_STANDARD.decode(answer["data"].as_str().unwrap_or_default()).context("Chromium sent no picture")
+    BASE64_STANDARD
+        .decode(answer["data"].as_str().unwrap_or_default())
+        .context("Chromium sent no picture")
 }
 
 /// Width and height, from the file's header.
@@ -63,10 +72,17 @@ async fn the_readme_has_a_picture_of_the_playground() -> Result<()> {
             width == WIDTH && (600..1000).contains(&height),
             "the picture that is {what} has {width} × {height}"
         );
-        ensure!(picture.len() < MOST_BYTES, "the picture that is {what} has {} bytes", picture.len());
+        ensure!(
+            picture.len() < MOST_BYTES,
+            "the picture that is {what} has {} bytes",
+            picture.len()
+        );
     }
     let page = fs::read_to_string(repository_file("docs/playground.md"))?;
     let shown = PICTURE.replace("docs/", "");
-    ensure!(page.contains(&format!("({shown})")), "docs/playground.md does not show {PICTURE}");
+    ensure!(
+        page.contains(&format!("({shown})")),
+        "docs/playground.md does not show {PICTURE}"
+    );
     Ok(())
 }

@@ -76,16 +76,27 @@ pub enum Step {
 impl Remedy {
     /// A remedy without a forecast of where the Pod goes.
     pub(super) fn new(kind: RemedyKind) -> Self {
-        Self { kind, landing: Landing::default() }
+        Self {
+            kind,
+            landing: Landing::default(),
+        }
     }
 }
 
 /// All remedies; those that keep the recorded place come first.
-pub(super) fn remedies(subject: &Subject, candidate: &Candidate, selection: &Selection) -> Vec<Remedy> {
+pub(super) fn remedies(
+    subject: &Subject,
+    candidate: &Candidate,
+    selection: &Selection,
+) -> Vec<Remedy> {
     let mut all = of_nodes(subject, candidate, selection);
     all.extend(label_node(subject, candidate));
     // A change of a node would let a Pod of another template start; a new Pod is better.
-    let at = if candidate.other_template { 0 } else { all.len() };
+    let at = if candidate.other_template {
+        0
+    } else {
+        all.len()
+    };
     all.splice(at..at, create_again(subject, candidate));
     all.extend(move_away(subject, candidate));
     all
@@ -97,12 +108,19 @@ fn of_nodes(subject: &Subject, candidate: &Candidate, selection: &Selection) -> 
     let can_change = |exclusion: &Exclusion| {
         exclusion.is_about_pods() || matches!(exclusion, Exclusion::Cordon | Exclusion::Taint(_))
     };
-    let verdicts = selection.verdicts.iter().filter(|one| !one.exclusions.is_empty());
-    let mut verdicts: Vec<&Verdict> =
-        verdicts.filter(|verdict| verdict.exclusions.iter().all(can_change)).collect();
+    let verdicts = selection
+        .verdicts
+        .iter()
+        .filter(|one| !one.exclusions.is_empty());
+    let mut verdicts: Vec<&Verdict> = verdicts
+        .filter(|verdict| verdict.exclusions.iter().all(can_change))
+        .collect();
     verdicts.sort_by_key(|verdict| (verdict.node != recorded, verdict.exclusions.len()));
     let tried = verdicts.into_iter().take(MAX_TRIED);
-    tried.filter_map(|verdict| of_node(subject, candidate, verdict)).take(MAX_NAMED).collect()
+    tried
+        .filter_map(|verdict| of_node(subject, candidate, verdict))
+        .take(MAX_NAMED)
+        .collect()
 }
 
 /// The changes of a node that let it take the Pod.
@@ -119,8 +137,9 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                 Step::Uncordon
             }
             Exclusion::Taint(Taint { key, effect, .. }) => {
-                if let Some(taints) =
-                    node.pointer_mut("/spec/taints").and_then(|taints| taints.as_array_mut())
+                if let Some(taints) = node
+                    .pointer_mut("/spec/taints")
+                    .and_then(|taints| taints.as_array_mut())
                 {
                     taints.retain(|taint| taint["key"] != **key || taint["effect"] != **effect);
                 }
@@ -131,11 +150,19 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
                 if TAINTS_WITH_CAUSE.iter().any(|of| key.starts_with(of)) {
                     Step::RemoveCause { taint: key.clone() }
                 } else {
-                    Step::RemoveTaint { key: key.clone(), effect: effect.clone() }
+                    Step::RemoveTaint {
+                        key: key.clone(),
+                        effect: effect.clone(),
+                    }
                 }
             }
             // One reason stands for all reasons about the Pods on the node.
-            _ if steps.iter().any(|one| matches!(one, Step::FreeCapacity { .. })) => continue,
+            _ if steps
+                .iter()
+                .any(|one| matches!(one, Step::FreeCapacity { .. })) =>
+            {
+                continue;
+            }
             why => {
                 pods.clear();
                 Step::FreeCapacity { why: why.clone() }
@@ -146,9 +173,15 @@ fn of_node(subject: &Subject, candidate: &Candidate, verdict: &Verdict) -> Optio
         }
     }
     let selection = subject.select_on(&nodes.with(name, &node, pods), &candidate.pod, None);
-    let takes_it = selection.verdicts.iter().any(|one| one.node == *name && one.exclusions.is_empty());
+    let takes_it = selection
+        .verdicts
+        .iter()
+        .any(|one| one.node == *name && one.exclusions.is_empty());
     (takes_it && !steps.is_empty()).then(|| Remedy {
-        kind: RemedyKind::ChangeNode { node: name.clone(), steps },
+        kind: RemedyKind::ChangeNode {
+            node: name.clone(),
+            steps,
+        },
         landing: Landing::new(vec![name.clone()], Vec::new()),
     })
 }
@@ -159,7 +192,9 @@ fn label_node(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     if labels.is_empty() || candidate.is_outdated || subject.snapshot.has_node(labels)? {
         return None;
     }
-    Some(Remedy::new(RemedyKind::LabelNode { labels: labels.to_vec() }))
+    Some(Remedy::new(RemedyKind::LabelNode {
+        labels: labels.to_vec(),
+    }))
 }
 
 /// A Pod that is created again has its present recorded state.
@@ -168,7 +203,10 @@ fn create_again(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
         return None;
     }
     let landing = Landing::of(&subject.select(&subject.successor()?)?);
-    (!landing.is_nowhere()).then_some(Remedy { kind: RemedyKind::CreateAgain, landing })
+    (!landing.is_nowhere()).then_some(Remedy {
+        kind: RemedyKind::CreateAgain,
+        landing,
+    })
 }
 
 /// Without its recorded place it can go elsewhere.
@@ -180,7 +218,11 @@ fn move_away(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
         return None;
     }
     // A move creates the Pod again too.
-    let next = if candidate.other_template { &successor } else { candidate };
+    let next = if candidate.other_template {
+        &successor
+    } else {
+        candidate
+    };
     let landing = Landing::of(&subject.select_freed(next)?);
     if landing.is_nowhere() {
         return None;
@@ -195,5 +237,8 @@ fn move_away(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
         None => (landing, String::new()),
     };
     let from = subject.recorded_node().map(str::to_owned);
-    Some(Remedy { kind: RemedyKind::Move { from, flags }, landing })
+    Some(Remedy {
+        kind: RemedyKind::Move { from, flags },
+        landing,
+    })
 }

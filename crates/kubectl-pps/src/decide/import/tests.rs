@@ -5,7 +5,10 @@ use super::*;
 use crate::snapshot::{Namespaces, Node, Pod, Workload};
 
 fn options() -> Options {
-    Options { default_namespace: "default".into(), ..Options::default() }
+    Options {
+        default_namespace: "default".into(),
+        ..Options::default()
+    }
 }
 
 fn pps(namespace: &str, name: &str, states: &Value) -> Value {
@@ -39,12 +42,25 @@ fn entries(objects: &[Value]) -> Vec<Entry> {
 }
 
 fn known(pps: &[Value], pods: &[Pod], workloads: &[Workload]) -> Snapshot {
-    let pps = pps.iter().map(|object| Pps::read(object.clone()).unwrap()).collect();
-    Snapshot { pps, pods: pods.to_vec(), workloads: workloads.to_vec(), ..Snapshot::empty(Namespaces::All) }
+    let pps = pps
+        .iter()
+        .map(|object| Pps::read(object.clone()).unwrap())
+        .collect();
+    Snapshot {
+        pps,
+        pods: pods.to_vec(),
+        workloads: workloads.to_vec(),
+        ..Snapshot::empty(Namespaces::All)
+    }
 }
 
 fn plan_with(file: &Value, cluster: &[Value], pods: &[Pod], overwrite: bool) -> Plan {
-    plan(&entries(std::slice::from_ref(file)), &known(cluster, pods, &[]), overwrite).remove(0)
+    plan(
+        &entries(std::slice::from_ref(file)),
+        &known(cluster, pods, &[]),
+        overwrite,
+    )
+    .remove(0)
 }
 
 fn added(plan: &Plan) -> usize {
@@ -57,24 +73,48 @@ fn names<const N: usize>(pods: [&str; N]) -> BTreeSet<String> {
 
 #[test]
 fn a_missing_object_is_created_without_what_belongs_to_another_cluster() {
-    let plan = plan_with(&pps("prod", "db", &json!({"db-0": state("n1")})), &[], &[], false);
-    let Action::Create(object) = &plan.action else { panic!("{plan:?}") };
-    assert_eq!(object["metadata"], json!({"name": "db", "namespace": "prod"}));
+    let plan = plan_with(
+        &pps("prod", "db", &json!({"db-0": state("n1")})),
+        &[],
+        &[],
+        false,
+    );
+    let Action::Create(object) = &plan.action else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(
+        object["metadata"],
+        json!({"name": "db", "namespace": "prod"})
+    );
     assert!(object.get("status").is_none());
     assert_eq!(added(&plan), 1);
 }
 
 #[test]
 fn a_state_that_the_cluster_has_stays_unless_it_may_be_overwritten() {
-    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
+    let file = pps(
+        "prod",
+        "db",
+        &json!({"db-0": state("n1"), "db-1": state("n2")}),
+    );
     let cluster = [pps("prod", "db", &json!({"db-0": state("other")}))];
     let plan = plan_with(&file, &cluster, &[], false);
-    let note = "prod/db: the cluster has other states of db-0, which stay; --overwrite replaces them";
+    let note =
+        "prod/db: the cluster has other states of db-0, which stay; --overwrite replaces them";
     assert_eq!(crate::render::import::notes(&plan), [note]);
-    assert_eq!((added(&plan), plan.replaced(), plan.kept), (1, 0, names(["db-0"])));
+    assert_eq!(
+        (added(&plan), plan.replaced(), plan.kept),
+        (1, 0, names(["db-0"]))
+    );
     let plan = plan_with(&file, &cluster, &[], true);
-    assert_eq!(crate::render::import::notes(&plan), ["prod/db: replaces db-0: other -> n1"]);
-    assert_eq!((added(&plan), plan.replaced(), plan.kept), (1, 1, names([])));
+    assert_eq!(
+        crate::render::import::notes(&plan),
+        ["prod/db: replaces db-0: other -> n1"]
+    );
+    assert_eq!(
+        (added(&plan), plan.replaced(), plan.kept),
+        (1, 1, names([]))
+    );
 }
 
 #[test]
@@ -82,7 +122,10 @@ fn the_state_of_a_ready_pod_is_never_replaced() {
     let file = pps("prod", "db", &json!({"db-0": state("n1")}));
     let cluster = [pps("prod", "db", &json!({"db-0": state("other")}))];
     let plan = plan_with(&file, &cluster, &[ready_pod("prod", "db-0")], true);
-    assert_eq!((plan.action, plan.ready), (Action::Nothing, names(["db-0"])));
+    assert_eq!(
+        (plan.action, plan.ready),
+        (Action::Nothing, names(["db-0"]))
+    );
     let plan = plan_with(&file, &cluster, &[ready_pod("test", "db-0")], true);
     assert_eq!(plan.replaced(), 1);
 }
@@ -112,22 +155,41 @@ fn the_state_of_a_pod_that_nobody_records_is_imported() {
 fn the_state_of_a_ready_pod_is_replaced_where_nobody_records_it() {
     let file = pps("prod", "db", &json!({"db-0": state("n1")}));
     let mut cluster = pps("prod", "db", &json!({"db-0": state("other")}));
-    let plan =
-        |cluster: &Value| plan_with(&file, std::slice::from_ref(cluster), &[ready_pod("prod", "db-0")], true);
-    assert_eq!((plan(&cluster).replaced(), plan(&cluster).ready.len()), (0, 1));
-    cluster["status"]["conditions"] =
-        json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "m"}]);
-    assert_eq!((plan(&cluster).replaced(), plan(&cluster).ready.len()), (1, 0));
+    let plan = |cluster: &Value| {
+        plan_with(
+            &file,
+            std::slice::from_ref(cluster),
+            &[ready_pod("prod", "db-0")],
+            true,
+        )
+    };
+    assert_eq!(
+        (plan(&cluster).replaced(), plan(&cluster).ready.len()),
+        (0, 1)
+    );
+    cluster["status"]["conditions"] = json!([{"type": "Recording", "status": "False", "reason": "NamespaceNotEnabled", "message": "m"}]);
+    assert_eq!(
+        (plan(&cluster).replaced(), plan(&cluster).ready.len()),
+        (1, 0)
+    );
 }
 
 #[test]
 fn of_two_objects_of_a_file_for_one_workload_the_first_is_created() {
     let mut second = pps("prod", "web", &json!({"db-0": state("n2")}));
-    second["spec"]["targetRef"] = json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "name": "db"});
-    let file = [pps("prod", "db", &json!({"db-0": state("n1")})), second, pps("test", "db", &json!({}))];
+    second["spec"]["targetRef"] =
+        json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "name": "db"});
+    let file = [
+        pps("prod", "db", &json!({"db-0": state("n1")})),
+        second,
+        pps("test", "db", &json!({})),
+    ];
     let plans = plan(&entries(&file), &known(&[], &[], &[]), false);
     let refused = Action::Refuse(Refusal::SharedTarget("db".into()));
-    assert_eq!(plans.iter().map(Plan::writes).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(
+        plans.iter().map(Plan::writes).collect::<Vec<_>>(),
+        [true, false, true]
+    );
     assert_eq!((&plans[1].action, plans[1].changes.len()), (&refused, 0));
 }
 
@@ -139,8 +201,7 @@ fn an_object_for_another_workload_is_refused() {
     let mut shared = pps("prod", "mine", &json!({}));
     shared["spec"]["targetRef"]["name"] = "db".into();
     let mut alias = pps("prod", "db", &json!({}));
-    alias["spec"]["targetRef"] =
-        json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "mine"});
+    alias["spec"]["targetRef"] = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "mine"});
     let refusal = |cluster: &Value| {
         let plan = plan_with(&file, std::slice::from_ref(cluster), &[], true);
         assert!(plan.changes.is_empty());
@@ -150,41 +211,78 @@ fn an_object_for_another_workload_is_refused() {
         let target = TargetReference::read(&other["spec"]["targetRef"]);
         assert_eq!(refusal(other), Action::Refuse(Refusal::OtherTarget(target)));
     }
-    assert_eq!(refusal(&shared), Action::Refuse(Refusal::SharedTarget("mine".into())));
+    assert_eq!(
+        refusal(&shared),
+        Action::Refuse(Refusal::SharedTarget("mine".into()))
+    );
 }
 
 #[test]
 fn only_what_was_shown_is_replaced() {
-    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
+    let file = pps(
+        "prod",
+        "db",
+        &json!({"db-0": state("n1"), "db-1": state("n2")}),
+    );
     let before = pps("prod", "db", &json!({"db-0": state("other")}));
     let plan = plan_with(&file, std::slice::from_ref(&before), &[], true);
     let changes = |states: &Value| {
         let edit = next_write(&pps("prod", "db", states), &plan).unwrap();
-        edit.map(|edit| edit.changes.into_keys().collect::<BTreeSet<_>>()).unwrap_or_default()
+        edit.map(|edit| edit.changes.into_keys().collect::<BTreeSet<_>>())
+            .unwrap_or_default()
     };
-    assert_eq!(changes(&before["status"]["podStates"]), names(["db-0", "db-1"]));
-    assert_eq!(changes(&json!({"db-0": state("third")})), names(["db-1"]), "another client has recorded it");
-    assert_eq!(changes(&json!({"db-0": state("n1")})), names(["db-1"]), "it is written already");
-    assert_eq!(changes(&json!({"db-0": state("other"), "db-1": state("x")})), names(["db-0"]));
+    assert_eq!(
+        changes(&before["status"]["podStates"]),
+        names(["db-0", "db-1"])
+    );
+    assert_eq!(
+        changes(&json!({"db-0": state("third")})),
+        names(["db-1"]),
+        "another client has recorded it"
+    );
+    assert_eq!(
+        changes(&json!({"db-0": state("n1")})),
+        names(["db-1"]),
+        "it is written already"
+    );
+    assert_eq!(
+        changes(&json!({"db-0": state("other"), "db-1": state("x")})),
+        names(["db-0"])
+    );
     assert_eq!(changes(&file["status"]["podStates"]), names([]));
 }
 
 #[test]
 fn states_that_are_too_large_for_the_plain_form_need_the_compact_one() {
-    let states: serde_json::Map<String, Value> =
-        (0..14_000).map(|pod| (format!("db-{pod}"), state(&format!("node-{pod}.example.com")))).collect();
+    let states: serde_json::Map<String, Value> = (0..14_000)
+        .map(|pod| {
+            (
+                format!("db-{pod}"),
+                state(&format!("node-{pod}.example.com")),
+            )
+        })
+        .collect();
     let plan = plan_with(&pps("prod", "db", &states.into()), &[], &[], false);
     assert_eq!(plan.changes.len(), 14_000, "{:?}", plan.action);
     let mut created = pps("prod", "db", &json!({}));
     let blocked = next_write(&created, &plan);
-    assert!(matches!(blocked, Err(EditError::TooLarge { .. })), "{blocked:?}");
+    assert!(
+        matches!(blocked, Err(EditError::TooLarge { .. })),
+        "{blocked:?}"
+    );
     created["status"] = compact_status();
-    assert_eq!(next_write(&created, &plan).unwrap().unwrap().changes.len(), 14_000);
+    assert_eq!(
+        next_write(&created, &plan).unwrap().unwrap().changes.len(),
+        14_000
+    );
 }
 
 #[test]
 fn namespaces_are_chosen_and_keys_dropped() {
-    let mut objects = [pps("one", "db", &json!({"db-0": state("n1")})), pps("two", "db", &json!({}))];
+    let mut objects = [
+        pps("one", "db", &json!({"db-0": state("n1")})),
+        pps("two", "db", &json!({})),
+    ];
     assert_eq!(entries(&objects).len(), 2);
     let one = Options {
         only: Some("one".into()),
@@ -194,9 +292,15 @@ fn namespaces_are_chosen_and_keys_dropped() {
     for _ in 0..2 {
         let entries = read(&objects, &one).unwrap();
         assert_eq!((entries.len(), entries[0].pps.namespace()), (1, "one"));
-        assert_eq!(json!(entries[0].states), json!({"db-0": {"nodeName": "n1"}}));
+        assert_eq!(
+            json!(entries[0].states),
+            json!({"db-0": {"nodeName": "n1"}})
+        );
         // An object that names no namespace goes there, too.
-        objects[0]["metadata"].as_object_mut().unwrap().remove("namespace");
+        objects[0]["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("namespace");
     }
 }
 
@@ -204,10 +308,17 @@ fn namespaces_are_chosen_and_keys_dropped() {
 fn without_its_host_name_a_state_has_no_node() {
     let host = "kubernetes.io/hostname";
     let of = |labels: Value| json!({"nodeName": "n1", "nodeTopologyLabels": labels});
-    let states = json!({"db-0": of(json!({host: "n1", "zone": "a"})), "db-1": of(json!({host: "n1"}))});
-    let options = Options { drop_keys: vec![host.to_owned()], ..options() };
+    let states =
+        json!({"db-0": of(json!({host: "n1", "zone": "a"})), "db-1": of(json!({host: "n1"}))});
+    let options = Options {
+        drop_keys: vec![host.to_owned()],
+        ..options()
+    };
     let entries = read(&[pps("prod", "db", &states)], &options).unwrap();
-    assert_eq!(json!(entries[0].states), json!({"db-0": {"nodeTopologyLabels": {"zone": "a"}}}));
+    assert_eq!(
+        json!(entries[0].states),
+        json!({"db-0": {"nodeTopologyLabels": {"zone": "a"}}})
+    );
 }
 
 #[test]
@@ -219,20 +330,35 @@ fn an_object_that_the_policy_would_refuse_is_refused_alone_and_only_if_it_does_n
     aimless["spec"] = json!({});
     let file = [aimless, invalid.clone(), pps("prod", "good", &states)];
     let plans = plan(&entries(&file), &known(&[], &[], &[]), false);
-    assert_eq!(plans.iter().map(Plan::writes).collect::<Vec<_>>(), [false, false, true]);
-    for (plan, field) in [(&plans[0], "spec.targetRef"), (&plans[1], "spec.recordingPolicy")] {
-        let Action::Refuse(Refusal::Invalid(violations)) = &plan.action else { panic!("{plan:?}") };
-        assert_eq!((violations[0].path.as_str(), plan.changes.len()), (field, 0));
+    assert_eq!(
+        plans.iter().map(Plan::writes).collect::<Vec<_>>(),
+        [false, false, true]
+    );
+    for (plan, field) in [
+        (&plans[0], "spec.targetRef"),
+        (&plans[1], "spec.recordingPolicy"),
+    ] {
+        let Action::Refuse(Refusal::Invalid(violations)) = &plan.action else {
+            panic!("{plan:?}")
+        };
+        assert_eq!(
+            (violations[0].path.as_str(), plan.changes.len()),
+            (field, 0)
+        );
     }
     let notes = crate::render::import::notes(&plans[1]);
     assert!(
-        notes[0].starts_with("prod/bad: refused: spec.recordingPolicy is \"Sometimes\": use one of"),
+        notes[0]
+            .starts_with("prod/bad: refused: spec.recordingPolicy is \"Sometimes\": use one of"),
         "{notes:?}"
     );
     // An import does not change the spec that the object in the cluster has.
     let mut existing = invalid.clone();
     existing["status"] = json!({});
-    assert_eq!(plan_with(&invalid, &[existing], &[], false).action, Action::Update);
+    assert_eq!(
+        plan_with(&invalid, &[existing], &[], false).action,
+        Action::Update
+    );
 }
 
 #[test]
@@ -241,11 +367,17 @@ fn states_for_a_deleted_workload_wait_for_the_next_one() {
     let written = |object: &Value, workloads: &[Workload]| {
         let known = known(std::slice::from_ref(object), &[], workloads);
         let plan = plan(&entries(std::slice::from_ref(&file)), &known, false).remove(0);
-        (next_write(object, &plan).unwrap().unwrap().body["status"].clone(), plan)
+        (
+            next_write(object, &plan).unwrap().unwrap().body["status"].clone(),
+            plan,
+        )
     };
     let mut object = pps("prod", "db", &json!({}));
     let (status, plan) = written(&object, &[]);
-    assert_eq!(status, json!({"podStates": {"db-0": state("n1")}, "targetUID": null}));
+    assert_eq!(
+        status,
+        json!({"podStates": {"db-0": state("n1")}, "targetUID": null})
+    );
     assert_eq!(crate::render::import::notes(&plan), [""; 0]);
     let set = json!({"metadata": {"name": "db", "namespace": "prod", "uid": "w"}, "spec": {"replicas": 1}});
     let (status, _) = written(&object, &[Workload::read(set, "apps/v1").unwrap()]);
@@ -259,7 +391,8 @@ fn states_for_a_deleted_workload_wait_for_the_next_one() {
 #[test]
 fn a_workload_that_is_not_read_is_not_taken_for_deleted() {
     let mut file = pps("prod", "db", &json!({"db-0": state("n1")}));
-    file["spec"]["targetRef"] = json!({"apiVersion": "example.com/v1", "kind": "StatefulSet", "name": "db"});
+    file["spec"]["targetRef"] =
+        json!({"apiVersion": "example.com/v1", "kind": "StatefulSet", "name": "db"});
     let mut object = file.clone();
     object["status"]["podStates"] = json!({});
     let plan = plan_with(&file, std::slice::from_ref(&object), &[], false);
@@ -267,7 +400,10 @@ fn a_workload_that_is_not_read_is_not_taken_for_deleted() {
     let edit = next_write(&object, &plan).unwrap().unwrap();
     assert_eq!(edit.body["status"].get("targetUID"), None);
     let notes = crate::render::import::notes(&plan);
-    assert!(notes[0].starts_with("prod/db: if its StatefulSet was deleted, the sidecar drops"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("prod/db: if its StatefulSet was deleted, the sidecar drops"),
+        "{notes:?}"
+    );
 }
 
 type IsMeant = fn(&Flaw) -> bool;
@@ -282,15 +418,33 @@ fn a_file_with_anything_wrong_is_not_used() {
     };
     let cases: [(Value, IsMeant); 7] = [
         (json!(42), |flaw| matches!(flaw, Flaw::OtherKind { .. })),
-        (json!({"apiVersion": "v1", "kind": "Pod"}), |flaw| matches!(flaw, Flaw::OtherKind { .. })),
+        (json!({"apiVersion": "v1", "kind": "Pod"}), |flaw| {
+            matches!(flaw, Flaw::OtherKind { .. })
+        }),
         (with("/metadata/name", json!("Db")), |flaw| {
-            matches!(flaw, Flaw::Name { field: "metadata.name", .. })
+            matches!(
+                flaw,
+                Flaw::Name {
+                    field: "metadata.name",
+                    ..
+                }
+            )
         }),
         (with("/metadata/namespace", json!("a/b")), |flaw| {
-            matches!(flaw, Flaw::Name { field: "metadata.namespace", .. })
+            matches!(
+                flaw,
+                Flaw::Name {
+                    field: "metadata.namespace",
+                    ..
+                }
+            )
         }),
-        (with("/status", json!({"podStates": 7})), |flaw| matches!(flaw, Flaw::States { .. })),
-        (with("/status", json!({"packed": {"version": 9}})), |flaw| matches!(flaw, Flaw::States { .. })),
+        (with("/status", json!({"podStates": 7})), |flaw| {
+            matches!(flaw, Flaw::States { .. })
+        }),
+        (with("/status", json!({"packed": {"version": 9}})), |flaw| {
+            matches!(flaw, Flaw::States { .. })
+        }),
         (good.clone(), |flaw| matches!(flaw, Flaw::Twice { .. })),
     ];
     for (object, is_meant) in cases {
@@ -324,29 +478,46 @@ fn a_state_that_the_sidecar_would_drop_at_once_is_not_written() {
     );
     for cluster in [&empty[..], &[]] {
         let some = plan_of(cluster, &[], 2);
-        assert_eq!((&some.unwanted, some.changes.len()), (&names(["db-2"]), 2), "{some:?}");
+        assert_eq!(
+            (&some.unwanted, some.changes.len()),
+            (&names(["db-2"]), 2),
+            "{some:?}"
+        );
     }
     // Its Pod is about to be deleted, and the state goes with it.
     let ends = plan_of(&empty, &[ready_pod("prod", "db-2")], 2);
     assert_eq!((ends.unwanted, ends.ready), (names(["db-2"]), names([])));
     // Also if it is there already.
     let nothing = plan_of(&[pps("prod", "db", &states)], &[], 2);
-    assert_eq!((&nothing.unwanted, nothing.writes()), (&names(["db-2"]), false));
+    assert_eq!(
+        (&nothing.unwanted, nothing.writes()),
+        (&names(["db-2"]), false)
+    );
     let [mut keeps] = empty;
     keeps["spec"]["persistentPodStateRetentionPolicy"] = "WhenDeleted".into();
     assert_eq!(plan_of(&[keeps], &[], 0).changes.len(), 3);
-    assert_eq!(plan_with(&file, &[], &[], false).changes.len(), 3, "the StatefulSet is created later");
+    assert_eq!(
+        plan_with(&file, &[], &[], false).changes.len(),
+        3,
+        "the StatefulSet is created later"
+    );
 }
 
 #[test]
 fn required_values_that_no_node_has_are_counted() {
     let host = "kubernetes.io/hostname";
     let of = |node: &str| json!({"nodeName": "n", "nodeTopologyLabels": {host: node, "zone": "x"}});
-    let mut file = pps("prod", "db", &json!({"db-0": of("n0"), "db-1": of("old"), "db-2": of("old")}));
+    let mut file = pps(
+        "prod",
+        "db",
+        &json!({"db-0": of("n0"), "db-1": of("old"), "db-2": of("old")}),
+    );
     file["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] = json!([host]);
-    let node = Node::read(json!({"metadata": {"name": "n0", "labels": {host: "n0", "zone": "a"}}})).unwrap();
+    let node = Node::read(json!({"metadata": {"name": "n0", "labels": {host: "n0", "zone": "a"}}}))
+        .unwrap();
     let nodes = BTreeMap::from([("n0".to_owned(), node)]);
-    let absent = |cluster: &[Value]| absent_values(&[plan_with(&file, cluster, &[], false)], &nodes);
+    let absent =
+        |cluster: &[Value]| absent_values(&[plan_with(&file, cluster, &[], false)], &nodes);
     assert_eq!(
         absent(&[]),
         BTreeMap::from([((host.to_owned(), "old".to_owned()), 2)]),
@@ -357,7 +528,11 @@ fn required_values_that_no_node_has_are_counted() {
         absent(&[pps("prod", "db", &json!({}))]),
         BTreeMap::from([(("zone".to_owned(), "x".to_owned()), 3)])
     );
-    assert_eq!(absent(std::slice::from_ref(&file)), BTreeMap::new(), "nothing is written");
+    assert_eq!(
+        absent(std::slice::from_ref(&file)),
+        BTreeMap::new(),
+        "nothing is written"
+    );
 }
 
 mod round_trip {

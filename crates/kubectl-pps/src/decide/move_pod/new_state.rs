@@ -13,13 +13,21 @@ use crate::snapshot::{Index, Node, Resource, Snapshot};
 /// Fails if one of these words names a key of no governing PersistentPodState: nothing would be given up.
 pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Refusal> {
     let index = Index::of(snapshot);
-    let specs: Vec<Spec> = index.targeted().filter_map(|(_, all)| all.first()?.spec().ok()).collect();
+    let specs: Vec<Spec> = index
+        .targeted()
+        .filter_map(|(_, all)| all.first()?.spec().ok())
+        .collect();
     let is_unknown = |word: &&String| specs.iter().all(|spec| spec.keys_named(word).is_empty());
-    let Some(word) = words.iter().find(is_unknown) else { return Ok(()) };
+    let Some(word) = words.iter().find(is_unknown) else {
+        return Ok(());
+    };
     snapshot.require(Resource::PersistentPodStates)?;
     let keys: BTreeSet<&str> = specs.iter().flat_map(Spec::topology_keys).collect();
     let keys = keys.into_iter().map(str::to_owned).collect();
-    Err(Refusal::UnknownKey { word: word.clone(), keys })
+    Err(Refusal::UnknownKey {
+        word: word.clone(),
+        keys,
+    })
 }
 
 /// How a move changes the recorded state, whatever that is at the moment of the write.
@@ -37,14 +45,27 @@ impl NewState {
     pub(super) fn new(request: &Request<'_>, spec: &Spec, is_bound: bool) -> Result<Self, Refusal> {
         let mut given_up = Vec::new();
         for word in request.any {
-            let keys: Vec<String> = spec.keys_named(word).into_iter().map(str::to_owned).collect();
+            let keys: Vec<String> = spec
+                .keys_named(word)
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
             if keys.len() > 1 {
-                return Err(Refusal::AmbiguousKey { word: word.clone(), keys });
+                return Err(Refusal::AmbiguousKey {
+                    word: word.clone(),
+                    keys,
+                });
             }
             given_up.extend(keys);
         }
         let (to, drops_annotations) = (request.to.cloned(), request.drop_annotations);
-        Ok(Self { to, given_up, drops_annotations, spec: spec.clone(), is_bound })
+        Ok(Self {
+            to,
+            given_up,
+            drops_annotations,
+            spec: spec.clone(),
+            is_bound,
+        })
     }
 
     /// The state to record in place of `before`.
@@ -70,12 +91,18 @@ impl NewState {
     /// Whether the state has to be written. No empty entry is made.
     pub fn changes(&self, before: Option<&PodState>) -> bool {
         let after = self.of(before);
-        let is_empty = |state: Option<&PodState>| state.is_none_or(|state| *state == PodState::default());
+        let is_empty =
+            |state: Option<&PodState>| state.is_none_or(|state| *state == PodState::default());
         before != after.as_ref() && !(is_empty(before) && is_empty(after.as_ref()))
     }
 
     /// The recorded values that the Pod requires, beside the node itself.
-    pub(super) fn required_of<'a>(&'a self, state: Option<&'a PodState>) -> BTreeMap<&'a str, &'a str> {
-        state.map(|state| self.spec.required_values(state)).unwrap_or_default()
+    pub(super) fn required_of<'a>(
+        &'a self,
+        state: Option<&'a PodState>,
+    ) -> BTreeMap<&'a str, &'a str> {
+        state
+            .map(|state| self.spec.required_values(state))
+            .unwrap_or_default()
     }
 }

@@ -24,8 +24,15 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
     let mut selected = Selected::default();
     let is_meant = |pod: &&Pod| snapshot.namespaces.contains(pod.namespace()) && !pod.is_finished();
     let is_elsewhere = |pod: &&Pod| pod.node().is_some_and(|own| own != node);
-    for pod in snapshot.pods.iter().filter(is_meant).filter(|pod| !is_elsewhere(pod)) {
-        let Some(subject) = Subject::of(snapshot, &index, pod.namespace(), pod.name()) else { continue };
+    for pod in snapshot
+        .pods
+        .iter()
+        .filter(is_meant)
+        .filter(|pod| !is_elsewhere(pod))
+    {
+        let Some(subject) = Subject::of(snapshot, &index, pod.namespace(), pod.name()) else {
+            continue;
+        };
         let (has_node, is_governed) = (pod.node().is_some(), subject.pps.known().is_some());
         let list = match pod {
             _ if !has_node && !waits_for(&subject, node) => continue,
@@ -39,17 +46,30 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
         };
         list.push((pod.namespace().to_owned(), pod.name().to_owned()));
     }
-    for (key, all) in index.targeted().filter(|(key, _)| snapshot.namespaces.contains(&key.namespace)) {
-        let states = all.first().and_then(|pps| pps.states().ok()).unwrap_or_default();
+    for (key, all) in index
+        .targeted()
+        .filter(|(key, _)| snapshot.namespaces.contains(&key.namespace))
+    {
+        let states = all
+            .first()
+            .and_then(|pps| pps.states().ok())
+            .unwrap_or_default();
         let may_come = |name: &str| {
             let is_wanted = || index.workload(key).map(|workload| workload.wants(name));
             index.pod(&key.namespace, name).is_none_or(Pod::is_finished)
                 && is_wanted().unwrap_or_else(|| unread(snapshot, key).is_some())
         };
-        for (name, _) in states.iter().filter(|(name, state)| state.node_name == node && may_come(name)) {
+        for (name, _) in states
+            .iter()
+            .filter(|(name, state)| state.node_name == node && may_come(name))
+        {
             let subject = Subject::of(snapshot, &index, &key.namespace, name);
             let comes_back = subject.is_some_and(|subject| comes_back(&subject));
-            let list = if comes_back { &mut selected.returning } else { &mut selected.pods };
+            let list = if comes_back {
+                &mut selected.returning
+            } else {
+                &mut selected.pods
+            };
             list.push((key.namespace.clone(), name.clone()));
         }
     }
@@ -59,16 +79,24 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Refusal> {
 /// Whether the recorded or the injected state of a Pod without a node names this node. An interrupted move
 /// may have changed the recorded state, and the Pod waits for the node all the same.
 fn waits_for(subject: &Subject<'_>, node: &str) -> bool {
-    let label = subject.snapshot.node(node).and_then(|node| node.label(HOSTNAME)).unwrap_or(node);
+    let label = subject
+        .snapshot
+        .node(node)
+        .and_then(|node| node.label(HOSTNAME))
+        .unwrap_or(node);
     subject.recorded_node() == Some(node)
-        || subject.required().iter().any(|one| one.key == HOSTNAME && one.value == label)
+        || subject
+            .required()
+            .iter()
+            .any(|one| one.key == HOSTNAME && one.value == label)
 }
 
 /// Whether a Pod that does not run comes back by itself: a node could take it with the recorded state. False
 /// if nodes may not be read.
 fn comes_back(subject: &Subject<'_>) -> bool {
     // A Pod that waits may have been created with another state.
-    let is_waiting = |pod: &&Pod| pod.node().is_none() && !pod.is_terminating() && !pod.is_finished();
+    let is_waiting =
+        |pod: &&Pod| pod.node().is_none() && !pod.is_terminating() && !pod.is_finished();
     let candidate = match subject.pod.filter(is_waiting) {
         Some(waiting) => Some(subject.present(waiting)),
         None => subject.successor(),

@@ -146,14 +146,20 @@ impl Phase {
 
 impl Row {
     pub fn recorded_node(&self) -> Option<&str> {
-        self.recorded.as_ref().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty())
+        self.recorded
+            .as_ref()
+            .map(|state| state.node_name.as_str())
+            .filter(|node| !node.is_empty())
     }
 
     fn concern(&self, snapshot: &Snapshot, pod: &Pod, pps: Option<&Pps>) -> Option<Concern> {
         let has = |is_meant: fn(&Drift) -> bool| self.drift.iter().any(is_meant);
         let node = snapshot.node(pod.node().unwrap_or_default());
         // A PersistentPodState that does not record has a problem of its own in the answer.
-        let is_recording = || pps.and_then(Pps::recording).is_some_and(|(is_recording, ..)| is_recording);
+        let is_recording = || {
+            pps.and_then(Pps::recording)
+                .is_some_and(|(is_recording, ..)| is_recording)
+        };
         let is_enabled = || pps.is_none_or(Pps::is_enabled);
         let is_marked = || pod.is_marked() && !pod.is_terminating() && !pod.is_finished();
         let is_elsewhere = || has(|one| matches!(one, Drift::Node { .. }));
@@ -161,7 +167,9 @@ impl Row {
             None => self.message.as_ref().map(|_| Concern::Pending),
             _ if snapshot.is_stranded(pod) => Some(Concern::NodeGone),
             _ if is_marked() => Some(Concern::UnfinishedMove),
-            _ if has(|one| matches!(one, Drift::RequiredTopology { .. })) => Some(Concern::Misplaced),
+            _ if has(|one| matches!(one, Drift::RequiredTopology { .. })) => {
+                Some(Concern::Misplaced)
+            }
             _ if has(|one| *one == Drift::Unrecorded { lasting: true }) && is_recording() => {
                 Some(Concern::Unrecorded)
             }
@@ -179,25 +187,52 @@ impl Row {
 }
 
 /// Whether every node with the required labels, the Pod's own among them, takes no new Pod like this one.
-fn cannot_return(snapshot: &Snapshot, pod: &Pod, own: &Node, required: &BTreeMap<String, String>) -> bool {
-    let has_all = |node: &&Node| required.iter().all(|(key, value)| node.label(key) == Some(value));
+fn cannot_return(
+    snapshot: &Snapshot,
+    pod: &Pod,
+    own: &Node,
+    required: &BTreeMap<String, String>,
+) -> bool {
+    let has_all = |node: &&Node| {
+        required
+            .iter()
+            .all(|(key, value)| node.label(key) == Some(value))
+    };
     let is_closed = |node: &Node| is_closed(pod.object(), node.object());
-    let mut nodes = snapshot.nodes.iter().flat_map(BTreeMap::values).filter(has_all);
+    let mut nodes = snapshot
+        .nodes
+        .iter()
+        .flat_map(BTreeMap::values)
+        .filter(has_all);
     // Most nodes are open, so the Pod's own node is checked first.
     !required.is_empty() && is_closed(own) && has_all(&own) && nodes.all(is_closed)
 }
 
 /// Adds the rows of a workload. Returns whether some are left out.
-pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows: &mut Vec<Row>) -> bool {
+pub(super) fn rows(
+    snapshot: &Snapshot,
+    index: &Index,
+    governed: &Governed,
+    rows: &mut Vec<Row>,
+) -> bool {
     let key = governed.key;
     let workload = index.workload(key);
     let pods = index.pods_of(key);
     let names: BTreeSet<&str> = pods.iter().map(|pod| pod.name()).collect();
-    let mut own: Vec<Row> = pods.iter().map(|pod| of_pod(snapshot, governed, workload, pod)).collect();
+    let mut own: Vec<Row> = pods
+        .iter()
+        .map(|pod| of_pod(snapshot, governed, workload, pod))
+        .collect();
     // Without the right to read Pods, nothing is known to be missing.
     let sees_pods = snapshot.unread(Resource::Pods).is_none();
-    let wanted = workload.filter(|_| sees_pods).into_iter().flat_map(Workload::wanted);
-    let missing: Vec<String> = wanted.filter(|pod| !names.contains(pod.as_str())).take(MAX_MISSING).collect();
+    let wanted = workload
+        .filter(|_| sees_pods)
+        .into_iter()
+        .flat_map(Workload::wanted);
+    let missing: Vec<String> = wanted
+        .filter(|pod| !names.contains(pod.as_str()))
+        .take(MAX_MISSING)
+        .collect();
     let phase = |pod: &str| match workload {
         _ if !sees_pods => Phase::Unknown,
         Some(workload) if workload.wants(pod) => Phase::Missing,
@@ -206,7 +241,9 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
         None => Phase::Unknown,
     };
     let absent: BTreeSet<&String> = governed.states.keys().chain(&missing).collect();
-    let absent = absent.into_iter().filter(|pod| !names.contains(pod.as_str()));
+    let absent = absent
+        .into_iter()
+        .filter(|pod| !names.contains(pod.as_str()));
     own.extend(absent.map(|pod| without_pod(snapshot, governed, pod, phase(pod))));
     own.sort_by_cached_key(|row| {
         let (base, ordinal) = name_order(&row.pod);
@@ -254,7 +291,9 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
         && let Some(injected) = injected(pod, workload, governed.pps.map(|_| &governed.spec), state)
         && !same_labels(&injected.required, &required(&governed.spec, state))
     {
-        row.drift.push(Drift::Changed { recorded: state.is_some() });
+        row.drift.push(Drift::Changed {
+            recorded: state.is_some(),
+        });
         row.required = labels(injected.required);
     }
     row.concern = row.concern(snapshot, pod, governed.pps);
@@ -263,27 +302,45 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
 
 /// The labels that the policy would make a Pod with this recorded state require.
 fn required(spec: &Spec, state: Option<&PodState>) -> Vec<Requirement> {
-    state.map(|state| plan("", spec, state, &AnnotationRules::default()).required).unwrap_or_default()
+    state
+        .map(|state| plan("", spec, state, &AnnotationRules::default()).required)
+        .unwrap_or_default()
 }
 
 fn labels(required: Vec<Requirement>) -> BTreeMap<String, String> {
-    required.into_iter().map(|one| (one.key, one.value)).collect()
+    required
+        .into_iter()
+        .map(|one| (one.key, one.value))
+        .collect()
 }
 
 fn recorded_node_gone(snapshot: &Snapshot, state: Option<&PodState>) -> Option<Drift> {
-    let node = state.map(|state| &state.node_name).filter(|name| !name.is_empty())?;
-    snapshot.lacks_node(node).then(|| Drift::NodeGone { node: node.clone() })
+    let node = state
+        .map(|state| &state.node_name)
+        .filter(|name| !name.is_empty())?;
+    snapshot
+        .lacks_node(node)
+        .then(|| Drift::NodeGone { node: node.clone() })
 }
 
 fn own_node_gone(snapshot: &Snapshot, pod: &Pod) -> Option<Drift> {
     let node = pod.node().filter(|_| snapshot.is_stranded(pod))?;
-    Some(Drift::NodeGone { node: node.to_owned() })
+    Some(Drift::NodeGone {
+        node: node.to_owned(),
+    })
 }
 
 /// All differences of a Pod from its recorded state.
-pub fn drift_of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodState>) -> Vec<Drift> {
+pub fn drift_of(
+    snapshot: &Snapshot,
+    spec: &Spec,
+    pod: &Pod,
+    state: Option<&PodState>,
+) -> Vec<Drift> {
     let mut found: Vec<Drift> = own_node_gone(snapshot, pod).into_iter().collect();
-    found.extend(pod.is_exempt().then(|| Drift::Exempt { unfinished: pod.is_marked() }));
+    found.extend(pod.is_exempt().then(|| Drift::Exempt {
+        unfinished: pod.is_marked(),
+    }));
     let is_recorded = state.is_some_and(|state| !state.node_name.is_empty());
     if !is_recorded && pod.is_ready() && !pod.is_terminating() {
         let lasting = snapshot.is_recordable(pod) && snapshot.is_lasting(pod.ready_since());
@@ -296,18 +353,36 @@ pub fn drift_of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodS
     };
     if let Some(node) = snapshot.node(name) {
         let missing = required(spec, Some(state)).into_iter();
-        found.extend(missing.filter(|one| node.label(&one.key) != Some(&one.value)).map(|one| {
-            let label = node.label(&one.key).map(str::to_owned);
-            Drift::RequiredTopology { key: one.key, found: label, wanted: one.value }
-        }));
+        found.extend(
+            missing
+                .filter(|one| node.label(&one.key) != Some(&one.value))
+                .map(|one| {
+                    let label = node.label(&one.key).map(str::to_owned);
+                    Drift::RequiredTopology {
+                        key: one.key,
+                        found: label,
+                        wanted: one.value,
+                    }
+                }),
+        );
     }
     if is_recorded && state.node_name != name {
         let recorded = state.node_name.clone();
         let is_away = spec.is_away(&recorded, name);
-        found.push(if is_away { Drift::Away { home: recorded } } else { Drift::Node { recorded } });
+        found.push(if is_away {
+            Drift::Away { home: recorded }
+        } else {
+            Drift::Node { recorded }
+        });
     }
-    for key in spec.persistent_pod_annotations.iter().map(|annotation| &annotation.key) {
-        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
+    for key in spec
+        .persistent_pod_annotations
+        .iter()
+        .map(|annotation| &annotation.key)
+    {
+        let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else {
+            continue;
+        };
         let differs = differs(value, pod.annotation(key), &pod.ips());
         found.extend(differs.then(|| Drift::Annotation { key: key.clone() }));
     }

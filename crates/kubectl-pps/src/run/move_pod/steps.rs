@@ -43,15 +43,25 @@ impl<'a> Steps<'a> {
         one: &'a PodMove,
         rehearsal: Option<Budget>,
     ) -> Self {
-        Self { job, one, address: Address::of(snapshot, &one.namespace, &one.pps), rehearsal }
+        Self {
+            job,
+            one,
+            address: Address::of(snapshot, &one.namespace, &one.pps),
+            rehearsal,
+        }
     }
 
     fn pod_path(&self) -> String {
-        format!("/api/v1/namespaces/{}/pods/{}", self.one.namespace, self.one.pod)
+        format!(
+            "/api/v1/namespaces/{}/pods/{}",
+            self.one.namespace, self.one.pod
+        )
     }
 
     fn pod_right(&self, verb: &'static str) -> Right {
-        Right::new(verb, "", "pods").named(&self.one.pod).within(&self.one.namespace)
+        Right::new(verb, "", "pods")
+            .named(&self.one.pod)
+            .within(&self.one.namespace)
     }
 
     async fn read_pod(&self) -> Result<Option<Pod>, Failure> {
@@ -62,12 +72,19 @@ impl<'a> Steps<'a> {
     /// The Pod of the move as it is now; none if it is gone or terminating.
     async fn read_present(&self) -> Result<Option<Pod>, Failure> {
         let uid = self.one.present.as_ref().map(Pod::uid);
-        Ok(self.read_pod().await?.filter(|now| Some(now.uid()) == uid && !now.is_terminating()))
+        Ok(self
+            .read_pod()
+            .await?
+            .filter(|now| Some(now.uid()) == uid && !now.is_terminating()))
     }
 
     /// Sends a write; a rehearsal only has it checked.
     async fn send(&self, write: Write) -> Result<Value, WriteError> {
-        let write = if self.rehearsal.is_some() { write.as_dry_run() } else { write };
+        let write = if self.rehearsal.is_some() {
+            write.as_dry_run()
+        } else {
+            write
+        };
         write::send(self.job.client, write).await
     }
 
@@ -84,14 +101,21 @@ impl<'a> Steps<'a> {
         if self.one.removal == Removal::Evict {
             self.mark(true).await?;
         }
-        let unfinished = |failure: Failure| failure.with(&text::unfinished(self.one, &self.job.commands));
+        let unfinished =
+            |failure: Failure| failure.with(&text::unfinished(self.one, &self.job.commands));
         self.write_state_and_remove().await.map_err(unfinished)?;
         if self.one.removal == Removal::Stay {
-            return self.job.terminal.print(&text::stays(self.one)).map(|()| Outcome::Well);
+            return self
+                .job
+                .terminal
+                .print(&text::stays(self.one))
+                .map(|()| Outcome::Well);
         }
         if self.is_outdated().await.map_err(unfinished)? {
             let again = self.job.prepare(self.one).await.map_err(unfinished)?;
-            let Some((snapshot, now)) = again else { return Ok(Outcome::Well) };
+            let Some((snapshot, now)) = again else {
+                return Ok(Outcome::Well);
+            };
             return Box::pin(Steps::new(self.job, &snapshot, &now, None).carry_out(timeout)).await;
         }
         self.wait(timeout).await
@@ -121,11 +145,14 @@ impl<'a> Steps<'a> {
     /// Marks the Pod, so that the sidecar leaves its state alone, or removes the mark.
     async fn mark(&self, is_moved: bool) -> Result<(), Failure> {
         for _ in 0..TRIES {
-            let Some(pod) = self.read_present().await? else { break };
-            let Some(annotations) = mark(&pod, is_moved) else { return Ok(()) };
+            let Some(pod) = self.read_present().await? else {
+                break;
+            };
+            let Some(annotations) = mark(&pod, is_moved) else {
+                return Ok(());
+            };
             let (uid, version) = (pod.uid(), pod.resource_version());
-            let body =
-                json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
+            let body = json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
             let patch = Write::patch(self.pod_right("patch"), self.pod_path(), body);
             match self.send(patch).await {
                 Ok(_) => return Ok(()),
@@ -139,23 +166,30 @@ impl<'a> Steps<'a> {
 
     /// Writes the new state, made from the state that is recorded at that moment.
     async fn write_state(&self) -> Result<(), Failure> {
-        let Self { job, one, address, .. } = self;
+        let Self {
+            job, one, address, ..
+        } = self;
         for _ in 0..TRIES {
             let object = address.read_to_write(job.client).await?;
-            let before =
-                recorded_state(&object["status"], &one.pod).map_err(|error| address.refused(&error))?;
+            let before = recorded_state(&object["status"], &one.pod)
+                .map_err(|error| address.refused(&error))?;
             if !one.new_state.changes(before.as_ref()) {
                 return Ok(());
             }
             let after = one.new_state.of(before.as_ref());
-            let edit =
-                set_state(&object, &one.pod, after.as_ref()).map_err(|error| address.refused(&error))?;
+            let edit = set_state(&object, &one.pod, after.as_ref())
+                .map_err(|error| address.refused(&error))?;
             let Some(edit) = edit else { return Ok(()) };
             match self.send(address.patch(edit.body)).await {
                 Ok(_) if self.rehearsal.is_some() => return Ok(()),
                 Ok(stored) => {
                     let message = text::event(one, before.as_ref(), after.as_ref());
-                    let note = Note { about: &stored, reason: "PodMoved", action: "Move", message };
+                    let note = Note {
+                        about: &stored,
+                        reason: "PodMoved",
+                        action: "Move",
+                        message,
+                    };
                     publish(job.client, job.terminal, &note).await;
                     return Ok(());
                 }
@@ -167,12 +201,17 @@ impl<'a> Steps<'a> {
     }
 
     async fn remove(&self) -> Result<(), Failure> {
-        let patience =
-            if let Some(Budget::Within(patience)) = self.rehearsal { patience } else { Duration::ZERO };
+        let patience = if let Some(Budget::Within(patience)) = self.rehearsal {
+            patience
+        } else {
+            Duration::ZERO
+        };
         let deadline = Instant::now() + patience;
         let mut conflicts = 0;
         while conflicts < TRIES {
-            let Some(now) = self.read_present().await? else { return Ok(()) };
+            let Some(now) = self.read_present().await? else {
+                return Ok(());
+            };
             // A write to any of these fields makes another version.
             let is_as_decided = match self.one.removal {
                 Removal::Evict => now.is_marked() || self.rehearsal.is_some(),
@@ -190,13 +229,17 @@ impl<'a> Steps<'a> {
                 Ok(_) | Err(WriteError::NotFound) => return Ok(()),
                 Err(WriteError::Conflict(_)) => conflicts += 1,
                 // Kubernetes deletes the Pod without an eviction.
-                Err(error) if self.one.is_stranded && !matches!(error, WriteError::Forbidden(_)) => {
+                Err(error)
+                    if self.one.is_stranded && !matches!(error, WriteError::Forbidden(_)) =>
+                {
                     return Ok(());
                 }
                 Err(WriteError::Disruption(_)) if matches!(self.rehearsal, Some(Budget::Later)) => {
                     return Ok(());
                 }
-                Err(WriteError::Disruption(_)) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
+                Err(WriteError::Disruption(_)) if Instant::now() < deadline => {
+                    sleep(POLL_INTERVAL).await
+                }
                 Err(error) => return Err(text::not_removed(self.one, error)),
             }
         }
@@ -206,7 +249,9 @@ impl<'a> Steps<'a> {
     /// Whether the node of a Pod is recorded, or need not be.
     async fn is_recorded(&self, pod: &Pod) -> bool {
         let object = self.address.read(self.job.client).await.unwrap_or_default();
-        let state = recorded_state(&object["status"], &self.one.pod).ok().flatten();
+        let state = recorded_state(&object["status"], &self.one.pod)
+            .ok()
+            .flatten();
         pod.is_exempt() || state.is_some_and(|state| !state.node_name.is_empty())
     }
 
@@ -217,14 +262,23 @@ impl<'a> Steps<'a> {
         let deadline = Instant::now() + timeout;
         loop {
             // A read that fails once ends no wait: the Pod goes on without this command.
-            let pod = self.read_pod().await.ok().flatten().filter(|pod| one.is_successor(pod));
+            let pod = self
+                .read_pod()
+                .await
+                .ok()
+                .flatten()
+                .filter(|pod| one.is_successor(pod));
             if let Some(pod) = pod.as_ref().filter(|pod| pod.is_ready())
                 && self.is_recorded(pod).await
             {
                 let node = pod.node().unwrap_or_default();
                 terminal.print(&text::moved(one, node, terminal.style()))?;
                 let is_there = one.to.as_deref().is_none_or(|to| to == node);
-                return Ok(if is_there { Outcome::Well } else { Outcome::NotWell });
+                return Ok(if is_there {
+                    Outcome::Well
+                } else {
+                    Outcome::NotWell
+                });
             }
             if Instant::now() >= deadline {
                 return Err(text::timed_out(one, timeout, commands));

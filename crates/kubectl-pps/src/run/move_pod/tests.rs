@@ -61,7 +61,10 @@ fn anywhere() -> Move {
         drop_annotations: false,
         force: false,
         timeout: Duration::from_mins(1),
-        consent: Consent { dry_run: false, yes: true },
+        consent: Consent {
+            dry_run: false,
+            yes: true,
+        },
     }
 }
 
@@ -74,21 +77,34 @@ async fn with_move<T>(
 ) -> T {
     let terminal = Terminal::of_process();
     let namespaces = Namespaces::One("prod".into());
-    let job =
-        Job { args, client: &client, terminal: &terminal, commands: CommandLine::default(), namespaces };
-    let one = job.decide(snapshot, &("prod".to_owned(), "db-0".to_owned())).unwrap();
+    let job = Job {
+        args,
+        client: &client,
+        terminal: &terminal,
+        commands: CommandLine::default(),
+        namespaces,
+    };
+    let one = job
+        .decide(snapshot, &("prod".to_owned(), "db-0".to_owned()))
+        .unwrap();
     act(&job, &one.expect("a move")).await
 }
 
 /// Waits for the successor of the Pod on this node.
 async fn wait(client: Client, node: &str, timeout: Duration) -> Result<Outcome, Failure> {
     let snapshot = snapshot(node);
-    let wait = async |job: &Job<'_>, one: &PodMove| Steps::new(job, &snapshot, one, None).wait(timeout).await;
+    let wait = async |job: &Job<'_>, one: &PodMove| {
+        Steps::new(job, &snapshot, one, None).wait(timeout).await
+    };
     with_move(client, &anywhere(), &snapshot, wait).await
 }
 
 /// The end of a wait for a new Pod with these states, one after the other.
-async fn recorded(ready: &'static str, states: &[Value], timeout: Duration) -> Result<Outcome, Failure> {
+async fn recorded(
+    ready: &'static str,
+    states: &[Value],
+    timeout: Duration,
+) -> Result<Outcome, Failure> {
     let mut states = states.to_vec();
     let client = serve(move |request| match request {
         POD => {
@@ -98,7 +114,11 @@ async fn recorded(ready: &'static str, states: &[Value], timeout: Duration) -> R
             (200, pod)
         }
         OBJECT => {
-            let now = if states.len() > 1 { states.remove(0) } else { states[0].clone() };
+            let now = if states.len() > 1 {
+                states.remove(0)
+            } else {
+                states[0].clone()
+            };
             (200, object(&now))
         }
         other => panic!("{other}"),
@@ -111,10 +131,16 @@ async fn a_moved_pod_is_waited_for_until_it_is_ready_and_recorded() {
     let given_up = json!({"db-0": PodState::default()});
     let again = json!({"db-0": {"nodeName": "node-2"}});
     let states = [given_up.clone(), given_up.clone(), again.clone()];
-    assert_eq!(recorded("True", &states, Duration::from_mins(1)).await, Ok(Outcome::Well));
+    assert_eq!(
+        recorded("True", &states, Duration::from_mins(1)).await,
+        Ok(Outcome::Well)
+    );
     for (ready, state) in [("True", given_up), ("False", again)] {
         let ended = recorded(ready, &[state], Duration::ZERO).await;
-        assert!(matches!(ended, Err(Failure::Refused(_))), "{ready}: {ended:?}");
+        assert!(
+            matches!(ended, Err(Failure::Refused(_))),
+            "{ready}: {ended:?}"
+        );
     }
 }
 
@@ -126,10 +152,20 @@ fn api(snapshot: &Snapshot, request: &str) -> (u16, Value) {
     match path.rsplit('/').next().unwrap_or_default() {
         "db-0" if path == POD => (200, snapshot.pods[0].object().clone()),
         "pods" if path.starts_with("GET ") => list(objects(&snapshot.pods)),
-        "persistentpodstates" => list(snapshot.pps.iter().map(|pps| pps.object().clone()).collect()),
-        "statefulsets" if path.contains("/apps/v1/") => {
-            list(snapshot.workloads.iter().map(|set| set.object().clone()).collect())
-        }
+        "persistentpodstates" => list(
+            snapshot
+                .pps
+                .iter()
+                .map(|pps| pps.object().clone())
+                .collect(),
+        ),
+        "statefulsets" if path.contains("/apps/v1/") => list(
+            snapshot
+                .workloads
+                .iter()
+                .map(|set| set.object().clone())
+                .collect(),
+        ),
         "nodes" => {
             let nodes = snapshot.nodes.iter().flat_map(|nodes| nodes.values());
             list(nodes.map(|node| node.object().clone()).collect())
@@ -156,7 +192,10 @@ async fn moved(
         other(request).unwrap_or_else(|| api(&now, request))
     });
     let act = async |job: &Job<'_>, one: &PodMove| job.move_all(std::slice::from_ref(one)).await;
-    (with_move(client, &anywhere(), snapshot, act).await, requests)
+    (
+        with_move(client, &anywhere(), snapshot, act).await,
+        requests,
+    )
 }
 
 #[tokio::test]
@@ -165,7 +204,8 @@ async fn nothing_is_changed_before_the_api_server_has_agreed_to_the_eviction() {
     let answer = move |request: &str| request.contains("/eviction?").then(|| (500, two.clone()));
     let (ended, requests) = moved(&snapshot("node-1"), answer).await;
     assert!(matches!(ended, Err(Failure::Refused(_))), "{ended:?}");
-    let is_written = |request: &String| request.starts_with("PATCH ") && !request.contains("dryRun=All");
+    let is_written =
+        |request: &String| request.starts_with("PATCH ") && !request.contains("dryRun=All");
     assert_eq!(requests.try_iter().find(is_written), None);
 }
 
@@ -188,7 +228,8 @@ async fn a_pod_that_is_created_again_before_it_is_marked_is_not_evicted() {
     };
     let (ended, requests) = moved(&snapshot("node-1"), answer).await;
     assert!(matches!(ended, Err(Failure::Refused(_))), "{ended:?}");
-    let is_eviction = |request: &String| request.contains("/eviction?") && !request.contains("dryRun=All");
+    let is_eviction =
+        |request: &String| request.contains("/eviction?") && !request.contains("dryRun=All");
     assert_eq!(requests.try_iter().find(is_eviction), None);
 }
 
@@ -220,14 +261,25 @@ async fn a_pod_that_has_to_be_left_alone_does_not_hold_up_the_others_of_its_node
                 _ => api(&now, request),
             }
         });
-        let args = Move { node: node.map(Into::into), ..anywhere() };
+        let args = Move {
+            node: node.map(Into::into),
+            ..anywhere()
+        };
         let act = async |job: &Job<'_>, one: &PodMove| {
-            let second = job.decide(&pair, &("prod".to_owned(), "db-1".to_owned())).unwrap();
+            let second = job
+                .decide(&pair, &("prod".to_owned(), "db-1".to_owned()))
+                .unwrap();
             job.move_all(&[one.clone(), second.expect("a move")]).await
         };
         let ended = with_move(client, &args, &pair, act).await;
         assert_eq!(ended == Ok(Outcome::NotWell), node.is_some(), "{ended:?}");
-        assert_eq!(requests.try_iter().filter(|request| request.contains("/eviction?")).count(), asked);
+        assert_eq!(
+            requests
+                .try_iter()
+                .filter(|request| request.contains("/eviction?"))
+                .count(),
+            asked
+        );
     }
 }
 
@@ -240,17 +292,25 @@ async fn a_budget_may_allow_one_eviction_after_the_other() {
         let client = serve(move |request| match request {
             _ if request.contains("/eviction?") => {
                 evictions += 1;
-                let causes = json!([{"reason": "DisruptionBudget", "message": "The budget db needs 1"}]);
-                let refusal =
-                    json!({"kind": "Status", "code": 429, "message": "no", "details": {"causes": causes}});
-                if evictions <= allowed { (201, json!({})) } else { (429, refusal) }
+                let causes =
+                    json!([{"reason": "DisruptionBudget", "message": "The budget db needs 1"}]);
+                let refusal = json!({"kind": "Status", "code": 429, "message": "no", "details": {"causes": causes}});
+                if evictions <= allowed {
+                    (201, json!({}))
+                } else {
+                    (429, refusal)
+                }
             }
             "GET /api/v1/namespaces/prod/pods/db-1" => (200, now.pods[1].object().clone()),
             _ => api(&now, request),
         });
         let plan = async |job: &Job<'_>, _: &PodMove| job.plan(&pair, &names).await;
         let (moves, refused) = with_move(client, &anywhere(), &pair, plan).await.unwrap();
-        assert_eq!((moves.len(), refused.len()), (planned, 2 - planned), "{refused:?}");
+        assert_eq!(
+            (moves.len(), refused.len()),
+            (planned, 2 - planned),
+            "{refused:?}"
+        );
     }
 }
 
@@ -265,10 +325,20 @@ async fn what_is_in_the_way_is_said_before_the_api_server_is_asked() {
     });
     world.nodes = Some(nodes.into());
     for (to, why) in [
-        (None, "no node can take Pod db-0:\n- node-1: cordoned\n- node-2: cordoned"),
-        (Some("node-2"), "node node-2 cannot take Pod db-0:\n- node-2: cordoned"),
+        (
+            None,
+            "no node can take Pod db-0:\n- node-1: cordoned\n- node-2: cordoned",
+        ),
+        (
+            Some("node-2"),
+            "node node-2 cannot take Pod db-0:\n- node-2: cordoned",
+        ),
     ] {
-        let args = Move { to: to.map(Into::into), anywhere: to.is_none(), ..anywhere() };
+        let args = Move {
+            to: to.map(Into::into),
+            anywhere: to.is_none(),
+            ..anywhere()
+        };
         let client = serve(|request| panic!("{request}"));
         let plan = async |job: &Job<'_>, _: &PodMove| job.plan(&world, &names).await;
         let (moves, refused) = with_move(client, &args, &world, plan).await.unwrap();
@@ -308,9 +378,14 @@ async fn deletes_latecomer(owner: &str) -> (Result<Outcome, Failure>, bool) {
         _ => api(&now, request),
     });
     let carry_out = async |job: &Job<'_>, one: &PodMove| {
-        Steps::new(job, &gone, one, None).carry_out(Duration::from_mins(1)).await
+        Steps::new(job, &gone, one, None)
+            .carry_out(Duration::from_mins(1))
+            .await
     };
-    (with_move(client, &anywhere(), &gone, carry_out).await, requests.try_iter().count() > 0)
+    (
+        with_move(client, &anywhere(), &gone, carry_out).await,
+        requests.try_iter().count() > 0,
+    )
 }
 
 #[tokio::test]

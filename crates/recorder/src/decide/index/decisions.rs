@@ -57,7 +57,9 @@ impl Index {
             return self.status_write(key, now);
         }
         let unconfirmed = std::mem::take(&mut decision.entries.unconfirmed_nodes);
-        self.nodes.unconfirmed.extend(unconfirmed.into_iter().map(Arc::from));
+        self.nodes
+            .unconfirmed
+            .extend(unconfirmed.into_iter().map(Arc::from));
         for node in &decision.entries.awaited_labels {
             if let Some(is_awaited) = self.nodes.new.get_mut(node) {
                 *is_awaited = true;
@@ -74,7 +76,10 @@ impl Index {
     fn view<'a>(&'a self, key: &'a NamespacedName, pps: &'a TrackedPps) -> View<'a> {
         let target_uid = pps.fact.status.header.target_uid.as_deref();
         let key_of = |uid: &str| self.workloads.key_of(&key.namespace, uid);
-        let governing = self.objects.governing(&pps.workload).map(|(governing, _)| governing);
+        let governing = self
+            .objects
+            .governing(&pps.workload)
+            .map(|(governing, _)| governing);
         View {
             key,
             pps,
@@ -98,10 +103,19 @@ impl Index {
 
     fn report_capacity(&mut self, key: &NamespacedName, capacity: Option<Recording>) {
         let reason = capacity.as_ref().map(|capacity| capacity.reason);
-        let Some(object) = self.objects.tracked.get_mut(key) else { return };
+        let Some(object) = self.objects.tracked.get_mut(key) else {
+            return;
+        };
         let before = std::mem::replace(&mut object.capacity.reported, reason);
-        if let Some(Recording { reason, message, .. }) = capacity.filter(|_| before != reason) {
-            self.report_on_target(key, reason, format!("PersistentPodState {}: {message}", key.name));
+        if let Some(Recording {
+            reason, message, ..
+        }) = capacity.filter(|_| before != reason)
+        {
+            self.report_on_target(
+                key,
+                reason,
+                format!("PersistentPodState {}: {message}", key.name),
+            );
         }
     }
 
@@ -134,7 +148,13 @@ impl Index {
         second_name: &'a NamespacedName,
     ) -> generated_pps::View<'a> {
         let workload = self.workloads.get(key).filter(|fact| !fact.terminating);
-        generated_pps::View { key, second_name, workload, objects: &self.objects, aliases: &self.aliases }
+        generated_pps::View {
+            key,
+            second_name,
+            workload,
+            objects: &self.objects,
+            aliases: &self.aliases,
+        }
     }
 
     /// The policy looks for a PPS whether or not its workload is watched.
@@ -144,12 +164,20 @@ impl Index {
         let decision = decide_alias(&view);
         let behind_alias = view.behind_alias().map(|(key, _)| key.clone());
         let conflict = decision.warning.as_ref().map(|(_, message)| message);
-        let advice = conflict.or_else(|| self.aliases.refused.get(&name)).cloned();
+        let advice = conflict
+            .or_else(|| self.aliases.refused.get(&name))
+            .cloned();
         self.aliases.follow(name, workload, behind_alias.is_some());
         let tracked = &self.objects.tracked;
-        let is_news = |key: &NamespacedName| tracked.get(key).is_some_and(|pps| pps.alias_advice != advice);
+        let is_news = |key: &NamespacedName| {
+            tracked
+                .get(key)
+                .is_some_and(|pps| pps.alias_advice != advice)
+        };
         if let Some(key) = behind_alias.filter(is_news) {
-            self.mark(&key, |pps| (pps.alias_advice, pps.dirty.header) = (advice, true));
+            self.mark(&key, |pps| {
+                (pps.alias_advice, pps.dirty.header) = (advice, true)
+            });
         }
         decision
     }
@@ -162,9 +190,15 @@ impl Index {
             return None;
         }
         let pod = self.pods.facts.get(key)?;
-        let pending = pod.pending.as_deref().filter(|pending| !pending.required_affinity.is_empty())?;
+        let pending = pod
+            .pending
+            .as_deref()
+            .filter(|pending| !pending.required_affinity.is_empty())?;
         let workload = self.workloads.key_of(&key.namespace, pod.owner.as_ref()?)?;
-        let pps_key = NamespacedName { name: pending.pps.clone(), ..key.clone() };
+        let pps_key = NamespacedName {
+            name: pending.pps.clone(),
+            ..key.clone()
+        };
         let pps = self.objects.tracked.get(&pps_key)?;
         if pod.terminating
             || pps.fact.terminating
@@ -179,15 +213,23 @@ impl Index {
             return None;
         }
         let keys: Vec<&str> = pps.fact.spec.required_keys().collect();
-        let excludes = |node: &NodeFact| pending.required_affinity.exclude(&keys, |key| node.label(key));
-        self.nodes.facts.values().all(excludes).then(|| PodEviction {
-            pod: key.clone(),
-            uid: pending.uid.clone(),
-            resource_version: pending.resource_version.clone(),
-            workload: workload.clone(),
-            node_selectors: pending.required_affinity.node_selectors(&keys),
-            pps: pps_key.clone(),
-            pps_version: pps.fact.resource_version.clone(),
-        })
+        let excludes = |node: &NodeFact| {
+            pending
+                .required_affinity
+                .exclude(&keys, |key| node.label(key))
+        };
+        self.nodes
+            .facts
+            .values()
+            .all(excludes)
+            .then(|| PodEviction {
+                pod: key.clone(),
+                uid: pending.uid.clone(),
+                resource_version: pending.resource_version.clone(),
+                workload: workload.clone(),
+                node_selectors: pending.required_affinity.node_selectors(&keys),
+                pps: pps_key.clone(),
+                pps_version: pps.fact.resource_version.clone(),
+            })
     }
 }

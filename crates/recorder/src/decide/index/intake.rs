@@ -39,7 +39,10 @@ impl Index {
             }
             self.interner.intern_pairs(&mut fact.annotations);
         }
-        let (owner, node) = (fact.owner.clone(), fact.node.clone().filter(|_| !fact.terminating));
+        let (owner, node) = (
+            fact.owner.clone(),
+            fact.node.clone().filter(|_| !fact.terminating),
+        );
         let owner_before = match self.pods.apply(key, fact) {
             Put::Known => return,
             Put::New => None,
@@ -47,12 +50,16 @@ impl Index {
                 if before.node.is_none() {
                     self.count_bound_pod(key);
                 } else if before.node == node
-                    && let Some(owner) = owner.as_ref().filter(|owner| before.owner.as_ref() != Some(owner))
+                    && let Some(owner) = owner
+                        .as_ref()
+                        .filter(|owner| before.owner.as_ref() != Some(owner))
                 {
                     // A workload has adopted the Pod, which may be gone before the next decision.
                     for object in self.objects.with_entry(key) {
                         let adopted = (key.name.clone(), owner.clone());
-                        self.mark(&object, |object| object.renewals.workloads.extend([adopted]));
+                        self.mark(&object, |object| {
+                            object.renewals.workloads.extend([adopted])
+                        });
                     }
                 }
                 before.owner
@@ -64,8 +71,13 @@ impl Index {
     /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is not Ready
     /// yet, so its state is that of its predecessor.
     fn count_bound_pod(&mut self, key: &NamespacedName) {
-        let Some(pod) = self.pods.facts.get(key) else { return };
-        let workload = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(&key.namespace, owner));
+        let Some(pod) = self.pods.facts.get(key) else {
+            return;
+        };
+        let workload = pod
+            .owner
+            .as_ref()
+            .and_then(|owner| self.workloads.key_of(&key.namespace, owner));
         let governing = workload.and_then(|workload| self.objects.governing(workload));
         if let Some(node) = &pod.node
             && let Some((_, pps)) = governing.filter(|(_, pps)| pps.fact.unreadable.is_none())
@@ -75,7 +87,11 @@ impl Index {
             let state = pps.fact.status.pod_states.get(&key.name);
             let fact = self.nodes.facts.get(node);
             let placement = compare_placement(&pps.fact.spec, state.as_ref(), node, fact);
-            *self.work.bound_pods.entry((placement, pod.injected)).or_default() += 1;
+            *self
+                .work
+                .bound_pods
+                .entry((placement, pod.injected))
+                .or_default() += 1;
         }
     }
 
@@ -154,7 +170,9 @@ impl Index {
         self.mark_node(name);
         self.follow_node(name);
         // A node that could take a Pending Pod may have come or gone.
-        self.work.evictions.extend(self.pods.pending.iter().cloned());
+        self.work
+            .evictions
+            .extend(self.pods.pending.iter().cloned());
     }
 
     /// Starts to accept workloads of this kind from a new watch. Until they are listed, nothing is decided
@@ -191,12 +209,21 @@ impl Index {
     }
 
     /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched any longer.
-    pub fn apply_workloads(&mut self, kind: &GroupKind, update: Update<NamespacedName, WorkloadFact>) {
-        let Some(known) = self.workloads.kinds.get_mut(kind) else { return };
+    pub fn apply_workloads(
+        &mut self,
+        kind: &GroupKind,
+        update: Update<NamespacedName, WorkloadFact>,
+    ) {
+        let Some(known) = self.workloads.kinds.get_mut(kind) else {
+            return;
+        };
         let is_first = known.facts.complete().is_none();
         let (changes, is_done) = known.facts.changes(update);
         for (object, fact) in changes {
-            let key = WorkloadKey { object, kind: kind.clone() };
+            let key = WorkloadKey {
+                object,
+                kind: kind.clone(),
+            };
             match fact {
                 Some(fact) => self.apply_workload(&key, fact),
                 None => self.delete_workload(&key),
@@ -222,7 +249,10 @@ impl Index {
         if self.workloads.apply(&key, fact) {
             self.mark_target(&key);
             if uid_before.as_ref() != Some(&uid) {
-                uid_before.into_iter().chain([uid]).for_each(|uid| self.mark_pods_of(&key, &uid));
+                uid_before
+                    .into_iter()
+                    .chain([uid])
+                    .for_each(|uid| self.mark_pods_of(&key, &uid));
             }
             self.work.generated.insert(key);
         }
@@ -237,8 +267,11 @@ impl Index {
     }
 
     pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
-        let was_outdated =
-            self.objects.listed.complete().is_some_and(|of| of < self.objects.definition_revision);
+        let was_outdated = self
+            .objects
+            .listed
+            .complete()
+            .is_some_and(|of| of < self.objects.definition_revision);
         let (changes, is_done) = self.objects.listed.changes(update);
         for (key, fact) in changes {
             if let Some(fact) = fact {
@@ -260,8 +293,17 @@ impl Index {
     /// Takes what a read of an object has shown; nothing if there is no such object. `known_version` is the
     /// version that was known when the read began: if an event has brought another version since, which may
     /// wait for a write in flight, the read may be older.
-    pub fn on_object_read(&mut self, key: &NamespacedName, known_version: &str, fact: Option<Box<PpsFact>>) {
-        let waits = self.objects.tracked.get(key).is_some_and(|object| object.superseding.is_some());
+    pub fn on_object_read(
+        &mut self,
+        key: &NamespacedName,
+        known_version: &str,
+        fact: Option<Box<PpsFact>>,
+    ) {
+        let waits = self
+            .objects
+            .tracked
+            .get(key)
+            .is_some_and(|object| object.superseding.is_some());
         if waits || self.resource_version(key) != Some(known_version) {
             return;
         }
@@ -286,16 +328,25 @@ impl Index {
         self.hide_if_unknown(key, &mut fact, shows_packed);
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
         let workload = self.interner.intern_workload_key(&workload);
-        let before = self.objects.tracked.get(key).map(|object| object.workload.clone());
+        let before = self
+            .objects
+            .tracked
+            .get(key)
+            .map(|object| object.workload.clone());
         let replaced = if let Some(object) = self.objects.tracked.get_mut(key)
             && object.fact.uid == fact.uid
         {
-            let Some(replaced) = object.refresh(fact, source, shows_packed) else { return };
+            let Some(replaced) = object.refresh(fact, source, shows_packed) else {
+                return;
+            };
             object.workload = workload.clone();
             Some(replaced)
         } else {
             let object = TrackedPps::new(workload.clone(), fact);
-            self.objects.tracked.insert(key.clone(), object).map(|replaced| replaced.fact)
+            self.objects
+                .tracked
+                .insert(key.clone(), object)
+                .map(|replaced| replaced.fact)
         };
         self.follow_entries(key, replaced.as_ref());
         if let Some(before) = before.filter(|before| *before != workload) {
@@ -309,7 +360,8 @@ impl Index {
 
     /// Marks an object that was never read before as unreadable, if the definition may hide states of it.
     fn hide_if_unknown(&mut self, key: &NamespacedName, fact: &mut PpsFact, shows_packed: bool) {
-        let is_it = |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
+        let is_it =
+            |known: &TrackedPps| known.fact.uid == fact.uid && known.fact.unreadable.is_none();
         let is_first_definition = self.objects.definition_revision == 0;
         if self.objects.tracked.get(key).is_some_and(is_it)
             || fact.unreadable.is_some()
@@ -367,9 +419,14 @@ impl Index {
 
     /// An object of this name, alias or not, was created, changed or deleted: workloads may want the name.
     fn on_name_changed(&mut self, key: &NamespacedName) {
-        self.work.generated.extend(self.aliases.waiting.get(key).cloned());
+        self.work
+            .generated
+            .extend(self.aliases.waiting.get(key).cloned());
         for kind in self.workloads.kinds.keys() {
-            self.work.generated.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });
+            self.work.generated.insert(WorkloadKey {
+                object: key.clone(),
+                kind: kind.clone(),
+            });
         }
     }
 

@@ -15,7 +15,9 @@ use crate::facts::{NamespacedName, WorkloadKey};
 impl Index {
     /// The API server has stored the write of this object, under this resource version.
     pub fn on_status_written(&mut self, key: &NamespacedName, uid: &str, resource_version: &str) {
-        let Some((object, interner)) = self.written_object(key, uid) else { return };
+        let Some((object, interner)) = self.written_object(key, uid) else {
+            return;
+        };
         if let Some(moved) = object.finish_write(resource_version, interner) {
             self.follow_moved_entries(key, moved);
             self.end_write(key, true);
@@ -24,15 +26,26 @@ impl Index {
 
     /// The write of this object was not stored, or nobody knows whether it was.
     pub fn on_status_not_written(&mut self, key: &NamespacedName, uid: &str) {
-        if self.written_object(key, uid).is_some_and(|(object, _)| object.abandon_write()) {
+        if self
+            .written_object(key, uid)
+            .is_some_and(|(object, _)| object.abandon_write())
+        {
             self.end_write(key, false);
         }
     }
 
     /// The write of this object was not sent, because the API server does not confirm that these entries can
     /// be dropped or changed.
-    pub fn on_loss_unconfirmed(&mut self, key: &NamespacedName, uid: &str, pods: &BTreeSet<Arc<str>>) {
-        if self.written_object(key, uid).is_some_and(|(object, _)| object.hold(pods)) {
+    pub fn on_loss_unconfirmed(
+        &mut self,
+        key: &NamespacedName,
+        uid: &str,
+        pods: &BTreeSet<Arc<str>>,
+    ) {
+        if self
+            .written_object(key, uid)
+            .is_some_and(|(object, _)| object.hold(pods))
+        {
             self.end_write(key, false);
         }
     }
@@ -45,7 +58,9 @@ impl Index {
         uid: &str,
         resource_version: Option<&str>,
     ) {
-        let Some((object, interner)) = self.written_object(key, uid) else { return };
+        let Some((object, interner)) = self.written_object(key, uid) else {
+            return;
+        };
         let moved = object.on_compact_form_dropped(resource_version, interner);
         self.follow_moved_entries(key, moved.unwrap_or_default());
         self.end_write(key, resource_version.is_some());
@@ -65,13 +80,19 @@ impl Index {
         key: &NamespacedName,
         uid: &str,
     ) -> Option<(&mut TrackedPps, &mut Interner)> {
-        let object = self.objects.tracked.get_mut(key).filter(|object| object.fact.uid == uid)?;
+        let object = self
+            .objects
+            .tracked
+            .get_mut(key)
+            .filter(|object| object.fact.uid == uid)?;
         Some((object, &mut self.interner))
     }
 
     /// No write of this object is in flight any longer: what waited for that goes on.
     fn end_write(&mut self, key: &NamespacedName, is_stored: bool) {
-        let Some(object) = self.objects.tracked.get_mut(key) else { return };
+        let Some(object) = self.objects.tracked.get_mut(key) else {
+            return;
+        };
         let superseding = object.superseding.take();
         if !object.dirty.is_clean() {
             self.work.statuses.insert(key.clone());
@@ -85,11 +106,19 @@ impl Index {
     /// A write has changed entries of an object: follows the nodes that they name, and the Pods that wait for
     /// their state to be dropped.
     fn follow_moved_entries(&mut self, key: &NamespacedName, moved: Vec<MovedEntry>) {
-        let forgets = self.objects.tracked.get(key).is_some_and(|object| object.fact.forgets_nodes());
+        let forgets = self
+            .objects
+            .tracked
+            .get(key)
+            .is_some_and(|object| object.fact.forgets_nodes());
         for MovedEntry { pod, before, after } in moved {
-            self.objects.follow_entry(key, &pod, before.is_some(), after.is_some());
+            self.objects
+                .follow_entry(key, &pod, before.is_some(), after.is_some());
             if after.is_none() {
-                let pod = NamespacedName { namespace: key.namespace.clone(), name: pod.clone() };
+                let pod = NamespacedName {
+                    namespace: key.namespace.clone(),
+                    name: pod.clone(),
+                };
                 if self.pods.facts.get(&pod).is_some() {
                     // A Pod that was away from its home is recorded where it runs.
                     self.mark(key, |object| object.note_entry(&pod.name));
@@ -124,7 +153,12 @@ impl Index {
     }
 
     /// The alias of this name was refused, so that the policy does not find the PPS that it would lead to.
-    pub fn on_alias_refused(&mut self, alias: &NamespacedName, workload: &WorkloadKey, refusal: String) {
+    pub fn on_alias_refused(
+        &mut self,
+        alias: &NamespacedName,
+        workload: &WorkloadKey,
+        refusal: String,
+    ) {
         self.aliases.refused.insert(alias.clone(), refusal);
         self.decide_alias(workload);
     }
@@ -135,9 +169,16 @@ impl Index {
         self.report(&eviction.workload, Reason::PodNotEvicted, advice.clone());
         let pods = &self.pods;
         if let Some(object) = self.objects.tracked.get_mut(&eviction.pps) {
-            let pod = |name: &Arc<str>| NamespacedName { name: name.clone(), ..eviction.pod.clone() };
-            object.not_evicted.retain(|name, _| pods.pending.contains(&pod(name)));
-            object.not_evicted.insert(eviction.pod.name.clone(), (eviction.uid.clone(), advice));
+            let pod = |name: &Arc<str>| NamespacedName {
+                name: name.clone(),
+                ..eviction.pod.clone()
+            };
+            object
+                .not_evicted
+                .retain(|name, _| pods.pending.contains(&pod(name)));
+            object
+                .not_evicted
+                .insert(eviction.pod.name.clone(), (eviction.uid.clone(), advice));
             object.dirty.header = true;
             self.work.statuses.insert(eviction.pps.clone());
         }
@@ -145,13 +186,22 @@ impl Index {
 
     /// A Pod is not to be evicted, or no longer: its PPS says so no more.
     pub fn on_eviction_needless(&mut self, pod: &NamespacedName) {
-        let pending = self.pods.facts.get(pod).and_then(|fact| fact.pending.as_deref());
-        let Some(pps) = pending.map(|pending| NamespacedName { name: pending.pps.clone(), ..pod.clone() })
-        else {
+        let pending = self
+            .pods
+            .facts
+            .get(pod)
+            .and_then(|fact| fact.pending.as_deref());
+        let Some(pps) = pending.map(|pending| NamespacedName {
+            name: pending.pps.clone(),
+            ..pod.clone()
+        }) else {
             return;
         };
         let object = self.objects.tracked.get_mut(&pps);
-        if object.and_then(|object| object.not_evicted.remove(&pod.name)).is_some() {
+        if object
+            .and_then(|object| object.not_evicted.remove(&pod.name))
+            .is_some()
+        {
             self.mark(&pps, |object| object.dirty.header = true);
         }
     }
@@ -175,7 +225,9 @@ impl Index {
     }
 
     fn set_absence(&mut self, node: &Arc<str>, absence: Absence) {
-        let Some(known) = self.nodes.missing.get_mut(node) else { return };
+        let Some(known) = self.nodes.missing.get_mut(node) else {
+            return;
+        };
         *known = absence;
         let entries = self.nodes.entries.get(node).into_iter().flatten();
         for (object, pod) in entries.cloned().collect::<Vec<_>>() {

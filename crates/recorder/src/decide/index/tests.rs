@@ -39,11 +39,18 @@ struct World {
 impl World {
     /// Two nodes in two zones, and nothing else; all lists are complete.
     fn new() -> Self {
-        let mut world = Self { index: Index::new(Interest::default()), version: 100 };
+        let mut world = Self {
+            index: Index::new(Interest::default()),
+            version: 100,
+        };
         world.index.apply_objects(Update::Begin(0));
-        world.index.apply_workloads(&GroupKind::stateful_set(), Update::Begin(0));
+        world
+            .index
+            .apply_workloads(&GroupKind::stateful_set(), Update::Begin(0));
         world.index.apply_objects(Update::Done);
-        world.index.apply_workloads(&GroupKind::stateful_set(), Update::Done);
+        world
+            .index
+            .apply_workloads(&GroupKind::stateful_set(), Update::Done);
         world.index.set_kinds_known();
         world.index.apply_pods(Update::Begin(u64::MAX));
         world.index.apply_pods(Update::Done);
@@ -67,8 +74,12 @@ impl World {
     }
 
     fn node(&mut self, name: &str, labels: &[(&str, &str)]) {
-        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        self.index.apply_nodes(Update::Apply(name.into(), NodeFact { labels }));
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect();
+        self.index
+            .apply_nodes(Update::Apply(name.into(), NodeFact { labels }));
     }
 
     fn workload(&mut self, name: &str, uid: &str, replicas: u64, annotations: &[(&str, &str)]) {
@@ -77,9 +88,13 @@ impl World {
             uid: uid.into(),
             terminating: false,
             demand: Demand::numbered(0, replicas),
-            annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            annotations: annotations
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect(),
         };
-        self.index.apply_workloads(&GroupKind::stateful_set(), Update::Apply(key(name), fact));
+        self.index
+            .apply_workloads(&GroupKind::stateful_set(), Update::Apply(key(name), fact));
     }
 
     fn object(&mut self, name: &str, spec: &Value, status: &Value) {
@@ -104,7 +119,8 @@ impl World {
         }
         let object = json!({"metadata": metadata, "spec": spec, "status": status});
         let fact = read_pps(&object).unwrap();
-        self.index.apply_objects(Update::Apply(key(name), Box::new(fact)));
+        self.index
+            .apply_objects(Update::Apply(key(name), Box::new(fact)));
     }
 
     fn pod(&mut self, name: &str, pod: PodFact) {
@@ -126,14 +142,16 @@ impl World {
     }
 
     fn pod_states(&mut self, object: &str) -> Value {
-        self.patch(object).map_or(Value::Null, |mut status| status["podStates"].take())
+        self.patch(object)
+            .map_or(Value::Null, |mut status| status["podStates"].take())
     }
 
     /// The API server stores the write in flight.
     fn accept(&mut self, object: &str) {
         self.version += 1;
         let uid = format!("uid-{object}");
-        self.index.on_status_written(&key(object), &uid, &self.version.to_string());
+        self.index
+            .on_status_written(&key(object), &uid, &self.version.to_string());
     }
 
     /// Writes until the object is up to date.
@@ -146,8 +164,10 @@ impl World {
     /// The status of an object, as the API server has it.
     fn status(&self, object: &str) -> Value {
         let status = self.index.objects.tracked[&key(object)].fact.status.clone();
-        let states =
-            status.pod_states.nodes().map(|(pod, _)| (pod.to_string(), status.pod_states.get(pod).unwrap()));
+        let states = status
+            .pod_states
+            .nodes()
+            .map(|(pod, _)| (pod.to_string(), status.pod_states.get(pod).unwrap()));
         serde_json::to_value(Status {
             observed_generation: status.header.observed_generation,
             pod_states: states.collect(),
@@ -176,7 +196,10 @@ fn key(name: &str) -> NamespacedName {
 }
 
 fn workload(name: &str) -> WorkloadKey {
-    WorkloadKey { object: key(name), kind: GroupKind::stateful_set() }
+    WorkloadKey {
+        object: key(name),
+        kind: GroupKind::stateful_set(),
+    }
 }
 
 fn spec(target: &str) -> Value {

@@ -56,12 +56,14 @@ pub(crate) fn obstacle(view: &View<'_>) -> Option<Recording> {
                 other.name
             ),
         ),
-        (_, None, Some(excess)) => {
-            (Reason::LimitExceeded, format!("{excess}; until then nothing is recorded or dropped"))
-        }
-        (_, None, None) if view.living_workload().is_none() => {
-            (Reason::WorkloadNotFound, format!("{kind} {} does not exist in this namespace", target.name))
-        }
+        (_, None, Some(excess)) => (
+            Reason::LimitExceeded,
+            format!("{excess}; until then nothing is recorded or dropped"),
+        ),
+        (_, None, None) if view.living_workload().is_none() => (
+            Reason::WorkloadNotFound,
+            format!("{kind} {} does not exist in this namespace", target.name),
+        ),
         _ => return None,
     };
     Some(Recording::not(reason, message))
@@ -95,7 +97,11 @@ pub(super) fn capacity(
             "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {kib} KiB that an object can have"
         )
     };
-    Some(Recording { ok: true, reason: Reason::NearCapacity, message })
+    Some(Recording {
+        ok: true,
+        reason: Reason::NearCapacity,
+        message,
+    })
 }
 
 /// What the condition says: the most severe problem, or how far recording has come.
@@ -107,11 +113,20 @@ pub(super) fn recording(
     recorded: usize,
 ) -> Recording {
     let is_exceeded = capacity.as_ref().is_some_and(|capacity| !capacity.ok);
-    let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
+    let (exceeded, near) = if is_exceeded {
+        (capacity, None)
+    } else {
+        (None, capacity)
+    };
     // The policy cannot find the PPS, so that recorded states are not injected.
     obstacle
         .or(exceeded)
-        .or_else(|| Some(Recording::not(Reason::NameConflict, view.pps.alias_advice.clone()?)))
+        .or_else(|| {
+            Some(Recording::not(
+                Reason::NameConflict,
+                view.pps.alias_advice.clone()?,
+            ))
+        })
         .or_else(|| not_evicted(view))
         .or_else(missing_label)
         .or(near)
@@ -119,23 +134,38 @@ pub(super) fn recording(
 }
 
 fn progress(view: &View<'_>, recorded: usize) -> Recording {
-    let (reason, message) = match view.workload.and_then(|workload| workload.demand.replicas()) {
+    let (reason, message) = match view
+        .workload
+        .and_then(|workload| workload.demand.replicas())
+    {
         None => (
             Reason::ReplicasUnknown,
             "the workload does not say how many Pods it wants, so no state is dropped before it is deleted",
         ),
-        Some(desired) if (recorded as u64) < desired => {
-            (Reason::WaitingForPods, "Pods are recorded as they become Ready")
-        }
-        Some(_) => (Reason::AllRecorded, "at least as many states are recorded as the workload wants Pods"),
+        Some(desired) if (recorded as u64) < desired => (
+            Reason::WaitingForPods,
+            "Pods are recorded as they become Ready",
+        ),
+        Some(_) => (
+            Reason::AllRecorded,
+            "at least as many states are recorded as the workload wants Pods",
+        ),
     };
-    Recording { ok: true, reason, message: message.into() }
+    Recording {
+        ok: true,
+        reason,
+        message: message.into(),
+    }
 }
 
 /// The first Pod that waits for a node that does not exist, and is not evicted.
 fn not_evicted(view: &View<'_>) -> Option<Recording> {
     let uid = |pod| Some(&view.pod(pod)?.pending.as_ref()?.uid);
-    let (_, (_, advice)) = view.pps.not_evicted.iter().find(|(pod, (of, _))| uid(pod) == Some(of))?;
+    let (_, (_, advice)) = view
+        .pps
+        .not_evicted
+        .iter()
+        .find(|(pod, (of, _))| uid(pod) == Some(of))?;
     Some(Recording::not(Reason::PodNotEvicted, advice.as_str()))
 }
 
@@ -152,14 +182,22 @@ pub(super) fn missing_label(
     let state = changed.map_or_else(known, |change| change.after.clone())?;
     let has_label = |key: &str| state.node_topology_labels.contains_key(key);
     let keys = missing_keys(&view.pps.fact.spec, has_label);
-    let replace_deprecated = |key: &&str| Some(format!("use {} instead of {key}", successor_of(key)?));
+    let replace_deprecated =
+        |key: &&str| Some(format!("use {} instead of {key}", successor_of(key)?));
     let advice = keys
         .iter()
         .find_map(replace_deprecated)
         .unwrap_or_else(|| "label the node, or remove the key from the spec".into());
     let more = keys.len().saturating_sub(MAX_MESSAGES);
     let listed = keys[..keys.len() - more].join(", ");
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let message = format!("node {} of Pod {pod} has no label {listed}{more}: {advice}", state.node_name);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let message = format!(
+        "node {} of Pod {pod} has no label {listed}{more}: {advice}",
+        state.node_name
+    );
     (!keys.is_empty()).then(|| Recording::not(Reason::TopologyKeyMissing, message))
 }

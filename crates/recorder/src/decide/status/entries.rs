@@ -39,7 +39,10 @@ pub(crate) struct Renewals {
 impl Renewals {
     /// Whether the entry of this Pod belongs to the workload of this UID; nothing if that is not known.
     pub(crate) fn is_renewed(&self, workload: &str, pod: &str) -> Option<bool> {
-        let is_known = self.workloads.get(pod).is_some_and(|owner| **owner == *workload);
+        let is_known = self
+            .workloads
+            .get(pod)
+            .is_some_and(|owner| **owner == *workload);
         (is_known || self.is_complete).then_some(is_known)
     }
 }
@@ -80,8 +83,11 @@ impl EntryDecisions {
         if pps.dirty.all {
             // The spec may name other keys now, and another writer may have removed entries.
             let states = &pps.fact.status.pod_states;
-            missing_labels
-                .retain(|pod| states.get(pod).is_some_and(|state| lacks_key(&pps.fact.spec, &state)));
+            missing_labels.retain(|pod| {
+                states
+                    .get(pod)
+                    .is_some_and(|state| lacks_key(&pps.fact.spec, &state))
+            });
         }
         Self {
             missing_labels,
@@ -100,7 +106,8 @@ pub(crate) fn decide(view: &View<'_>) -> EntryDecisions {
     }
     let dirty = dirty_pods(view);
     let is_replaced = view.presence() == WorkloadPresence::Replaced;
-    let is_former = |pod: &Arc<str>| view.pps.has_entry(pod) && view.ownership(pod) == PodOwnership::Former;
+    let is_former =
+        |pod: &Arc<str>| view.pps.has_entry(pod) && view.ownership(pod) == PodOwnership::Former;
     let waits_for_former = is_replaced && dirty.iter().any(is_former);
     for pod in dirty {
         decide_entry(view, pod, waits_for_former, &mut decisions);
@@ -110,7 +117,10 @@ pub(crate) fn decide(view: &View<'_>) -> EntryDecisions {
     {
         // All entries belong to it.
         decisions.renewals.is_complete = true;
-        decisions.renewals.workloads.retain(|_, owner| *owner != workload.uid);
+        decisions
+            .renewals
+            .workloads
+            .retain(|_, owner| *owner != workload.uid);
     }
     decisions
 }
@@ -122,14 +132,24 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
     }
     let recorded = view.pps.fact.status.pod_states.nodes().map(|(pod, _)| pod);
     let namespace = &view.pps.workload.object.namespace;
-    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(namespace, &workload.uid));
+    let owned = view
+        .workload
+        .into_iter()
+        .flat_map(|workload| view.pods.names_of(namespace, &workload.uid));
     let pods: BTreeSet<Arc<str>> = recorded.chain(owned).cloned().collect();
     pods.into_iter().collect()
 }
 
-fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decisions: &mut EntryDecisions) {
+fn decide_entry(
+    view: &View<'_>,
+    pod: Arc<str>,
+    waits_for_former: bool,
+    decisions: &mut EntryDecisions,
+) {
     let before = view.pps.fact.status.pod_states.get(&pod);
-    let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
+    let absence = before
+        .as_ref()
+        .and_then(|before| view.forgettable_absence(&pod, before));
     let surplus = decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
     let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
@@ -137,9 +157,12 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     // No later event corrects the first record of a home.
     let is_home = view.pps.fact.spec.recording_policy == Some(RecordingPolicy::IfNotPresent);
     let replaced = match &decision {
-        EntryDecision::Record(after) if before.is_some() || is_home => {
-            ReplacedValues::new(view, &pod, before.as_ref().unwrap_or(&PodState::default()), after)
-        }
+        EntryDecision::Record(after) if before.is_some() || is_home => ReplacedValues::new(
+            view,
+            &pod,
+            before.as_ref().unwrap_or(&PodState::default()),
+            after,
+        ),
         _ => None,
     };
     let is_checked = drops || replaced.is_some();
@@ -151,7 +174,11 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     }
     if is_held || is_postponed {
         let kept = surplus.map_or(EntryDecision::Keep, EntryDecision::KeepAsSurplus);
-        decision = if drops { kept } else { EntryDecision::KeepUntilRecorded };
+        decision = if drops {
+            kept
+        } else {
+            EntryDecision::KeepUntilRecorded
+        };
     }
     // Once the status names the new workload, a home is that of its Pod.
     let is_open = is_held || is_postponed || matches!(decision, EntryDecision::KeepUntilRecorded);
@@ -164,14 +191,19 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         decisions.keeps_target = true;
     }
     let after = match decision {
-        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus(_) | EntryDecision::KeepUntilRecorded) => {
-            let is_overdue =
-                absence == Some(Absence::Overdue) && !matches!(keep, EntryDecision::KeepUntilRecorded);
+        keep @ (EntryDecision::Keep
+        | EntryDecision::KeepAsSurplus(_)
+        | EntryDecision::KeepUntilRecorded) => {
+            let is_overdue = absence == Some(Absence::Overdue)
+                && !matches!(keep, EntryDecision::KeepUntilRecorded);
             if let Some(before) = before.as_ref().filter(|_| is_overdue) {
                 decisions.unconfirmed_nodes.insert(before.node_name.clone());
             }
             // A write that was not stored may have noted keys that the entry has after all.
-            if before.as_ref().is_none_or(|state| !lacks_key(&view.pps.fact.spec, state)) {
+            if before
+                .as_ref()
+                .is_none_or(|state| !lacks_key(&view.pps.fact.spec, state))
+            {
                 decisions.missing_labels.remove(&pod);
             }
             if let EntryDecision::KeepAsSurplus(rounds) = keep {
@@ -187,24 +219,52 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
             Some(state)
         }
         EntryDecision::Drop(cause) => {
-            let node = before.as_ref().map(|before| before.node_name.clone()).unwrap_or_default();
-            decisions.drops.push(DroppedEntry { pod: pod.clone(), node, cause });
+            let node = before
+                .as_ref()
+                .map(|before| before.node_name.clone())
+                .unwrap_or_default();
+            decisions.drops.push(DroppedEntry {
+                pod: pod.clone(),
+                node,
+                cause,
+            });
             None
         }
     };
     decisions.missing_labels.remove(&pod);
-    if after.as_ref().is_some_and(|state| lacks_key(&view.pps.fact.spec, state)) {
+    if after
+        .as_ref()
+        .is_some_and(|state| lacks_key(&view.pps.fact.spec, state))
+    {
         decisions.missing_labels.insert(pod.clone());
     }
     let is_renewed = after.is_some() && view.presence() == WorkloadPresence::Replaced;
-    let renewed_for = view.living_workload().filter(|_| is_renewed).map(|workload| workload.uid.clone());
+    let renewed_for = view
+        .living_workload()
+        .filter(|_| is_renewed)
+        .map(|workload| workload.uid.clone());
     if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
         let node_before = before.as_ref().map(|before| &before.node_name);
-        let is_new = after.as_ref().is_some_and(|after| Some(&after.node_name) != node_before);
-        let ready_since = if is_new { view.pod(&pod).and_then(|pod| pod.ready_since) } else { None };
-        decisions.changes.push(EntryChange { pod, after, patch, ready_since, renewed_for });
+        let is_new = after
+            .as_ref()
+            .is_some_and(|after| Some(&after.node_name) != node_before);
+        let ready_since = if is_new {
+            view.pod(&pod).and_then(|pod| pod.ready_since)
+        } else {
+            None
+        };
+        decisions.changes.push(EntryChange {
+            pod,
+            after,
+            patch,
+            ready_since,
+            renewed_for,
+        });
     } else {
-        decisions.renewals.workloads.extend(renewed_for.map(|owner| (pod, owner)));
+        decisions
+            .renewals
+            .workloads
+            .extend(renewed_for.map(|owner| (pod, owner)));
     }
 }
 
@@ -228,24 +288,40 @@ fn decide_one(
         && !keeps_home(node_name)
     {
         // Until the node is known, so are none of its labels.
-        let Some(node) = view.nodes.facts.get(node_name) else { return EntryDecision::KeepUntilRecorded };
+        let Some(node) = view.nodes.facts.get(node_name) else {
+            return EntryDecision::KeepUntilRecorded;
+        };
         let place = (&**node_name, node, view.nodes.new.contains_key(node_name));
         return EntryDecision::Record(record(spec, pod, place, before));
     }
-    let Some(before) = before else { return EntryDecision::Keep };
+    let Some(before) = before else {
+        return EntryDecision::Keep;
+    };
     if absence == Some(Absence::Confirmed) {
         return EntryDecision::Drop(DropCause::NodeGone);
     }
-    let NamespacedName { namespace, name: workload_name } = &view.pps.workload.object;
+    let NamespacedName {
+        namespace,
+        name: workload_name,
+    } = &view.pps.workload.object;
     let wanted_beside = |living| {
         let workload = view.living_workload();
-        workload.map_or(Wanted::No, |workload| workload.demand.wants(workload_name, name, living))
+        workload.map_or(Wanted::No, |workload| {
+            workload.demand.wants(workload_name, name, living)
+        })
     };
-    let living = view.living_workload().map(|workload| view.pods.living(namespace, &workload.uid));
+    let living = view
+        .living_workload()
+        .map(|workload| view.pods.living(namespace, &workload.uid));
     let wanted = wanted_beside(living.unwrap_or_default());
     let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
     let keeps = |wanted| {
-        let backing = backing(ownership, presence(wanted), view.pod(name), &before.node_name);
+        let backing = backing(
+            ownership,
+            presence(wanted),
+            view.pod(name),
+            &before.node_name,
+        );
         retains_state(spec.retention(), presence(wanted), wanted, backing)
     };
     let is_counted = wanted_beside(usize::MAX) == Wanted::Maybe && !keeps(false) && keeps(true);
@@ -256,19 +332,32 @@ fn decide_one(
         Wanted::No if is_counted && rounds < SURPLUS_ROUNDS => EntryDecision::KeepAsSurplus(rounds),
         wanted => {
             let wanted = wanted != Wanted::No;
-            EntryDecision::Drop(DropCause::NotRetained { wanted, presence: presence(wanted), is_counted })
+            EntryDecision::Drop(DropCause::NotRetained {
+                wanted,
+                presence: presence(wanted),
+                is_counted,
+            })
         }
     }
 }
 
 /// The new node of a Pod, if the state has a label that the node does not have yet.
 fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
-    let name = view.pod(pod)?.node.as_ref().filter(|name| view.nodes.new.contains_key(*name))?;
+    let name = view
+        .pod(pod)?
+        .node
+        .as_ref()
+        .filter(|name| view.nodes.new.contains_key(*name))?;
     let node = view.nodes.facts.get(name)?;
-    state.node_topology_labels.keys().any(|key| node.label(key).is_none()).then(|| name.clone())
+    state
+        .node_topology_labels
+        .keys()
+        .any(|key| node.label(key).is_none())
+        .then(|| name.clone())
 }
 
 /// Whether a state lacks a topology key that the spec names.
 fn lacks_key(spec: &Spec, state: &PodState) -> bool {
-    spec.topology_keys().any(|key| !state.node_topology_labels.contains_key(key))
+    spec.topology_keys()
+        .any(|key| !state.node_topology_labels.contains_key(key))
 }

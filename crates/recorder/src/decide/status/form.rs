@@ -28,14 +28,23 @@ pub struct CompactForm {
 
 impl Default for CompactForm {
     fn default() -> Self {
-        Self { is_off: false, is_kept: None, limits: (COMPACT_FROM, COMPACT_UNTIL) }
+        Self {
+            is_off: false,
+            is_kept: None,
+            limits: (COMPACT_FROM, COMPACT_UNTIL),
+        }
     }
 }
 
 impl CompactForm {
     /// Whether an object with so many states should have it. Between the limits an object keeps its form.
     pub(crate) fn suits(self, states: usize, is_compact: bool) -> bool {
-        states >= if is_compact { self.limits.1 } else { self.limits.0 }
+        states
+            >= if is_compact {
+                self.limits.1
+            } else {
+                self.limits.0
+            }
     }
 }
 
@@ -71,8 +80,8 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
     let recorded = recorded_after(pps, changes);
     let plain_size = sizes.plain_after(&status.pod_states, changes);
     let refused = pps.refused_forms.plain;
-    let fits =
-        refused.is_none_or(|refused| plain_size < refused) && plain_size + OBJECT_OVERHEAD <= size_limit;
+    let fits = refused.is_none_or(|refused| plain_size < refused)
+        && plain_size + OBJECT_OVERHEAD <= size_limit;
     let can_be_compact = rules.is_kept == Some(true) && !pps.refused_forms.compact;
     let states = ChangedStates::new(&status.pod_states, changes);
     match &status.form {
@@ -100,7 +109,11 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
         }
         Form::Compact(overlaid) => {
             let compact = sizes.stored.saturating_sub(overlay_size(status));
-            let is_too_long = |bucket| states.text(bucket).is_some_and(|text| text.len() > MAX_BUCKET_LENGTH);
+            let is_too_long = |bucket| {
+                states
+                    .text(bucket)
+                    .is_some_and(|text| text.len() > MAX_BUCKET_LENGTH)
+            };
             let should_move = rules.is_off
                 || rules.is_kept == Some(false)
                 || !rules.suits(recorded, true)
@@ -116,12 +129,20 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                     && plain_size <= MAX_UNPACKED_LENGTH
                     // A merge patch removes no bucket.
                     && states.changed().all(|bucket| states.text(bucket).is_some());
-                let texts = if should_fold { states.texts() } else { Vec::new() };
+                let texts = if should_fold {
+                    states.texts()
+                } else {
+                    Vec::new()
+                };
                 let size = size_of_texts(&texts);
                 let fits = is_writable(&texts)
                     && size + OBJECT_OVERHEAD <= size_limit
                     && pps.capacity.refused.is_none_or(|refused| size < refused);
-                if should_fold && fits { FormDecision::ToCompact(texts) } else { FormDecision::Stay }
+                if should_fold && fits {
+                    FormDecision::ToCompact(texts)
+                } else {
+                    FormDecision::Stay
+                }
             } else if fits {
                 FormDecision::ToPlain
             } else if rules.is_kept == Some(false) {
@@ -130,7 +151,9 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                 FormDecision::StayTooLarge
             }
         }
-        Form::Pruned(_) if can_be_compact && (!fits || (!rules.is_off && rules.suits(recorded, true))) => {
+        Form::Pruned(_)
+            if can_be_compact && (!fits || (!rules.is_off && rules.suits(recorded, true))) =>
+        {
             FormDecision::ToCompact(states.texts())
         }
         Form::Pruned(_) if fits => FormDecision::ToPlain,
@@ -139,7 +162,9 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
 }
 
 fn is_writable(texts: &[(Bucket, String)]) -> bool {
-    texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
+    texts
+        .iter()
+        .all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
 }
 
 /// Whether the compact form saves enough. It does, unless the states have few keys and values in common.
@@ -150,10 +175,20 @@ fn is_worth_a_move(texts: &[(Bucket, String)], plain_size: usize) -> bool {
 impl FormDecision {
     /// The sizes of all states after these changes, if they change the form.
     pub(super) fn sizes(&self, view: &View<'_>, changes: &[EntryChange]) -> Option<Sizes> {
-        let plain = view.pps.capacity.sizes.plain_after(&view.pps.fact.status.pod_states, changes);
+        let plain = view
+            .pps
+            .capacity
+            .sizes
+            .plain_after(&view.pps.fact.status.pod_states, changes);
         match self {
-            Self::ToCompact(texts) => Some(Sizes { stored: size_of_texts(texts), plain }),
-            Self::ToPlain => Some(Sizes { stored: plain, plain }),
+            Self::ToCompact(texts) => Some(Sizes {
+                stored: size_of_texts(texts),
+                plain,
+            }),
+            Self::ToPlain => Some(Sizes {
+                stored: plain,
+                plain,
+            }),
             _ => None,
         }
     }
@@ -163,14 +198,23 @@ impl FormDecision {
     }
 
     /// The fields of the status that hold states, as a merge patch, and the form that the object has then.
-    pub(super) fn patch(&self, view: &View<'_>, changes: &[EntryChange]) -> (Map<String, Value>, Form) {
+    pub(super) fn patch(
+        &self,
+        view: &View<'_>,
+        changes: &[EntryChange],
+    ) -> (Map<String, Value>, Form) {
         let status = &view.pps.fact.status;
         let mut fields = Map::new();
         let form = match (self, &status.form) {
             (Self::ToCompact(texts), _) => {
-                let buckets: Map<String, Value> =
-                    texts.iter().map(|(bucket, text)| (bucket.to_string(), text.as_str().into())).collect();
-                fields.insert("packed".into(), json!({"version": VERSION, "buckets": buckets}));
+                let buckets: Map<String, Value> = texts
+                    .iter()
+                    .map(|(bucket, text)| (bucket.to_string(), text.as_str().into()))
+                    .collect();
+                fields.insert(
+                    "packed".into(),
+                    json!({"version": VERSION, "buckets": buckets}),
+                );
                 fields.insert("podStates".into(), Value::Null);
                 Form::Compact(BTreeSet::new())
             }
@@ -184,7 +228,9 @@ impl FormDecision {
                 Form::Compact(overlaid)
             }
             (_, form) => {
-                let entries = changes.iter().map(|change| (change.pod.to_string(), change.patch.clone()));
+                let entries = changes
+                    .iter()
+                    .map(|change| (change.pod.to_string(), change.patch.clone()));
                 insert_entries(&mut fields, entries.collect());
                 form.clone()
             }
@@ -208,8 +254,10 @@ fn patch_buckets(
     fields: &mut Map<String, Value>,
 ) -> BTreeSet<Arc<str>> {
     let states = ChangedStates::new(&view.pps.fact.status.pod_states, changes);
-    let buckets: Map<String, Value> =
-        states.changed().map(|bucket| (bucket.to_string(), states.text(bucket).into())).collect();
+    let buckets: Map<String, Value> = states
+        .changed()
+        .map(|bucket| (bucket.to_string(), states.text(bucket).into()))
+        .collect();
     let is_written = |pod: &&Arc<str>| buckets.contains_key(&Bucket::of(pod).to_string());
     let (written, rest): (Vec<_>, Vec<_>) = overlaid.iter().partition(is_written);
     if !buckets.is_empty() {
@@ -217,7 +265,13 @@ fn patch_buckets(
         // write.
         fields.insert("packed".into(), json!({"buckets": buckets}));
     }
-    insert_entries(fields, written.into_iter().map(|pod| (pod.to_string(), Value::Null)).collect());
+    insert_entries(
+        fields,
+        written
+            .into_iter()
+            .map(|pod| (pod.to_string(), Value::Null))
+            .collect(),
+    );
     rest.into_iter().cloned().collect()
 }
 
@@ -225,9 +279,13 @@ fn patch_buckets(
 fn all_entries(view: &View<'_>, form: &Form, changes: &[EntryChange]) -> Map<String, Value> {
     let states = &view.pps.fact.status.pod_states;
     let is_there = |pod: &Arc<str>| form.overlaid().is_none_or(|pods| pods.contains(pod));
-    let known = states.nodes().map(|(pod, _)| pod).filter(|pod| !is_there(pod));
-    let mut entries: Map<String, Value> =
-        known.map(|pod| (pod.to_string(), json!(states.get(pod)))).collect();
+    let known = states
+        .nodes()
+        .map(|(pod, _)| pod)
+        .filter(|pod| !is_there(pod));
+    let mut entries: Map<String, Value> = known
+        .map(|pod| (pod.to_string(), json!(states.get(pod))))
+        .collect();
     for change in changes {
         if is_there(&change.pod) {
             entries.insert(change.pod.to_string(), change.patch.clone());

@@ -41,7 +41,12 @@ pub(crate) struct ReplacedValues {
 
 impl ReplacedValues {
     /// What these states of a Pod have different; none if nothing that is recorded is replaced.
-    pub(crate) fn new(view: &View<'_>, pod: &Arc<str>, before: &PodState, after: &PodState) -> Option<Self> {
+    pub(crate) fn new(
+        view: &View<'_>,
+        pod: &Arc<str>,
+        before: &PodState,
+        after: &PodState,
+    ) -> Option<Self> {
         let is_named = |label: &str| view.pps.fact.spec.topology_keys().any(|key| key == label);
         let is_replaced = |before: &BTreeMap<String, String>, after: &BTreeMap<String, String>| {
             let gives_way = |key: &str, value: &String| match after.get(key) {
@@ -84,7 +89,13 @@ pub(crate) enum DropCause {
 
 impl DroppedEntry {
     fn is_counted(&self) -> bool {
-        matches!(self.cause, DropCause::NotRetained { is_counted: true, .. })
+        matches!(
+            self.cause,
+            DropCause::NotRetained {
+                is_counted: true,
+                ..
+            }
+        )
     }
 }
 
@@ -118,7 +129,10 @@ impl LossCheck {
 
     /// The entries that are dropped because their node is gone: node and Pod.
     pub fn forgotten(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
-        let drops = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
+        let drops = self
+            .drops
+            .iter()
+            .filter(|drop| drop.cause == DropCause::NodeGone);
         drops.map(|drop| (drop.node.as_str(), &drop.pod))
     }
 
@@ -134,7 +148,10 @@ impl LossCheck {
 
     pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
         let namespace = &self.workload.object.namespace;
-        self.names().map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() })
+        self.names().map(|name| NamespacedName {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        })
     }
 
     /// The names of the Pods whose entries are dropped, or have other values than before.
@@ -143,13 +160,17 @@ impl LossCheck {
     }
 
     fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.drops.iter().map(|drop| &drop.pod).chain(self.replaced.iter().map(|replaced| &replaced.pod))
+        self.drops
+            .iter()
+            .map(|drop| &drop.pod)
+            .chain(self.replaced.iter().map(|replaced| &replaced.pod))
     }
 
     /// The nodes that have to be read, each with the Pod whose entry depends on it.
     fn nodes_of_pods(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
         let replaced = self.replaced.iter();
-        self.forgotten().chain(replaced.map(|replaced| (&*replaced.after.node_name, &replaced.pod)))
+        self.forgotten()
+            .chain(replaced.map(|replaced| (&*replaced.after.node_name, &replaced.pod)))
     }
 
     pub fn nodes(&self) -> BTreeSet<Arc<str>> {
@@ -158,20 +179,30 @@ impl LossCheck {
 
     /// The entries that depend on one of these nodes.
     pub fn on_nodes(&self, nodes: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
-        self.nodes_of_pods().filter(|(node, _)| nodes.contains(*node)).map(|(_, pod)| pod.clone()).collect()
+        self.nodes_of_pods()
+            .filter(|(node, _)| nodes.contains(*node))
+            .map(|(_, pod)| pod.clone())
+            .collect()
     }
 
     /// The workload whose living Pods have to be counted, if a drop depends on their number.
     pub fn counted(&self) -> Option<&WorkloadFact> {
-        self.decided_from.as_ref().filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
+        self.decided_from
+            .as_ref()
+            .filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
     }
 
     /// The entries that must stay if the workload has so many living Pods; nothing if they could not be
     /// counted.
     pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
-        let is_met =
-            self.counted().zip(living).is_some_and(|(workload, living)| workload.demand.is_met_by(living));
-        let refuted = self.drops.iter().filter(|drop| drop.is_counted() && !is_met);
+        let is_met = self
+            .counted()
+            .zip(living)
+            .is_some_and(|(workload, living)| workload.demand.is_met_by(living));
+        let refuted = self
+            .drops
+            .iter()
+            .filter(|drop| drop.is_counted() && !is_met);
         refuted.map(|drop| drop.pod.clone()).collect()
     }
 
@@ -185,7 +216,9 @@ impl LossCheck {
         let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
         let is_refuted = |replaced: &&ReplacedValues| {
             let name = &*replaced.after.node_name;
-            let (Some(pod), Some(node)) = (pods.get(&replaced.pod), nodes.get(name)) else { return true };
+            let (Some(pod), Some(node)) = (pods.get(&replaced.pod), nodes.get(name)) else {
+                return true;
+            };
             let place = (name, node, replaced.is_node_new);
             let state = record(&self.spec, pod, place, Some(&replaced.before));
             pod.terminating
@@ -195,15 +228,23 @@ impl LossCheck {
                 || pod.owner.as_ref() != owner
                 || state != replaced.after
         };
-        let refuted_values = self.replaced.iter().filter(is_refuted).map(|replaced| replaced.pod.clone());
+        let refuted_values = self
+            .replaced
+            .iter()
+            .filter(is_refuted)
+            .map(|replaced| replaced.pod.clone());
         if self.has_drops() && self.decided_from.as_ref() != workload {
-            return refuted_values.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
+            return refuted_values
+                .chain(self.drops.iter().map(|drop| drop.pod.clone()))
+                .collect();
         }
         let must_stay = |drop: &&DroppedEntry| {
             let pod = pods.get(&drop.pod);
             let ownership = ownership(pod, workload, self.former_uid.as_deref());
             match drop.cause {
-                DropCause::NotRetained { wanted, presence, .. } => {
+                DropCause::NotRetained {
+                    wanted, presence, ..
+                } => {
                     let backing = backing(ownership, presence, pod, &drop.node);
                     retains_state(self.spec.retention(), presence, wanted, backing)
                 }
@@ -213,7 +254,11 @@ impl LossCheck {
                 }
             }
         };
-        let refuted_drops = self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone());
+        let refuted_drops = self
+            .drops
+            .iter()
+            .filter(must_stay)
+            .map(|drop| drop.pod.clone());
         refuted_values.chain(refuted_drops).collect()
     }
 }

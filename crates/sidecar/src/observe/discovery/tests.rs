@@ -19,12 +19,16 @@ impl World {
     }
 
     fn config(&mut self, text: &str) {
-        let fact = ConfigFact { uid: "u".into(), whitelist: Some(text.into()) };
+        let fact = ConfigFact {
+            uid: "u".into(),
+            whitelist: Some(text.into()),
+        };
         self.0.apply_config(Update::Apply(config_key(), fact));
     }
 
     fn define(&mut self, kind: &str, versions: &[&str]) {
-        self.0.apply_definitions(Update::Apply(kind.into(), definition(kind, versions)));
+        self.0
+            .apply_definitions(Update::Apply(kind.into(), definition(kind, versions)));
     }
 
     fn id(&self, kind: &str) -> WatchId {
@@ -50,7 +54,10 @@ fn config_key() -> NamespacedName {
 }
 
 fn group_kind(kind: &str) -> GroupKind {
-    GroupKind { group: "a.io".into(), kind: kind.into() }
+    GroupKind {
+        group: "a.io".into(),
+        kind: kind.into(),
+    }
 }
 
 fn definition(kind: &str, versions: &[&str]) -> Definition {
@@ -61,15 +68,23 @@ fn definition(kind: &str, versions: &[&str]) -> Definition {
         namespaced: true,
         established: true,
         terminating: false,
-        versions: versions.iter().map(|name| Version { name: (*name).into(), replicas: None }).collect(),
+        versions: versions
+            .iter()
+            .map(|name| Version {
+                name: (*name).into(),
+                replicas: None,
+            })
+            .collect(),
         generation: 1,
         keeps_packed: false,
     }
 }
 
 fn list(kinds: &[&str]) -> String {
-    let workloads: Vec<_> =
-        kinds.iter().map(|kind| serde_json::json!({"group": "a.io", "kind": kind})).collect();
+    let workloads: Vec<_> = kinds
+        .iter()
+        .map(|kind| serde_json::json!({"group": "a.io", "kind": kind}))
+        .collect();
     serde_json::json!({"workloads": workloads}).to_string()
 }
 
@@ -84,7 +99,11 @@ fn watches_a_kind_while_it_is_both_listed_and_defined() {
     world.define("A", &["v1"]);
     assert_eq!(world.actions(), Vec::<String>::new());
     world.define("A", &["v2", "v1"]);
-    assert_eq!(world.actions(), ["start A.a.io v2"], "the stored version changed");
+    assert_eq!(
+        world.actions(),
+        ["start A.a.io v2"],
+        "the stored version changed"
+    );
     world.config(&list(&["C", "A"]));
     assert_eq!(world.actions(), ["start C.a.io v1"]);
     world.config(&list(&["C"]));
@@ -101,8 +120,14 @@ fn reports_that_the_definition_of_persistentpodstate_is_terminating() {
         terminating,
         ..definition("PersistentPodState", &["v1alpha1"])
     };
-    let other = Definition { terminating: true, ..definition("PersistentPodState", &["v1"]) };
-    assert_eq!(OWN_DEFINITION, format!("{}.{}", pps_core::pps::PLURAL, own(false).group));
+    let other = Definition {
+        terminating: true,
+        ..definition("PersistentPodState", &["v1"])
+    };
+    assert_eq!(
+        OWN_DEFINITION,
+        format!("{}.{}", pps_core::pps::PLURAL, own(false).group)
+    );
     assert!(!world.0.is_pps_definition_terminating());
     for (key, definition, terminating) in [
         (OWN_DEFINITION, own(false), false),
@@ -110,11 +135,17 @@ fn reports_that_the_definition_of_persistentpodstate_is_terminating() {
         (OWN_DEFINITION, own(true), true),
         (OWN_DEFINITION, own(false), false),
     ] {
-        world.0.apply_definitions(Update::Apply(key.into(), definition));
+        world
+            .0
+            .apply_definitions(Update::Apply(key.into(), definition));
         assert_eq!(world.0.is_pps_definition_terminating(), terminating);
     }
-    world.0.apply_definitions(Update::Apply(OWN_DEFINITION.into(), own(true)));
-    world.0.apply_definitions(Update::Delete(OWN_DEFINITION.into()));
+    world
+        .0
+        .apply_definitions(Update::Apply(OWN_DEFINITION.into(), own(true)));
+    world
+        .0
+        .apply_definitions(Update::Delete(OWN_DEFINITION.into()));
     assert!(!world.0.is_pps_definition_terminating());
 }
 
@@ -134,19 +165,34 @@ fn lists_the_objects_again_when_their_definition_changes() {
     assert_eq!(after(apply(1)), Vec::<String>::new());
     assert_eq!(after(apply(1)), Vec::<String>::new());
     assert_eq!(after(apply(2)), ["relist objects"]);
-    assert_eq!(after(Update::Delete(OWN_DEFINITION.into())), Vec::<String>::new());
+    assert_eq!(
+        after(Update::Delete(OWN_DEFINITION.into())),
+        Vec::<String>::new()
+    );
     assert_eq!(after(apply(2)), ["relist objects"], "another definition");
 }
 
 #[test]
 fn watches_openkruises_stateful_set_without_a_list_entry() {
     let mut world = World::new();
-    let definition =
-        Definition { group: "apps.kruise.io".into(), ..definition("StatefulSet", &["v1beta1", "v1alpha1"]) };
-    world.0.apply_definitions(Update::Apply("statefulsets".into(), definition));
-    assert_eq!(world.actions(), ["start StatefulSet.apps.kruise.io v1beta1"]);
-    world.config(r#"{"workloads":[{"group":"apps.kruise.io","version":"v1alpha1","kind":"StatefulSet"}]}"#);
-    assert_eq!(world.actions(), ["start StatefulSet.apps.kruise.io v1alpha1"]);
+    let definition = Definition {
+        group: "apps.kruise.io".into(),
+        ..definition("StatefulSet", &["v1beta1", "v1alpha1"])
+    };
+    world
+        .0
+        .apply_definitions(Update::Apply("statefulsets".into(), definition));
+    assert_eq!(
+        world.actions(),
+        ["start StatefulSet.apps.kruise.io v1beta1"]
+    );
+    world.config(
+        r#"{"workloads":[{"group":"apps.kruise.io","version":"v1alpha1","kind":"StatefulSet"}]}"#,
+    );
+    assert_eq!(
+        world.actions(),
+        ["start StatefulSet.apps.kruise.io v1alpha1"]
+    );
 }
 
 #[test]
@@ -176,7 +222,10 @@ fn reports_a_malformed_list_and_keeps_the_last_valid_one() {
     world.config(&list(&["A"]));
     world.actions();
     world.config("{");
-    assert_eq!(world.actions(), ["publish ConfigMap config/kruise-configuration MalformedWhitelist"]);
+    assert_eq!(
+        world.actions(),
+        ["publish ConfigMap config/kruise-configuration MalformedWhitelist"]
+    );
     world.config("{");
     world.define("B", &["v1"]);
     assert_eq!(world.actions(), Vec::<String>::new(), "published only once");
@@ -194,7 +243,9 @@ fn reports_listed_kinds_that_cannot_be_watched() {
     world.define("A", &["v1"]);
     let mut wide = definition("Wide", &["v1"]);
     wide.namespaced = false;
-    world.0.apply_definitions(Update::Apply("wide".into(), wide));
+    world
+        .0
+        .apply_definitions(Update::Apply("wide".into(), wide));
     world.config(
         r#"{"workloads":[{"group":"apps","kind":"Deployment"},{"group":"a.io","kind":"Wide"},{"group":"a.io","kind":"A"}]}"#,
     );
@@ -215,7 +266,11 @@ fn settles_without_a_kind_that_is_forbidden() {
     let published = "publish ConfigMap config/kruise-configuration WorkloadKindForbidden";
     assert_eq!(world.actions(), [published]);
     assert!(world.0.is_settled());
-    for state in [WatchState::Forbidden, WatchState::Listed, WatchState::Forbidden] {
+    for state in [
+        WatchState::Forbidden,
+        WatchState::Listed,
+        WatchState::Forbidden,
+    ] {
         world.0.mark(&id, state);
         assert_eq!(world.actions(), Vec::<String>::new(), "published only once");
     }

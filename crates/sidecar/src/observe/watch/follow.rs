@@ -152,7 +152,9 @@ where
             } else {
                 self.nameless += 1;
                 if self.nameless > MAX_NAMELESS {
-                    let error = format!("more than {MAX_NAMELESS} objects of the list have no readable name");
+                    let error = format!(
+                        "more than {MAX_NAMELESS} objects of the list have no readable name"
+                    );
                     return Err(Malformed(error).into());
                 }
             }
@@ -166,7 +168,9 @@ where
     async fn end_list(&mut self) {
         self.is_listing = false;
         self.unreadable_before.clear();
-        self.watches.metrics.set_unreadable(self.name, self.unreadable.len());
+        self.watches
+            .metrics
+            .set_unreadable(self.name, self.unreadable.len());
         self.watcher.position = self.watcher.position.take().or(self.list_version.take());
         let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
@@ -177,7 +181,10 @@ where
         }
     }
 
-    async fn on_event(&mut self, event: Result<Option<WatchEvent>, WatchError>) -> Result<(), WatchError> {
+    async fn on_event(
+        &mut self,
+        event: Result<Option<WatchEvent>, WatchError>,
+    ) -> Result<(), WatchError> {
         let message = match event? {
             None => return Ok(()),
             Some(WatchEvent::Opened) => {
@@ -194,19 +201,27 @@ where
             Ok(Event::Deleted(object)) => (object, true),
             Ok(Event::Bookmark(version)) => return self.watcher.advance(&version),
             Ok(Event::Error { code, message }) => {
-                return Err(WatchError::Refused { code, message, retry_after: Duration::ZERO });
+                return Err(WatchError::Refused {
+                    code,
+                    message,
+                    retry_after: Duration::ZERO,
+                });
             }
             Err(malformed) => {
                 self.skip(&malformed);
                 return Ok(());
             }
         };
-        let Some(item) = self.read(object) else { return Ok(()) };
+        let Some(item) = self.read(object) else {
+            return Ok(());
+        };
         self.watcher.advance(&item.resource_version)?;
         if is_deleted {
             self.unreadable.remove(&item.key);
         }
-        self.watches.metrics.set_unreadable(self.name, self.unreadable.len());
+        self.watches
+            .metrics
+            .set_unreadable(self.name, self.unreadable.len());
         let update = self.merge.event(item, is_deleted);
         self.send(update).await;
         Ok(())
@@ -214,7 +229,9 @@ where
 
     /// Reads an object. Reports one that cannot be read once, and without its content.
     fn read(&mut self, object: Encoded<'_>) -> Option<Item<K, F>> {
-        let item = (self.read)(object).map_err(|malformed| self.skip(&malformed)).ok()?;
+        let item = (self.read)(object)
+            .map_err(|malformed| self.skip(&malformed))
+            .ok()?;
         if let Some(error) = &item.unreadable {
             let is_new = self.unreadable.insert(item.key.clone());
             if is_new && !self.unreadable_before.contains(&item.key) {
@@ -275,7 +292,12 @@ where
         self.is_down = true;
         warn!(resource = self.name, %error, "the {request} failed; retrying");
         self.count(|metrics| &metrics.watch_errors);
-        self.report(if error.is_forbidden() { WatchState::Forbidden } else { WatchState::Down }).await;
+        self.report(if error.is_forbidden() {
+            WatchState::Forbidden
+        } else {
+            WatchState::Down
+        })
+        .await;
     }
 
     async fn report(&mut self, state: WatchState) {
@@ -283,7 +305,11 @@ where
         self.watches.metrics.set_watch_up(self.name, is_up);
         match self.kind {
             None => self.watches.health.mark_watch(self.name, is_up),
-            Some(id) => self.watches.observe(Observation::Kind(id.clone(), state)).await,
+            Some(id) => {
+                self.watches
+                    .observe(Observation::Kind(id.clone(), state))
+                    .await
+            }
         }
     }
 }

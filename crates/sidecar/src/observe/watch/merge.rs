@@ -40,7 +40,10 @@ enum Source {
 
 impl<K, F> Default for Merge<K, F> {
     fn default() -> Self {
-        Self { list: None, listed: None }
+        Self {
+            list: None,
+            listed: None,
+        }
     }
 }
 
@@ -51,7 +54,9 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 
     pub fn begin_page(&mut self, resource_version: &str) -> Vec<Update<K, F>> {
-        let Some(List::Requested(revision, events)) = &mut self.list else { return Vec::new() };
+        let Some(List::Requested(revision, events)) = &mut self.list else {
+            return Vec::new();
+        };
         let version = resource_version.parse::<u64>().ok();
         let (mut updates, mut known) = (vec![Update::Begin(*revision)], HashMap::new());
         for (key, (event_version, fact)) in std::mem::take(events) {
@@ -65,7 +70,9 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 
     pub fn list_item(&mut self, item: Item<K, F>) -> Option<Update<K, F>> {
-        let Some(List::Arriving(_, known)) = &mut self.list else { return None };
+        let Some(List::Arriving(_, known)) = &mut self.list else {
+            return None;
+        };
         if known.get(&item.key) == Some(&Source::Newest) {
             return None;
         }
@@ -78,10 +85,17 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
 
     /// The last page has arrived. What only early events have shown was deleted before the list was read.
     pub fn end_list(&mut self) -> Vec<Update<K, F>> {
-        let Some(List::Arriving(version, known)) = self.list.take() else { return Vec::new() };
+        let Some(List::Arriving(version, known)) = self.list.take() else {
+            return Vec::new();
+        };
         self.listed = version;
-        let unlisted = known.into_iter().filter(|(_, source)| *source == Source::EarlyEvent);
-        unlisted.map(|(key, _)| Update::Delete(key)).chain([Update::Done]).collect()
+        let unlisted = known
+            .into_iter()
+            .filter(|(_, source)| *source == Source::EarlyEvent);
+        unlisted
+            .map(|(key, _)| Update::Delete(key))
+            .chain([Update::Done])
+            .collect()
     }
 
     pub fn event(&mut self, item: Item<K, F>, is_deleted: bool) -> Option<Update<K, F>> {
@@ -93,7 +107,9 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
         let (key, fact) = (item.key, item.fact.filter(|_| !is_deleted));
         match &mut self.list {
             None => {}
-            Some(List::Requested(_, events)) => drop(events.insert(key.clone(), (version, fact.clone()))),
+            Some(List::Requested(_, events)) => {
+                drop(events.insert(key.clone(), (version, fact.clone())))
+            }
             Some(List::Arriving(listed, known)) => {
                 if !is_covered(version, *listed) {
                     known.insert(key.clone(), Source::Newest);
@@ -130,7 +146,12 @@ mod tests {
 
     /// An object whose fact is the version at which it had it.
     fn at(key: &'static str, version: u64) -> Item<&'static str, u64> {
-        Item { key, resource_version: version.to_string(), fact: Some(version), unreadable: None }
+        Item {
+            key,
+            resource_version: version.to_string(),
+            fact: Some(version),
+            unreadable: None,
+        }
     }
 
     fn list(
@@ -139,7 +160,12 @@ mod tests {
         items: &[Item<&'static str, u64>],
     ) -> Vec<Update<&'static str, u64>> {
         let mut updates = merge.begin_page(&version.to_string());
-        updates.extend(items.iter().cloned().filter_map(|item| merge.list_item(item)));
+        updates.extend(
+            items
+                .iter()
+                .cloned()
+                .filter_map(|item| merge.list_item(item)),
+        );
         updates
     }
 
@@ -147,12 +173,25 @@ mod tests {
     fn passes_on_a_list_and_the_events_after_it() {
         let mut merge = TestMerge::default();
         merge.begin_list(4);
-        assert_eq!(list(&mut merge, 10, &[at("a", 5)]), [Update::Begin(4), Update::Apply("a", 5)]);
-        assert_eq!(list(&mut merge, 10, &[at("b", 6)]), [Update::Apply("b", 6)], "the second page");
+        assert_eq!(
+            list(&mut merge, 10, &[at("a", 5)]),
+            [Update::Begin(4), Update::Apply("a", 5)]
+        );
+        assert_eq!(
+            list(&mut merge, 10, &[at("b", 6)]),
+            [Update::Apply("b", 6)],
+            "the second page"
+        );
         assert_eq!(merge.end_list(), [Update::Done]);
-        assert_eq!(merge.event(at("a", 11), false), Some(Update::Apply("a", 11)));
+        assert_eq!(
+            merge.event(at("a", 11), false),
+            Some(Update::Apply("a", 11))
+        );
         assert_eq!(merge.event(at("a", 12), true), Some(Update::Delete("a")));
-        let uninteresting = Item { fact: None, ..at("b", 13) };
+        let uninteresting = Item {
+            fact: None,
+            ..at("b", 13)
+        };
         assert_eq!(merge.event(uninteresting, false), Some(Update::Delete("b")));
     }
 
@@ -162,17 +201,39 @@ mod tests {
         merge.begin_list(1);
         // The list shows version 10, but arrives after these.
         assert_eq!(merge.event(at("a", 9), false), Some(Update::Apply("a", 9)));
-        assert_eq!(merge.event(at("b", 11), false), Some(Update::Apply("b", 11)));
+        assert_eq!(
+            merge.event(at("b", 11), false),
+            Some(Update::Apply("b", 11))
+        );
         assert_eq!(merge.event(at("c", 12), true), Some(Update::Delete("c")));
-        let updates = list(&mut merge, 10, &[at("a", 8), at("b", 3), at("c", 4), at("d", 5)]);
-        let expected =
-            [Update::Begin(1), Update::Apply("b", 11), Update::Apply("a", 8), Update::Apply("d", 5)];
+        let updates = list(
+            &mut merge,
+            10,
+            &[at("a", 8), at("b", 3), at("c", 4), at("d", 5)],
+        );
+        let expected = [
+            Update::Begin(1),
+            Update::Apply("b", 11),
+            Update::Apply("a", 8),
+            Update::Apply("d", 5),
+        ];
         assert_eq!(updates, expected, "later events win, and count as listed");
         // While the second page is awaited.
         assert_eq!(merge.event(at("a", 10), false), None, "in the list");
-        assert_eq!(merge.event(at("e", 10), false), Some(Update::Apply("e", 10)), "not listed yet");
-        assert_eq!(merge.event(at("e", 13), false), Some(Update::Apply("e", 13)));
-        assert_eq!(list(&mut merge, 10, &[at("e", 10)]), [], "older than the event");
+        assert_eq!(
+            merge.event(at("e", 10), false),
+            Some(Update::Apply("e", 10)),
+            "not listed yet"
+        );
+        assert_eq!(
+            merge.event(at("e", 13), false),
+            Some(Update::Apply("e", 13))
+        );
+        assert_eq!(
+            list(&mut merge, 10, &[at("e", 10)]),
+            [],
+            "older than the event"
+        );
         assert_eq!(merge.end_list(), [Update::Done]);
         assert_eq!(merge.event(at("a", 10), true), None, "in the list");
         assert_eq!(merge.event(at("a", 14), true), Some(Update::Delete("a")));
@@ -185,7 +246,10 @@ mod tests {
         list(&mut merge, 10, &[at("a", 1)]);
         merge.event(at("b", 11), false);
         merge.begin_list(2);
-        assert_eq!(list(&mut merge, 20, &[at("b", 15)]), [Update::Begin(2), Update::Apply("b", 15)]);
+        assert_eq!(
+            list(&mut merge, 20, &[at("b", 15)]),
+            [Update::Begin(2), Update::Apply("b", 15)]
+        );
         assert_eq!(merge.end_list(), [Update::Done]);
         assert_eq!(merge.end_list(), []);
     }
@@ -202,13 +266,20 @@ mod tests {
         assert_eq!(merge.event(at("c", 7), false), Some(Update::Apply("c", 7)));
         assert_eq!(merge.event(at("d", 5), false), Some(Update::Apply("d", 5)));
         assert_eq!(merge.event(at("e", 4), false), Some(Update::Apply("e", 4)));
-        let uninteresting = Item { fact: None, ..at("e", 10) };
+        let uninteresting = Item {
+            fact: None,
+            ..at("e", 10)
+        };
         assert_eq!(
             list(&mut merge, 10, &[at("c", 8), uninteresting]),
             [Update::Apply("c", 8), Update::Delete("e")],
             "the list shows them later than the events"
         );
-        assert_eq!(merge.end_list(), [Update::Delete("d"), Update::Done], "deleted before the list was read");
+        assert_eq!(
+            merge.end_list(),
+            [Update::Delete("d"), Update::Done],
+            "deleted before the list was read"
+        );
     }
 
     /// Version, key, and whether the object is deleted then.
@@ -247,17 +318,24 @@ mod tests {
         }
         store.apply(Update::Done);
         merge.begin_list(0);
-        let items: Vec<_> = truth(listed).into_iter().map(|(key, version)| at(key, version)).collect();
+        let items: Vec<_> = truth(listed)
+            .into_iter()
+            .map(|(key, version)| at(key, version))
+            .collect();
         let (first, second) = items.split_at(items.len() / 2);
         for now in seen..=8 {
-            if let Some((version, key, is_deleted)) =
-                HISTORY.into_iter().find(|(at, ..)| *at == now && now > seen)
+            if let Some((version, key, is_deleted)) = HISTORY
+                .into_iter()
+                .find(|(at, ..)| *at == now && now > seen)
                 && let Some(update) = merge.event(at(key, version), is_deleted)
             {
                 store.apply(update);
             }
             let mut updates = Vec::new();
-            for (_, page) in arrivals.into_iter().zip([first, second]).filter(|(arrival, _)| *arrival == now)
+            for (_, page) in arrivals
+                .into_iter()
+                .zip([first, second])
+                .filter(|(arrival, _)| *arrival == now)
             {
                 updates.extend(list(&mut merge, listed, page));
             }
@@ -268,7 +346,10 @@ mod tests {
                 store.apply(update);
             }
         }
-        ["a", "b", "c", "d"].into_iter().filter_map(|key| Some((key, *store.get(key)?))).collect()
+        ["a", "b", "c", "d"]
+            .into_iter()
+            .filter_map(|key| Some((key, *store.get(key)?)))
+            .collect()
     }
 
     #[test]
@@ -279,7 +360,11 @@ mod tests {
                     for second in first..=9 {
                         let result = result(seen, listed, [first, second]);
                         // A list that is newer than the last event before it has all that the events bring.
-                        assert_eq!(result, truth(8), "seen {seen} listed {listed} pages {first} {second}");
+                        assert_eq!(
+                            result,
+                            truth(8),
+                            "seen {seen} listed {listed} pages {first} {second}"
+                        );
                     }
                 }
             }

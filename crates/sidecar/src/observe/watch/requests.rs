@@ -44,7 +44,15 @@ pub(super) struct Lister {
 impl Lister {
     pub(super) fn new(source: Source, pages: Arc<Semaphore>) -> Self {
         let (now, size) = (Instant::now(), source.page_size());
-        Self { source, pages, size, token: None, request: None, page_arrived: now, retry: Retry::new(now) }
+        Self {
+            source,
+            pages,
+            size,
+            token: None,
+            request: None,
+            page_arrived: now,
+            retry: Retry::new(now),
+        }
     }
 
     pub(super) fn restart(&mut self) {
@@ -58,9 +66,18 @@ impl Lister {
                 sleep_until(self.retry.from).await;
             }
             let (source, token, objects) = (&self.source, &self.token, self.size.objects());
-            let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
+            let most = if objects > 1 {
+                LARGEST_PAGE
+            } else {
+                LARGEST_OBJECT
+            };
             let turns = Some(self.pages.clone());
-            let new = || source.clone().page(token.clone(), objects, most, turns).boxed();
+            let new = || {
+                source
+                    .clone()
+                    .page(token.clone(), objects, most, turns)
+                    .boxed()
+            };
             let page = self.request.get_or_insert_with(new).await;
             self.request = None;
             match page {
@@ -125,12 +142,18 @@ impl Watcher {
     /// Waits for the next event; `None` if the API server has ended the watch. Nothing is lost if the wait is
     /// given up.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchError> {
-        let Some(position) = self.position.clone() else { return pending().await };
+        let Some(position) = self.position.clone() else {
+            return pending().await;
+        };
         if self.events.is_none() {
             sleep_until(self.retry.from).await;
             (self.opened, self.has_shown_events) = (Instant::now(), false);
         }
-        let new = || self.source.clone().watch(position, std::mem::take(&mut self.needs_version));
+        let new = || {
+            self.source
+                .clone()
+                .watch(position, std::mem::take(&mut self.needs_version))
+        };
         let event = self.events.get_or_insert_with(new).next().await;
         if event.is_none() {
             self.on_end();
@@ -178,7 +201,11 @@ struct Retry {
 
 impl Retry {
     fn new(now: Instant) -> Self {
-        Self { from: now, failed_at: now, failures: 0 }
+        Self {
+            from: now,
+            failed_at: now,
+            failures: 0,
+        }
     }
 
     /// Waits longer each time, and as long as the API server asks for.
@@ -186,8 +213,10 @@ impl Retry {
         if self.failed_at.elapsed() > FORGET_AFTER {
             self.reset();
         }
-        let pause =
-            FIRST_BACKOFF.saturating_mul(1 << self.failures.min(8)).min(LONGEST_BACKOFF).max(at_least);
+        let pause = FIRST_BACKOFF
+            .saturating_mul(1 << self.failures.min(8))
+            .min(LONGEST_BACKOFF)
+            .max(at_least);
         self.failures += 1;
         self.failed_at = Instant::now();
         self.from = self.failed_at + pause;
@@ -222,7 +251,12 @@ impl Relisting {
 
     /// A new list is needed this long after a request.
     pub(super) fn new(requests: Relist, delay: Duration) -> Self {
-        Self { requests, delay, due: None, revision: 0 }
+        Self {
+            requests,
+            delay,
+            due: None,
+            revision: 0,
+        }
     }
 
     /// A list begins now. It has all fields that need no delay.
@@ -238,7 +272,12 @@ impl Relisting {
             return pending().await;
         }
         // Kept, so that the request is not lost if something else happens first.
-        let request = || (Instant::now() + self.delay, *self.requests.borrow_and_update());
+        let request = || {
+            (
+                Instant::now() + self.delay,
+                *self.requests.borrow_and_update(),
+            )
+        };
         let (time, revision) = *self.due.get_or_insert_with(request);
         sleep_until(time.max(not_before)).await;
         (self.due, self.revision) = (None, revision);

@@ -77,7 +77,11 @@ pub(super) enum WatchEvent {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
     #[error("{message} ({code})")]
-    Refused { code: u16, message: String, retry_after: Duration },
+    Refused {
+        code: u16,
+        message: String,
+        retry_after: Duration,
+    },
     #[error("{0}")]
     Transport(#[from] kube::Error),
     #[error("the answer cannot be read: {0}")]
@@ -112,7 +116,10 @@ impl WatchError {
     /// watch.
     pub(super) fn needs_list(&self) -> bool {
         match self {
-            Self::Refused { code: 404 | 410, .. } | Self::WentBack => true,
+            Self::Refused {
+                code: 404 | 410, ..
+            }
+            | Self::WentBack => true,
             Self::Refused { message, .. } => message.contains("Too large resource version"),
             _ => false,
         }
@@ -159,25 +166,40 @@ impl Source {
     }
 
     pub(crate) fn named(self, name: &str) -> Self {
-        Self { field_selector: Some(format!("metadata.name={name}")), ..self }
+        Self {
+            field_selector: Some(format!("metadata.name={name}")),
+            ..self
+        }
     }
 
     /// Only the objects that this label selector selects.
     pub(crate) fn selected(self, labels: &str) -> Self {
-        Self { label_selector: Some(labels.into()), ..self }
+        Self {
+            label_selector: Some(labels.into()),
+            ..self
+        }
     }
 
     pub(crate) fn only_metadata(self) -> Self {
-        Self { only_metadata: true, ..self }
+        Self {
+            only_metadata: true,
+            ..self
+        }
     }
 
     /// Asks for protobuf, which only built-in resources have.
     pub(crate) fn prefer_protobuf(self) -> Self {
-        Self { prefers_protobuf: true, ..self }
+        Self {
+            prefers_protobuf: true,
+            ..self
+        }
     }
 
     pub(crate) fn page_size(&self) -> PageSize {
-        PageSize { now: self.page_size, most: self.page_size }
+        PageSize {
+            now: self.page_size,
+            most: self.page_size,
+        }
     }
 
     /// One page of a list, of this many objects, or of all if that is 0, and of at most this many bytes: the
@@ -197,7 +219,10 @@ impl Source {
             continue_token,
             ..ListParams::default()
         };
-        let request = self.requests.list(&params).map_err(kube::Error::BuildRequest)?;
+        let request = self
+            .requests
+            .list(&params)
+            .map_err(kube::Error::BuildRequest)?;
         let body = self.send(request, "PartialObjectMetadataList").await?;
         let permit = match turns {
             // The semaphore is never closed.
@@ -206,14 +231,20 @@ impl Source {
         };
         let bytes = collect(body, most).await?;
         let encoding = self.expect_encoding(Encoding::of_body(&bytes))?;
-        Ok(RawPage { message: Message::new(encoding, bytes), _permit: permit })
+        Ok(RawPage {
+            message: Message::new(encoding, bytes),
+            _permit: permit,
+        })
     }
 
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to
     /// be current, so it is never earlier than what a watch has shown before, unless etcd has gone back. Asks
     /// for the metadata of one object.
     async fn version(self) -> Result<String, WatchError> {
-        let source = Self { prefers_protobuf: false, ..self.only_metadata() };
+        let source = Self {
+            prefers_protobuf: false,
+            ..self.only_metadata()
+        };
         let page = source.page(None, 1, LARGEST_VERSION, None).await?;
         Ok(Page::read(&page.message)?.resource_version)
     }
@@ -246,9 +277,15 @@ impl Source {
             timeout: Some(WATCH_SECONDS),
             ..WatchParams::default()
         };
-        let mut request = self.requests.watch(&params, version).map_err(kube::Error::BuildRequest)?;
+        let mut request = self
+            .requests
+            .watch(&params, version)
+            .map_err(kube::Error::BuildRequest)?;
         // A proxy that compresses events holds them back.
-        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        request.headers_mut().insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
         self.send(request, "PartialObjectMetadata").await
     }
 
@@ -264,7 +301,9 @@ impl Source {
             {
                 return Ok(Some(event));
             }
-            let Some(data) = next_data(body).await? else { return Ok(None) };
+            let Some(data) = next_data(body).await? else {
+                return Ok(None);
+            };
             if events.is_none() && !data.is_empty() {
                 let encoding = self.expect_encoding(Encoding::of_watch(&data))?;
                 *events = Some(Events::new(encoding, LARGEST_EVENT));
@@ -278,7 +317,9 @@ impl Source {
     /// Fails unless a body is encoded as was asked for. One that is compressed is not.
     fn expect_encoding(&self, found: Option<Encoding>) -> Result<Encoding, Malformed> {
         let why = match found {
-            Some(Encoding::Protobuf) if !self.prefers_protobuf => "it is protobuf, which was not asked for",
+            Some(Encoding::Protobuf) if !self.prefers_protobuf => {
+                "it is protobuf, which was not asked for"
+            }
             Some(encoding) => return Ok(encoding),
             None => "it begins neither like JSON nor like protobuf",
         };
@@ -286,19 +327,31 @@ impl Source {
     }
 
     /// Sends a request. Asks for no compression: the API server spends much CPU on that of a list.
-    async fn send(&self, mut request: Request<Vec<u8>>, metadata_kind: &str) -> Result<Body, WatchError> {
+    async fn send(
+        &self,
+        mut request: Request<Vec<u8>>,
+        metadata_kind: &str,
+    ) -> Result<Body, WatchError> {
         if let Ok(accept) = self.accept(metadata_kind).parse() {
             request.headers_mut().insert(header::ACCEPT, accept);
         }
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
-        let (head, body) = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??.into_parts();
+        let (head, body) = response
+            .map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??
+            .into_parts();
         if head.status.is_success() {
             return Ok(body);
         }
         let refusal = Refusal::of_body(collect(body, LARGEST_REFUSAL).await.unwrap_or_default());
         let retry_after = refusal.retry_after(&head.headers);
-        let message = refusal.message_of_api_server().unwrap_or_else(|| "no answer of an API server".into());
-        Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
+        let message = refusal
+            .message_of_api_server()
+            .unwrap_or_else(|| "no answer of an API server".into());
+        Err(WatchError::Refused {
+            code: head.status.as_u16(),
+            message,
+            retry_after,
+        })
     }
 
     /// What to ask for. A server that has no protobuf for a resource, as for custom ones, answers with JSON.
@@ -364,27 +417,51 @@ mod tests {
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
         let source = || Source::new::<Pod>(Client::new(answer, "n"), &(), None, 250);
         let (pods, others) = (source(), source());
-        let first = pods.clone().page(None, 250, LARGEST_PAGE, Some(pages.clone())).await.unwrap();
-        let second = others.clone().page(None, 250, LARGEST_PAGE, Some(pages.clone())).await.unwrap();
+        let first = pods
+            .clone()
+            .page(None, 250, LARGEST_PAGE, Some(pages.clone()))
+            .await
+            .unwrap();
+        let second = others
+            .clone()
+            .page(None, 250, LARGEST_PAGE, Some(pages.clone()))
+            .await
+            .unwrap();
         let third = others.page(None, 250, LARGEST_PAGE, Some(pages.clone()));
         tokio::pin!(third);
-        assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
+        assert!(
+            timeout(Duration::from_millis(100), &mut third)
+                .await
+                .is_err()
+        );
         drop(first);
         let empty = Message::Json("{}".to_owned());
-        assert_eq!((second.message, third.await.unwrap().message), (empty.clone(), empty));
+        assert_eq!(
+            (second.message, third.await.unwrap().message),
+            (empty.clone(), empty)
+        );
     }
 
     #[test]
     fn asks_for_fewer_objects_after_a_page_that_is_too_large_and_for_more_after_small_ones() {
-        let mut size = PageSize { now: 250, most: 250 };
+        let mut size = PageSize {
+            now: 250,
+            most: 250,
+        };
         let shrunk: Vec<_> = (0..5).map(|_| (size.shrink(), size.objects())).collect();
-        assert_eq!(shrunk, [(true, 62), (true, 15), (true, 3), (true, 1), (false, 1)]);
+        assert_eq!(
+            shrunk,
+            [(true, 62), (true, 15), (true, 3), (true, 1), (false, 1)]
+        );
         size.arrived(LARGEST_PAGE / 2);
         assert_eq!(size.objects(), 1, "two might be too large");
         let grown = (0..9).map(|_| {
             size.arrived(1000);
             size.objects()
         });
-        assert_eq!(grown.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 128, 250, 250]);
+        assert_eq!(
+            grown.collect::<Vec<_>>(),
+            [2, 4, 8, 16, 32, 64, 128, 250, 250]
+        );
     }
 }

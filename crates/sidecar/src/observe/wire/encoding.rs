@@ -30,17 +30,29 @@ pub enum Message {
 impl Encoding {
     /// The encoding of a body with one object or list; `None` if it is neither JSON nor protobuf.
     pub fn of_body(body: &[u8]) -> Option<Self> {
-        if body.starts_with(MAGIC) { Some(Self::Protobuf) } else { Self::json(body) }
+        if body.starts_with(MAGIC) {
+            Some(Self::Protobuf)
+        } else {
+            Self::json(body)
+        }
     }
 
     /// The encoding of a watch. A frame of protobuf begins with its length in four bytes. The first of them
     /// is less than 9 for any frame that is not far too long, and no JSON begins with such a byte.
     pub fn of_watch(bytes: &[u8]) -> Option<Self> {
-        if bytes.first().is_some_and(|byte| *byte < 9) { Some(Self::Protobuf) } else { Self::json(bytes) }
+        if bytes.first().is_some_and(|byte| *byte < 9) {
+            Some(Self::Protobuf)
+        } else {
+            Self::json(bytes)
+        }
     }
 
     fn json(bytes: &[u8]) -> Option<Self> {
-        bytes.trim_ascii_start().first().is_none_or(|byte| *byte == b'{').then_some(Self::Json)
+        bytes
+            .trim_ascii_start()
+            .first()
+            .is_none_or(|byte| *byte == b'{')
+            .then_some(Self::Json)
     }
 }
 
@@ -48,7 +60,9 @@ impl<'a> Encoded<'a> {
     /// Reads the fields of `T`. The schema names them in protobuf.
     pub(super) fn read<T: Deserialize<'a>>(self, schema: Schema) -> Result<T, Malformed> {
         match self {
-            Self::Json(text) => serde_json::from_str(text).map_err(|error| Malformed(describe(&error))),
+            Self::Json(text) => {
+                serde_json::from_str(text).map_err(|error| Malformed(describe(&error)))
+            }
             Self::Protobuf(message) => protobuf::read(message, schema),
         }
     }
@@ -94,6 +108,9 @@ mod tests {
             assert_eq!(Encoding::of_body(json), Some(Encoding::Json));
             assert_eq!(Encoding::of_watch(json), Some(Encoding::Json));
         }
-        assert_eq!([Encoding::of_body(b"<html>"), Encoding::of_watch(b"k8s\0")], [None, None]);
+        assert_eq!(
+            [Encoding::of_body(b"<html>"), Encoding::of_watch(b"k8s\0")],
+            [None, None]
+        );
     }
 }

@@ -38,7 +38,9 @@ const STATEFUL_SET: Schema = &[
 
 /// Reads a StatefulSet. One that cannot be read does not say how many Pods it wants, so that no state is
 /// dropped.
-pub fn read_stateful_set(object: Encoded<'_>) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
+pub fn read_stateful_set(
+    object: Encoded<'_>,
+) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Spec {
@@ -91,14 +93,27 @@ pub fn read_pps(object: Encoded<'_>) -> Result<Item<NamespacedName, Box<PpsFact>
     let value = || object.read::<Value>(&[]).unwrap_or_default();
     let fact = |metadata, parts: Option<(Spec, Option<PpsStatus>)>| {
         let (spec, status) = parts.unwrap_or_else(|| {
-            let target_ref = TargetReference::deserialize(&value()["spec"]["targetRef"]).unwrap_or_default();
-            (Spec { target_ref, ..Spec::default() }, None)
+            let target_ref =
+                TargetReference::deserialize(&value()["spec"]["targetRef"]).unwrap_or_default();
+            (
+                Spec {
+                    target_ref,
+                    ..Spec::default()
+                },
+                None,
+            )
         });
         let status = status.unwrap_or_default();
-        Some(Box::new(object_fact(PpsObject { metadata, spec, status })))
+        Some(Box::new(object_fact(PpsObject {
+            metadata,
+            spec,
+            status,
+        })))
     };
     let mut item = item::<ObjectMeta, _, _, _, _>(object, &[], key_of, fact)?;
-    let Some(fact) = &mut item.fact else { return Ok(item) };
+    let Some(fact) = &mut item.fact else {
+        return Ok(item);
+    };
     if let Some(error) = &mut item.unreadable {
         *error = format!("{}: {error}", malformed_part(&value()));
         fact.unreadable = Some(error.clone());
@@ -141,11 +156,22 @@ struct Version {
 }
 
 /// Reads a definition. One that cannot be read defines nothing.
-pub fn read_definition(object: Encoded<'_>) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
-    item::<Slim, Option<DefinitionSpec>, Option<Value>, _, _>(object, &[], name_of, |metadata, parts| {
-        let (spec, status) = parts.unwrap_or_default();
-        Some(definition(&metadata, spec.unwrap_or_default(), &status.unwrap_or_default()))
-    })
+pub fn read_definition(
+    object: Encoded<'_>,
+) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
+    item::<Slim, Option<DefinitionSpec>, Option<Value>, _, _>(
+        object,
+        &[],
+        name_of,
+        |metadata, parts| {
+            let (spec, status) = parts.unwrap_or_default();
+            Some(definition(
+                &metadata,
+                spec.unwrap_or_default(),
+                &status.unwrap_or_default(),
+            ))
+        },
+    )
 }
 
 fn definition(metadata: &ObjectMeta, spec: DefinitionSpec, status: &Value) -> kinds::Definition {
@@ -154,7 +180,9 @@ fn definition(metadata: &ObjectMeta, spec: DefinitionSpec, status: &Value) -> ki
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     let version = |version: Version| kinds::Version {
         name: version.name,
-        replicas: version.subresources["scale"]["specReplicasPath"].as_str().map(str::to_owned),
+        replicas: version.subresources["scale"]["specReplicasPath"]
+            .as_str()
+            .map(str::to_owned),
     };
     let mut versions = spec.versions;
     versions.retain(|version| version.served);
@@ -174,9 +202,16 @@ fn definition(metadata: &ObjectMeta, spec: DefinitionSpec, status: &Value) -> ki
 
 /// Whether the version of this product of its own objects keeps `status.packed`.
 fn keeps_packed(spec: &DefinitionSpec) -> bool {
-    let is_own = |version: &&Version| spec.group == GROUP && version.served && version.name == VERSION;
-    let schema = spec.versions.iter().find(is_own).and_then(|version| version.schema.as_ref());
-    let schema: Value = schema.and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
+    let is_own =
+        |version: &&Version| spec.group == GROUP && version.served && version.name == VERSION;
+    let schema = spec
+        .versions
+        .iter()
+        .find(is_own)
+        .and_then(|version| version.schema.as_ref());
+    let schema: Value = schema
+        .and_then(|schema| serde_json::from_str(schema.get()).ok())
+        .unwrap_or_default();
     let root = &schema["openAPIV3Schema"];
     let status = &root["properties"]["status"];
     let keeps_all = |part: &Value| part["x-kubernetes-preserve-unknown-fields"] == true;
@@ -195,7 +230,10 @@ pub fn read_config(object: Encoded<'_>) -> Result<Item<NamespacedName, ConfigFac
         Err(Malformed(error)) => (Some("the ConfigMap cannot be read".into()), Some(error)),
     };
     let item = item::<Slim, Unused, Unused, _, _>(object, &[], key_of, |metadata, _| {
-        Some(ConfigFact { uid: metadata.uid.unwrap_or_default(), whitelist })
+        Some(ConfigFact {
+            uid: metadata.uid.unwrap_or_default(),
+            whitelist,
+        })
     })?;
     Ok(Item { unreadable, ..item })
 }
@@ -212,7 +250,11 @@ mod tests {
     fn replicas_default_to_one_and_ordinals_to_zero() {
         let demand = |spec: Value| {
             let text = json!({"metadata": {"name": "w"}, "spec": spec}).to_string();
-            read_stateful_set(Encoded::Json(&text)).unwrap().fact.unwrap().demand
+            read_stateful_set(Encoded::Json(&text))
+                .unwrap()
+                .fact
+                .unwrap()
+                .demand
         };
         assert_eq!(demand(json!({})), Demand::numbered(0, 1));
         let spec = json!({"replicas": 3, "ordinals": {"start": 5}});
@@ -233,11 +275,17 @@ mod tests {
             read_custom_workload(Encoded::Json(&text), "a.io/v1", &naming).unwrap()
         };
         let fact = read(workload).fact.unwrap();
-        assert_eq!((&*fact.uid, fact.demand.replicas(), fact.annotations.len()), ("u", Some(3), 1));
+        assert_eq!(
+            (&*fact.uid, fact.demand.replicas(), fact.annotations.len()),
+            ("u", Some(3), 1)
+        );
         let huge = json!({"metadata": {"name": "w",
             "annotations": {"kruise.io/required-persistent-topology": "k,".repeat(100_000)}}});
         let kept = read(huge).fact.unwrap().annotations;
-        assert_eq!(kept["kruise.io/required-persistent-topology"], "(longer than 64 KiB)");
+        assert_eq!(
+            kept["kruise.io/required-persistent-topology"],
+            "(longer than 64 KiB)"
+        );
         assert_eq!(read(json!({"metadata": {"name": "w"}})).unreadable, None);
     }
 
@@ -245,25 +293,37 @@ mod tests {
     fn only_the_spec_of_a_custom_workload_must_not_be_nested_too_deeply() {
         let deep = format!("{}1{}", r#"{"a":["#.repeat(1000), "]}".repeat(1000));
         let read = |spec: &str| {
-            let text = format!(r#"{{"metadata": {{"name": "w"}}, "status": {deep}, "spec": {spec}}}"#);
+            let text =
+                format!(r#"{{"metadata": {{"name": "w"}}, "status": {deep}, "spec": {spec}}}"#);
             read_custom_workload(Encoded::Json(&text), "a.io/v1", &Naming::StatefulSet).unwrap()
         };
-        assert_eq!(read(r#"{"replicas": 3}"#).fact.unwrap().demand.replicas(), Some(3));
+        assert_eq!(
+            read(r#"{"replicas": 3}"#).fact.unwrap().demand.replicas(),
+            Some(3)
+        );
         let unreadable = read(&deep);
         assert!(unreadable.unreadable.is_some());
-        assert_eq!(unreadable.fact.unwrap().demand, Demand::default(), "it wants every Pod");
+        assert_eq!(
+            unreadable.fact.unwrap().demand,
+            Demand::default(),
+            "it wants every Pod"
+        );
     }
 
     #[test]
     fn an_unreadable_workload_wants_every_pod() {
         for spec in ["5", r#"{"replicas": "three"}"#] {
-            let text =
-                format!(r#"{{"metadata": {{"name": "w", "namespace": "n", "uid": "u"}}, "spec": {spec}}}"#);
+            let text = format!(
+                r#"{{"metadata": {{"name": "w", "namespace": "n", "uid": "u"}}, "spec": {spec}}}"#
+            );
             let item = read_stateful_set(Encoded::Json(&text)).unwrap();
             let fact = item.fact.unwrap();
             assert!(item.unreadable.is_some());
             assert_eq!((&*fact.uid, fact.demand.replicas()), ("u", None));
-            assert_eq!(fact.demand.wants("w", "w-9", 0), pps_recorder::demand::Wanted::Yes);
+            assert_eq!(
+                fact.demand.wants("w", "w-9", 0),
+                pps_recorder::demand::Wanted::Yes
+            );
         }
     }
 
@@ -272,14 +332,21 @@ mod tests {
         let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
         let read = |entries: &[Value]| {
             let mut object = json!({"metadata": {"name": "good", "namespace": "n"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}}});
-            object["metadata"]["labels"] = json!({generate::MANAGED_BY_LABEL: generate::FIELD_MANAGER});
+            object["metadata"]["labels"] =
+                json!({generate::MANAGED_BY_LABEL: generate::FIELD_MANAGER});
             object["metadata"]["managedFields"] = entries.into();
             object_fact(from_value(object).unwrap())
         };
         let spec = json!({"f:spec": {"f:targetRef": {}, "f:requiredPersistentTopology": {}}});
         let status = json!({"f:status": {"f:podStates": {}}});
         assert!(!read(&[]).generated);
-        assert!(!read(&[entry("kubectl", spec.clone()), entry("pps-sidecar", status.clone())]).generated);
+        assert!(
+            !read(&[
+                entry("kubectl", spec.clone()),
+                entry("pps-sidecar", status.clone())
+            ])
+            .generated
+        );
         // Old API servers keep one entry for a manager, whether it writes the status or the rest.
         let mut both = spec;
         both["f:status"] = status["f:status"].clone();
@@ -301,7 +368,10 @@ mod tests {
             "status": {"podStates": {"w-0": {"nodeName": "node-1"}}},
         });
         let item = read_pps(Encoded::Json(&object.to_string())).unwrap();
-        assert_eq!((item.key.to_string(), &*item.resource_version), ("n/good".into(), "7"));
+        assert_eq!(
+            (item.key.to_string(), &*item.resource_version),
+            ("n/good".into(), "7")
+        );
         assert_eq!(
             (item.fact.map(|fact| *fact), item.unreadable),
             (Some(object_fact(from_value(object).unwrap())), None)
@@ -311,30 +381,50 @@ mod tests {
     #[test]
     fn an_unreadable_object_keeps_its_identity_and_its_target() {
         let object = |spec: serde_json::Value, status: serde_json::Value| {
-            let metadata = json!({"name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "7"});
+            let metadata =
+                json!({"name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "7"});
             let item = read_pps(Encoded::Json(
                 &json!({"metadata": metadata, "spec": spec, "status": status}).to_string(),
             ))
             .unwrap();
-            assert_eq!((item.key.to_string(), &*item.resource_version), ("n/bad".into(), "7"));
+            assert_eq!(
+                (item.key.to_string(), &*item.resource_version),
+                ("n/bad".into(), "7")
+            );
             let fact = item.fact.unwrap();
             assert_eq!((&*fact.uid, &fact.unreadable), ("u", &item.unreadable));
             assert!(fact.status.pod_states.is_empty());
             (item.unreadable.unwrap(), fact.spec.target_ref.name)
         };
         let target = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"});
-        let (error, target_name) = object(json!({"targetRef": target}), json!({"podStates": "hunter2"}));
-        assert!(error.starts_with("status: expected a map") && target_name == "w", "{error}");
-        let (error, target_name) =
-            object(json!({"targetRef": target, "persistentPodAnnotations": [{}]}), json!({}));
-        assert!(error.starts_with("spec: missing field `key`") && target_name == "w", "{error}");
+        let (error, target_name) = object(
+            json!({"targetRef": target}),
+            json!({"podStates": "hunter2"}),
+        );
+        assert!(
+            error.starts_with("status: expected a map") && target_name == "w",
+            "{error}"
+        );
+        let (error, target_name) = object(
+            json!({"targetRef": target, "persistentPodAnnotations": [{}]}),
+            json!({}),
+        );
+        assert!(
+            error.starts_with("spec: missing field `key`") && target_name == "w",
+            "{error}"
+        );
         let (error, target_name) = object(json!({"targetRef": "hunter2"}), json!({}));
         assert!(
             error.starts_with("spec: expected struct TargetReference") && target_name.is_empty(),
             "{error}"
         );
         assert!(read_pps(Encoded::Json(r#"{"metadata": 5}"#)).is_err());
-        assert!(read_pps(Encoded::Json(r#"{"metadata": {"namespace": "n"}, "spec": {}}"#)).is_err());
+        assert!(
+            read_pps(Encoded::Json(
+                r#"{"metadata": {"namespace": "n"}, "spec": {}}"#
+            ))
+            .is_err()
+        );
     }
 
     #[test]
@@ -342,7 +432,8 @@ mod tests {
         let read = |status: serde_json::Value| {
             let metadata = json!({"name": "p", "namespace": "n", "managedFields": [
                 {"manager": "m", "fieldsV1": {"f:status": {"f:packed": {}}}}]});
-            let spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}});
+            let spec =
+                json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}});
             read_pps(Encoded::Json(
                 &json!({"metadata": metadata, "spec": spec, "status": status}).to_string(),
             ))
@@ -354,23 +445,44 @@ mod tests {
         }));
         let status = item.fact.unwrap().status;
         let node = |pod: &str| status.pod_states.get(pod).unwrap().node_name;
-        assert_eq!([node("w-0"), node("w-1"), node("queue-x7k2p")], ["a", "b", "c"]);
-        assert_eq!(status.form, pps_recorder::facts::Form::Compact(["w-1".into()].into()));
+        assert_eq!(
+            [node("w-0"), node("w-1"), node("queue-x7k2p")],
+            ["a", "b", "c"]
+        );
+        assert_eq!(
+            status.form,
+            pps_recorder::facts::Form::Compact(["w-1".into()].into())
+        );
         assert_eq!(status.packed_claim, PackedClaim::Yes);
         for (packed, message) in [
-            (json!({"version": 2, "buckets": {}}), "status.packed.version is 2"),
-            (json!({"version": 1, "buckets": {"hunter2": ""}}), "status.packed.buckets is damaged"),
+            (
+                json!({"version": 2, "buckets": {}}),
+                "status.packed.version is 2",
+            ),
+            (
+                json!({"version": 1, "buckets": {"hunter2": ""}}),
+                "status.packed.buckets is damaged",
+            ),
             (
                 json!({"version": 1, "buckets": {"ordinals-0": "hunter2"}}),
                 "status.packed.buckets.ordinals-0 is damaged",
             ),
-            (json!({"version": 1, "buckets": {"ordinals-0": ["hunter2"]}}), "status: expected a string"),
+            (
+                json!({"version": 1, "buckets": {"ordinals-0": ["hunter2"]}}),
+                "status: expected a string",
+            ),
             (json!("hunter2"), "status: expected struct Packed"),
         ] {
             let item = read(json!({"podStates": {"w-1": {}}, "packed": packed}));
             let (error, fact) = (item.unreadable.unwrap(), item.fact.unwrap());
-            assert!(error.starts_with(message) && !error.contains("hunter2"), "{error}");
-            assert_eq!((fact.unreadable, fact.status), (Some(error), PpsStatus::default()));
+            assert!(
+                error.starts_with(message) && !error.contains("hunter2"),
+                "{error}"
+            );
+            assert_eq!(
+                (fact.unreadable, fact.status),
+                (Some(error), PpsStatus::default())
+            );
             assert_eq!(fact.spec.target_ref.name, "w");
         }
     }
@@ -407,11 +519,15 @@ mod tests {
         };
         let item = read_definition(Encoded::Json(&definition.to_string())).unwrap();
         assert_eq!((&*item.key, item.fact), ("databases.a.io", Some(expected)));
-        let read = |object: Value| read_definition(Encoded::Json(&object.to_string())).unwrap().fact.unwrap();
+        let read = |object: Value| {
+            read_definition(Encoded::Json(&object.to_string()))
+                .unwrap()
+                .fact
+                .unwrap()
+        };
         let new = json!({"metadata": {"name": "a"}, "spec": {"versions": [{"subresources": null}]}, "status": null});
         assert!(!read(new).established);
-        let deleted =
-            json!({"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {}});
+        let deleted = json!({"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {}});
         assert!(read(deleted).terminating);
     }
 
@@ -424,25 +540,42 @@ mod tests {
         let version = |schema: Value| json!([{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": schema}}]);
         let packed = json!({"type": "object", "properties": {"status": {"properties": {"packed": {"type": "object"}}}}});
         assert!(keeps(version(packed.clone())));
-        assert!(keeps(version(json!({"x-kubernetes-preserve-unknown-fields": true}))));
+        assert!(keeps(version(
+            json!({"x-kubernetes-preserve-unknown-fields": true})
+        )));
         assert!(keeps(version(
             json!({"properties": {"status": {"x-kubernetes-preserve-unknown-fields": true, "properties": {}}}})
         )));
-        assert!(!keeps(version(json!({"properties": {"status": {"properties": {"podStates": {}}}}}))));
-        assert!(!keeps(version(json!({"properties": {"spec": {"properties": {"packed": {}}}}}))));
+        assert!(!keeps(version(
+            json!({"properties": {"status": {"properties": {"podStates": {}}}}})
+        )));
+        assert!(!keeps(version(
+            json!({"properties": {"spec": {"properties": {"packed": {}}}}})
+        )));
         for (name, served) in [("v1beta1", true), ("v1alpha1", false)] {
-            assert!(!keeps(json!([{"name": name, "served": served, "schema": {"openAPIV3Schema": packed}}])));
+            assert!(!keeps(
+                json!([{"name": name, "served": served, "schema": {"openAPIV3Schema": packed}}])
+            ));
         }
-        assert!(!keeps(json!([{"name": "v1alpha1", "served": true, "schema": null}])));
+        assert!(!keeps(
+            json!([{"name": "v1alpha1", "served": true, "schema": null}])
+        ));
     }
 
     #[test]
     fn keeps_only_the_list_of_kinds() {
         let config = |data: Value| {
             let text = json!({"metadata": {"name": "c", "uid": "u"}, "data": data}).to_string();
-            read_config(Encoded::Json(&text)).unwrap().fact.unwrap().whitelist
+            read_config(Encoded::Json(&text))
+                .unwrap()
+                .fact
+                .unwrap()
+                .whitelist
         };
-        assert_eq!(config(json!({KEY: "[]", "other": "x"})).as_deref(), Some("[]"));
+        assert_eq!(
+            config(json!({KEY: "[]", "other": "x"})).as_deref(),
+            Some("[]")
+        );
         assert_eq!((config(json!(null)), config(json!({}))), (None, None));
     }
 }

@@ -100,7 +100,10 @@ impl From<Slim> for ObjectMeta {
 }
 
 pub fn key_of(metadata: &ObjectMeta) -> NamespacedName {
-    NamespacedName::new(metadata.namespace.as_deref().unwrap_or_default(), name_of(metadata))
+    NamespacedName::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        name_of(metadata),
+    )
 }
 
 pub(super) fn name_of(metadata: &ObjectMeta) -> Arc<str> {
@@ -120,17 +123,30 @@ where
     T: DeserializeOwned,
 {
     let (metadata, rest, unreadable) = match object.read::<Object<M, S, T>>(schema) {
-        Ok(Object { metadata, spec, status }) => (metadata.into(), Some((spec, status)), None),
+        Ok(Object {
+            metadata,
+            spec,
+            status,
+        }) => (metadata.into(), Some((spec, status)), None),
         Err(Malformed(error)) => {
             let in_metadata = |Malformed(error)| Malformed(format!("metadata: {error}"));
-            (read_metadata(object).map_err(in_metadata)?, None, Some(error))
+            (
+                read_metadata(object).map_err(in_metadata)?,
+                None,
+                Some(error),
+            )
         }
     };
     if metadata.name.as_deref().is_none_or(str::is_empty) {
         return Err(Malformed("metadata: the object has no name".into()));
     }
     let resource_version = metadata.resource_version.clone().unwrap_or_default();
-    Ok(Item { key: key(&metadata), resource_version, fact: fact(metadata, rest), unreadable })
+    Ok(Item {
+        key: key(&metadata),
+        resource_version,
+        fact: fact(metadata, rest),
+        unreadable,
+    })
 }
 
 /// Reads as much as possible of the metadata of an object, whatever follows it.
@@ -156,7 +172,9 @@ fn read_metadata(object: Encoded<'_>) -> Result<ObjectMeta, Malformed> {
 
 /// Reads what identifies an object whose other metadata is malformed.
 fn read_identity(metadata: Encoded<'_>) -> Result<Slim, Malformed> {
-    let Encoded::Json(_) = metadata else { return metadata.read(IDENTITY) };
+    let Encoded::Json(_) = metadata else {
+        return metadata.read(IDENTITY);
+    };
     let mut fields: BTreeMap<String, &RawValue> = metadata.read(&[])?;
     fields.retain(|name, _| IDENTITY.iter().any(|(_, known, _)| known == name));
     Encoded::Json(&serde_json::to_string(&fields).unwrap_or_default()).read(&[])
@@ -171,7 +189,10 @@ mod tests {
 
     #[test]
     fn reads_the_metadata_that_is_used() {
-        let owner = [message(&[(1, b"StatefulSet"), (3, b"w"), (4, b"u"), (5, b"apps/v1")]), number(6, 1)];
+        let owner = [
+            message(&[(1, b"StatefulSet"), (3, b"w"), (4, b"u"), (5, b"apps/v1")]),
+            number(6, 1),
+        ];
         let mut bytes = message(&[
             (1, b"w-0"),
             (2, b"w-"),
@@ -187,12 +208,18 @@ mod tests {
             (17, b"managed fields are not looked into"),
         ]);
         bytes.extend(number(7, 3));
-        let metadata: ObjectMeta = Encoded::Protobuf(&bytes).read::<Slim>(METADATA).unwrap().into();
+        let metadata: ObjectMeta = Encoded::Protobuf(&bytes)
+            .read::<Slim>(METADATA)
+            .unwrap()
+            .into();
         let json = json!({"name": "w-0", "generateName": "w-", "namespace": "n", "uid": "uid", "resourceVersion": "7",
             "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {"zone": "a"},
             "annotations": {"ip": "10.0.0.7"}, "managedFields": [],
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "u", "controller": true}]});
-        let expected: ObjectMeta = Encoded::Json(&json.to_string()).read::<Slim>(METADATA).unwrap().into();
+        let expected: ObjectMeta = Encoded::Json(&json.to_string())
+            .read::<Slim>(METADATA)
+            .unwrap()
+            .into();
         assert_eq!(metadata, expected);
         assert!(metadata.deletion_timestamp.is_some() && metadata.managed_fields.is_none());
         assert_eq!(metadata.owner_references.unwrap()[0].controller, Some(true));
@@ -200,16 +227,28 @@ mod tests {
 
     #[test]
     fn an_unreadable_object_keeps_what_identifies_it() {
-        let read_metadata = |object: serde_json::Value| read_metadata(Encoded::Json(&object.to_string()));
+        let read_metadata =
+            |object: serde_json::Value| read_metadata(Encoded::Json(&object.to_string()));
         let metadata = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7"});
         let kept = read_metadata(json!({"metadata": metadata, "spec": "x"})).unwrap();
-        assert_eq!((kept.name.as_deref(), kept.resource_version.as_deref()), (Some("a"), Some("7")));
+        assert_eq!(
+            (kept.name.as_deref(), kept.resource_version.as_deref()),
+            (Some("a"), Some("7"))
+        );
         let mut odd = metadata.clone();
         odd["labels"] = 5.into();
         odd["deletionTimestamp"] = "yesterday".into();
         let kept = read_metadata(json!({"metadata": odd})).unwrap();
-        assert_eq!((kept.uid.as_deref(), kept.deletion_timestamp.is_some()), (Some("u"), true));
-        for malformed in [json!({"metadata": 5}), json!({"metadata": {"name": 5}}), json!({}), json!([])] {
+        assert_eq!(
+            (kept.uid.as_deref(), kept.deletion_timestamp.is_some()),
+            (Some("u"), true)
+        );
+        for malformed in [
+            json!({"metadata": 5}),
+            json!({"metadata": {"name": 5}}),
+            json!({}),
+            json!([]),
+        ] {
             assert!(read_metadata(malformed.clone()).is_err(), "{malformed}");
         }
     }
@@ -227,10 +266,20 @@ mod tests {
         ]);
         let object = [message(&[(1, &metadata)]), vec![0xff]].concat();
         let kept = read_metadata(Encoded::Protobuf(&object)).unwrap();
-        assert_eq!((kept.name.as_deref(), kept.namespace.as_deref()), (Some("w-0"), Some("n")));
-        assert_eq!((kept.uid.as_deref(), kept.resource_version.as_deref()), (Some("u"), Some("7")));
+        assert_eq!(
+            (kept.name.as_deref(), kept.namespace.as_deref()),
+            (Some("w-0"), Some("n"))
+        );
+        assert_eq!(
+            (kept.uid.as_deref(), kept.resource_version.as_deref()),
+            (Some("u"), Some("7"))
+        );
         assert!(kept.deletion_timestamp.is_some());
-        for lost in [message(&[(1, &metadata[..metadata.len() - 1])]), message(&[(2, b"")]), Vec::new()] {
+        for lost in [
+            message(&[(1, &metadata[..metadata.len() - 1])]),
+            message(&[(2, b"")]),
+            Vec::new(),
+        ] {
             assert!(read_metadata(Encoded::Protobuf(&lost)).is_err(), "{lost:?}");
         }
     }

@@ -42,17 +42,31 @@ const NODE_AFFINITY: Schema = &[(
     Kind::Limited(MAX_AFFINITY_BYTES, NODE_SELECTOR),
 )];
 const NODE_SELECTOR: Schema = &[(1, "nodeSelectorTerms", Kind::List(&Kind::Message(TERM)))];
-const TERM: Schema = &[(1, "matchExpressions", Kind::List(&Kind::Message(EXPRESSION)))];
-const EXPRESSION: Schema =
-    &[(1, "key", Kind::Text), (2, "operator", Kind::Text), (3, "values", Kind::List(&Kind::Text))];
+const TERM: Schema = &[(
+    1,
+    "matchExpressions",
+    Kind::List(&Kind::Message(EXPRESSION)),
+)];
+const EXPRESSION: Schema = &[
+    (1, "key", Kind::Text),
+    (2, "operator", Kind::Text),
+    (3, "values", Kind::List(&Kind::Text)),
+];
 const STATUS: Schema = &[
     (1, "phase", Kind::Text),
     (2, "conditions", Kind::List(&Kind::Message(CONDITION))),
     (6, "podIP", Kind::Text),
-    (12, "podIPs", Kind::List(&Kind::Message(&[(1, "ip", Kind::Text)]))),
+    (
+        12,
+        "podIPs",
+        Kind::List(&Kind::Message(&[(1, "ip", Kind::Text)])),
+    ),
 ];
-const CONDITION: Schema =
-    &[(1, "type", Kind::Text), (2, "status", Kind::Text), (4, "lastTransitionTime", Kind::Time)];
+const CONDITION: Schema = &[
+    (1, "type", Kind::Text),
+    (2, "status", Kind::Text),
+    (4, "lastTransitionTime", Kind::Time),
+];
 
 struct Pod {
     metadata: ObjectMeta,
@@ -96,26 +110,51 @@ pub fn read_pod(
     object: Encoded<'_>,
     interest: &Interest,
 ) -> Result<Item<NamespacedName, PodFact>, Malformed> {
-    item::<Slim, Option<PodSpec>, Option<PodStatus>, _, _>(object, POD, key_of, |metadata, parts| {
-        let (spec, status) = parts.unwrap_or_default();
-        let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
-        pod_fact(&Pod { metadata, spec, status }, interest)
-    })
+    item::<Slim, Option<PodSpec>, Option<PodStatus>, _, _>(
+        object,
+        POD,
+        key_of,
+        |metadata, parts| {
+            let (spec, status) = parts.unwrap_or_default();
+            let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+            pod_fact(
+                &Pod {
+                    metadata,
+                    spec,
+                    status,
+                },
+                interest,
+            )
+        },
+    )
 }
 
 /// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name.
 /// A Pod without a controller owner is kept: it may be an orphan with a recorded state.
 fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
-    let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    let owner = pod
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|owner| owner.controller == Some(true));
     if owner.is_some_and(|owner| !has_stable_names(&owner.api_version, &owner.kind)) {
         return None;
     }
-    let annotations =
-        pod.metadata.annotations.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+    let annotations = pod
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
     let listed = pod.status.pod_ips.iter().map(|ip| ip.ip.as_str());
     let mut ips = pod_ips(listed, pod.status.pod_ip.as_deref());
     ips.shrink_to_fit();
-    let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
+    let node = pod
+        .spec
+        .node_name
+        .as_deref()
+        .filter(|node| !node.is_empty());
     let ready = condition(pod, "Ready", "True");
     Some(PodFact {
         owner: owner.map(|owner| owner.uid.as_str().into()),
@@ -126,7 +165,11 @@ fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         injected: annotation(pod, INJECTED_ANNOTATION).is_some(),
         exempt: annotation(pod, RECORD_ANNOTATION).is_some_and(|value| forbids_recording(value)),
         // Nothing else is recorded, and a Pod that never runs costs its author nothing.
-        annotations: if ready.is_some() { interest.pick(annotations) } else { Vec::new() },
+        annotations: if ready.is_some() {
+            interest.pick(annotations)
+        } else {
+            Vec::new()
+        },
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
     })
@@ -139,7 +182,11 @@ fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondi
 
 impl PodCondition {
     fn since(&self) -> Option<i64> {
-        self.last_transition_time.as_ref()?.parse().ok().map(Timestamp::as_second)
+        self.last_transition_time
+            .as_ref()?
+            .parse()
+            .ok()
+            .map(Timestamp::as_second)
     }
 }
 
@@ -151,7 +198,11 @@ fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
 /// affinity is not too large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     let pps = annotation(pod, INJECTED_ANNOTATION)?;
-    let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+    let is_gated = pod
+        .spec
+        .scheduling_gates
+        .as_ref()
+        .is_some_and(|gates| !gates.is_empty());
     let is_pending = pod.status.phase.as_deref() == Some("Pending");
     let is_too_large = pps.len() > MAX_NAME_LENGTH
         || pod.spec.affinity_bytes > MAX_AFFINITY_BYTES
@@ -169,10 +220,19 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
 }
 
 /// Reads the metadata of a Node. One that cannot be read exists and has no labels.
-pub fn read_node(object: Encoded<'_>, interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
+pub fn read_node(
+    object: Encoded<'_>,
+    interest: &Interest,
+) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
     item::<Slim, Unused, Unused, _, _>(object, ONLY_METADATA, name_of, |metadata, _| {
-        let labels = metadata.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-        Some(NodeFact { labels: interest.pick(labels) })
+        let labels = metadata
+            .labels
+            .iter()
+            .flatten()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        Some(NodeFact {
+            labels: interest.pick(labels),
+        })
     })
 }
 
@@ -189,7 +249,9 @@ mod tests {
     use super::*;
 
     fn pod_fact(pod: &Value, interest: &Interest) -> Option<PodFact> {
-        read_pod(Encoded::Json(&pod.to_string()), interest).unwrap().fact
+        read_pod(Encoded::Json(&pod.to_string()), interest)
+            .unwrap()
+            .fact
     }
 
     #[test]
@@ -235,10 +297,22 @@ mod tests {
     #[test]
     fn reads_ready_since_only_from_a_ready_condition_that_is_true() {
         for (ready, expected) in [
-            (json!({"status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}), (true, Some(60))),
-            (json!({"status": "False", "lastTransitionTime": "1970-01-01T00:01:00Z"}), (false, None)),
-            (json!({"status": "True", "lastTransitionTime": null}), (true, None)),
-            (json!({"status": "True", "lastTransitionTime": "yesterday"}), (true, None)),
+            (
+                json!({"status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}),
+                (true, Some(60)),
+            ),
+            (
+                json!({"status": "False", "lastTransitionTime": "1970-01-01T00:01:00Z"}),
+                (false, None),
+            ),
+            (
+                json!({"status": "True", "lastTransitionTime": null}),
+                (true, None),
+            ),
+            (
+                json!({"status": "True", "lastTransitionTime": "yesterday"}),
+                (true, None),
+            ),
             (json!({"status": "True"}), (true, None)),
         ] {
             let mut condition = ready.clone();
@@ -262,7 +336,11 @@ mod tests {
         ] {
             let pod = json!({"metadata": {"name": "w-0", "annotations": annotations}});
             let fact = pod_fact(&pod, &Interest::default()).unwrap();
-            assert_eq!((fact.exempt, fact.annotations), (expected, vec![]), "{annotations}");
+            assert_eq!(
+                (fact.exempt, fact.annotations),
+                (expected, vec![]),
+                "{annotations}"
+            );
         }
     }
 
@@ -278,7 +356,10 @@ mod tests {
         });
         let pending = |json: &Value| pod_fact(json, &Interest::default()).unwrap().pending;
         let kept = pending(&waiting).unwrap();
-        assert_eq!((&*kept.uid, &*kept.resource_version, &*kept.pps), ("1", "2", "p"));
+        assert_eq!(
+            (&*kept.uid, &*kept.resource_version, &*kept.pps),
+            ("1", "2", "p")
+        );
         assert!(!kept.required_affinity.is_empty());
         assert_eq!(kept.unschedulable_since, Some(60));
         assert!(pod_fact(&waiting, &Interest::default()).unwrap().injected);
@@ -286,7 +367,10 @@ mod tests {
             ("/metadata/annotations", json!({})),
             ("/status/phase", "Running".into()),
             ("/spec/nodeName", "node-1".into()),
-            ("/spec/schedulingGates", json!([{"name": "example.io/hold"}])),
+            (
+                "/spec/schedulingGates",
+                json!([{"name": "example.io/hold"}]),
+            ),
         ] {
             let mut other = waiting.clone();
             let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -297,7 +381,8 @@ mod tests {
 
     #[test]
     fn a_pending_pod_with_many_terms_costs_little() {
-        let zone = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["q"]}]});
+        let zone =
+            json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["q"]}]});
         let waiting = |terms: usize, pps: &str| {
             json!({
                 "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "resourceVersion": "2",
@@ -307,26 +392,49 @@ mod tests {
                 "status": {"phase": "Pending"},
             })
         };
-        let pending = |terms, pps| pod_fact(&waiting(terms, pps), &Interest::default()).unwrap().pending;
+        let pending = |terms, pps| {
+            pod_fact(&waiting(terms, pps), &Interest::default())
+                .unwrap()
+                .pending
+        };
         assert!(pending(50, "p").is_some());
         assert_eq!(pending(40_000, "p"), None, "nothing of it is kept");
-        assert_eq!(pending(1, &"p".repeat(200_000)), None, "no PPS has such a name");
+        assert_eq!(
+            pending(1, &"p".repeat(200_000)),
+            None,
+            "no PPS has such a name"
+        );
     }
 
     #[test]
     fn only_the_required_node_affinity_counts_for_the_limit() {
         let kept = |required: usize, of_pods: usize| {
             let expression = message(&[(1, b"zone"), (2, b"In"), (3, b"a")]);
-            let terms: Vec<_> = (0..required).map(|_| (1, message(&[(1, &expression[..])]))).collect();
-            let terms: Vec<_> = terms.iter().map(|(number, term)| (*number, &term[..])).collect();
-            let affinity = message(&[(1, &message(&[(1, &message(&terms))])), (2, &vec![0; of_pods])]);
+            let terms: Vec<_> = (0..required)
+                .map(|_| (1, message(&[(1, &expression[..])])))
+                .collect();
+            let terms: Vec<_> = terms
+                .iter()
+                .map(|(number, term)| (*number, &term[..]))
+                .collect();
+            let affinity = message(&[
+                (1, &message(&[(1, &message(&terms))])),
+                (2, &vec![0; of_pods]),
+            ]);
             let annotation = message(&[(1, INJECTED_ANNOTATION.as_bytes()), (2, b"p")]);
             let pod = message(&[
-                (1, &message(&[(1, b"w-0"), (5, b"u"), (6, b"7"), (12, &annotation)])),
+                (
+                    1,
+                    &message(&[(1, b"w-0"), (5, b"u"), (6, b"7"), (12, &annotation)]),
+                ),
                 (2, &message(&[(18, &affinity)])),
                 (3, &message(&[(1, b"Pending")])),
             ]);
-            read_pod(Encoded::Protobuf(&pod), &Interest::default()).unwrap().fact.unwrap().pending
+            read_pod(Encoded::Protobuf(&pod), &Interest::default())
+                .unwrap()
+                .fact
+                .unwrap()
+                .pending
         };
         assert!(!kept(1, 1 << 20).unwrap().required_affinity.is_empty());
         assert_eq!(kept(1 << 20, 0), None);

@@ -72,20 +72,36 @@ fn object(message: &[u8], schema: Schema) -> Result<Json, Malformed> {
 /// A field of this message, or the list or map that all fields of this number are; `None` if JSON would not
 /// show it.
 fn field(message: &[u8], number: u64, kind: Kind) -> Result<Option<Json>, Malformed> {
-    let Some(last) = Fields(message).find(number)? else { return Ok(None) };
-    let all = Fields(message).flatten().filter(|(found, _)| *found == number).map(|(_, value)| value);
+    let Some(last) = Fields(message).find(number)? else {
+        return Ok(None);
+    };
+    let all = Fields(message)
+        .flatten()
+        .filter(|(found, _)| *found == number)
+        .map(|(_, value)| value);
     let is_shown = match kind {
         Kind::List(kind) => {
-            let list =
-                all.take(MAX_ITEMS + 1).map(|value| json(value, *kind)).collect::<Result<Vec<_>, _>>()?;
-            return if list.len() > MAX_ITEMS { Err(damaged()) } else { Ok(Some(list.into())) };
+            let list = all
+                .take(MAX_ITEMS + 1)
+                .map(|value| json(value, *kind))
+                .collect::<Result<Vec<_>, _>>()?;
+            return if list.len() > MAX_ITEMS {
+                Err(damaged())
+            } else {
+                Ok(Some(list.into()))
+            };
         }
         Kind::Map => {
             let part = |entry: Value<'_>, number| {
-                Fields(entry.bytes()?).find(number)?.unwrap_or(Value::Bytes(&[])).text()
+                Fields(entry.bytes()?)
+                    .find(number)?
+                    .unwrap_or(Value::Bytes(&[]))
+                    .text()
             };
             let entries = all.map(|entry| Ok((part(entry, 1)?, part(entry, 2)?.into())));
-            return entries.collect::<Result<Map<_, _>, _>>().map(|map| Some(map.into()));
+            return entries
+                .collect::<Result<Map<_, _>, _>>()
+                .map(|map| Some(map.into()));
         }
         Kind::Text => !last.bytes()?.is_empty(),
         Kind::Time => Fields(last.bytes()?).find(1)?.is_some(),
@@ -108,10 +124,15 @@ fn json(value: Value<'_>, kind: Kind) -> Result<Json, Malformed> {
                 .into()),
             _ => Err(damaged()),
         },
-        (Kind::Message(schema) | Kind::Limited(_, schema), Value::Bytes(message)) => object(message, schema),
+        (Kind::Message(schema) | Kind::Limited(_, schema), Value::Bytes(message)) => {
+            object(message, schema)
+        }
         (Kind::Size(path), Value::Bytes(mut bytes)) => {
             for number in path {
-                bytes = Fields(bytes).find(*number)?.unwrap_or(Value::Bytes(&[])).bytes()?;
+                bytes = Fields(bytes)
+                    .find(*number)?
+                    .unwrap_or(Value::Bytes(&[]))
+                    .bytes()?;
             }
             Ok(bytes.len().into())
         }
@@ -122,8 +143,8 @@ fn json(value: Value<'_>, kind: Kind) -> Result<Json, Malformed> {
 /// What is in the envelope around each answer, and around each object of a watch.
 pub(super) fn open(envelope: &[u8]) -> Result<&[u8], Malformed> {
     let fields = envelope.strip_prefix(MAGIC).map(Fields);
-    let fields =
-        fields.ok_or_else(|| Malformed("it does not begin like protobuf of an API server".into()))?;
+    let fields = fields
+        .ok_or_else(|| Malformed("it does not begin like protobuf of an API server".into()))?;
     let mut raw = &[][..];
     for field in fields {
         match field? {
@@ -166,7 +187,9 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
-        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
+        let split = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.0.split_at_checked(length));
         let (taken, rest) = split.ok_or_else(damaged)?;
         self.0 = rest;
         Ok(taken)
@@ -200,7 +223,11 @@ impl<'a> Iterator for Fields<'a> {
 
 impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], Malformed> {
-        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(damaged()) }
+        if let Self::Bytes(bytes) = self {
+            Ok(bytes)
+        } else {
+            Err(damaged())
+        }
     }
 
     /// A string. Each byte that is no UTF-8 is replaced, as the API server does in JSON.

@@ -23,9 +23,19 @@ struct ListMetadata {
     continue_token: Option<String>,
 }
 
-const LIST: Schema =
-    &[(1, "metadata", Kind::Message(&[(2, "resourceVersion", Kind::Text), (3, "continue", Kind::Text)]))];
-const BOOKMARK: Schema = &[(1, "metadata", Kind::Message(&[(6, "resourceVersion", Kind::Text)]))];
+const LIST: Schema = &[(
+    1,
+    "metadata",
+    Kind::Message(&[
+        (2, "resourceVersion", Kind::Text),
+        (3, "continue", Kind::Text),
+    ]),
+)];
+const BOOKMARK: Schema = &[(
+    1,
+    "metadata",
+    Kind::Message(&[(6, "resourceVersion", Kind::Text)]),
+)];
 
 /// The most objects that a page may have, far more than are asked for.
 const MAX_OBJECTS: usize = 100_000;
@@ -52,7 +62,11 @@ impl<'a> Page<'a> {
         }
         let page = page.open()?;
         let list: List<'a> = page.read(LIST)?;
-        let mut items: Vec<_> = list.items.into_iter().map(|item| Encoded::Json(item.get())).collect();
+        let mut items: Vec<_> = list
+            .items
+            .into_iter()
+            .map(|item| Encoded::Json(item.get()))
+            .collect();
         if let Encoded::Protobuf(message) = page {
             for field in Fields(message) {
                 if let (2, object) = field? {
@@ -63,11 +77,18 @@ impl<'a> Page<'a> {
         if items.len() > MAX_OBJECTS {
             return Err(Malformed("the page has too many objects".into()));
         }
-        let ListMetadata { resource_version, continue_token } = list.metadata;
+        let ListMetadata {
+            resource_version,
+            continue_token,
+        } = list.metadata;
         let Some(resource_version) = resource_version.filter(|version| !version.is_empty()) else {
             return Err(Malformed("the list has no resource version".into()));
         };
-        Ok(Self { resource_version, continue_token: continue_token.filter(|token| !token.is_empty()), items })
+        Ok(Self {
+            resource_version,
+            continue_token: continue_token.filter(|token| !token.is_empty()),
+            items,
+        })
     }
 }
 
@@ -100,13 +121,17 @@ impl<'a> Event<'a> {
             "BOOKMARK" => {
                 let version = object.read::<Bookmark>(BOOKMARK)?.metadata.resource_version;
                 let version = version.filter(|version| !version.is_empty());
-                version.map(Self::Bookmark).ok_or_else(|| Malformed("a bookmark without a version".into()))
+                version
+                    .map(Self::Bookmark)
+                    .ok_or_else(|| Malformed("a bookmark without a version".into()))
             }
             "ERROR" => {
                 let status = Refusal::read(object)?;
                 Ok(Self::Error {
                     code: status.code.unwrap_or(500),
-                    message: status.message.unwrap_or_else(|| "the API server gives no reason".into()),
+                    message: status
+                        .message
+                        .unwrap_or_else(|| "the API server gives no reason".into()),
                 })
             }
             _ => Err(Malformed("an event of an unknown type".into())),
@@ -149,7 +174,12 @@ pub struct Events {
 impl Events {
     /// The API server has no object that makes an event of more than `longest` bytes.
     pub fn new(encoding: Encoding, longest: usize) -> Self {
-        Self { encoding, buffer: Vec::new(), searched: 0, longest }
+        Self {
+            encoding,
+            buffer: Vec::new(),
+            searched: 0,
+            longest,
+        }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -167,21 +197,28 @@ impl Events {
     /// The next complete line that is not empty.
     fn next_line(&mut self) -> Result<Option<Message>, Malformed> {
         loop {
-            let length = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            let length = self.buffer[self.searched..]
+                .iter()
+                .position(|byte| *byte == b'\n');
             let end = length.map(|length| self.searched + length);
             self.searched = if end.is_some() { 0 } else { self.buffer.len() };
             self.expect_possible(end.unwrap_or(self.buffer.len()))?;
             let Some(end) = end else { return Ok(None) };
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
             if !line.trim_ascii().is_empty() {
-                return Ok(Some(Message::new(Encoding::Json, line.trim_ascii().to_vec())));
+                return Ok(Some(Message::new(
+                    Encoding::Json,
+                    line.trim_ascii().to_vec(),
+                )));
             }
         }
     }
 
     /// The next frame: four bytes with the length, and as many bytes.
     fn next_frame(&mut self) -> Result<Option<Message>, Malformed> {
-        let Some((head, rest)) = self.buffer.split_first_chunk() else { return Ok(None) };
+        let Some((head, rest)) = self.buffer.split_first_chunk() else {
+            return Ok(None);
+        };
         let length = u32::from_be_bytes(*head) as usize;
         self.expect_possible(length)?;
         let frame = rest.get(..length).map(<[u8]>::to_vec);
@@ -192,8 +229,17 @@ impl Events {
     }
 
     fn expect_possible(&self, length: usize) -> Result<(), Malformed> {
-        let error = || format!("it has an event of {length} bytes, more than {}", self.longest);
-        if length > self.longest { Err(Malformed(error())) } else { Ok(()) }
+        let error = || {
+            format!(
+                "it has an event of {length} bytes, more than {}",
+                self.longest
+            )
+        };
+        if length > self.longest {
+            Err(Malformed(error()))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -203,7 +249,11 @@ pub const LONGEST_WAIT: u32 = 60;
 
 const REFUSAL: Schema = &[
     (3, "message", Kind::Text),
-    (5, "details", Kind::Message(&[(5, "retryAfterSeconds", Kind::Number)])),
+    (
+        5,
+        "details",
+        Kind::Message(&[(5, "retryAfterSeconds", Kind::Number)]),
+    ),
     (6, "code", Kind::Number),
 ];
 
@@ -234,13 +284,19 @@ impl Refusal {
 
     /// What the API server says. What something else has sent is not shown.
     pub(crate) fn message_of_api_server(self) -> Option<String> {
-        self.message.filter(|_| self.kind.as_deref() == Some("Status"))
+        self.message
+            .filter(|_| self.kind.as_deref() == Some("Status"))
     }
 
     /// How long to wait, as the answer asks for here or in its headers.
     pub(crate) fn retry_after(&self, headers: &HeaderMap) -> Duration {
-        let header = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let seconds = self.details["retryAfterSeconds"].as_u64().max(header).unwrap_or(0);
+        let header = headers
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let seconds = self.details["retryAfterSeconds"]
+            .as_u64()
+            .max(header)
+            .unwrap_or(0);
         Duration::from_secs(seconds.min(LONGEST_WAIT.into()))
     }
 }
@@ -253,20 +309,38 @@ mod tests {
     #[test]
     fn reads_each_kind_of_event_in_protobuf() {
         let read = |kind: &str, object: &[u8]| {
-            let frame = message(&[(1, kind.as_bytes()), (2, &message(&[(1, &envelope(object))]))]);
+            let frame = message(&[
+                (1, kind.as_bytes()),
+                (2, &message(&[(1, &envelope(object))])),
+            ]);
             Event::read(&Message::Protobuf(frame)).map(|event| format!("{event:?}"))
         };
-        assert_eq!(read("ADDED", b"\xff").unwrap(), "Applied(Protobuf([255]))", "unread");
+        assert_eq!(
+            read("ADDED", b"\xff").unwrap(),
+            "Applied(Protobuf([255]))",
+            "unread"
+        );
         assert_eq!(read("MODIFIED", b"").unwrap(), "Applied(Protobuf([]))");
         assert_eq!(read("DELETED", b"").unwrap(), "Deleted(Protobuf([]))");
         let bookmark = message(&[(1, &message(&[(6, b"8")]))]);
         assert_eq!(read("BOOKMARK", &bookmark).unwrap(), r#"Bookmark("8")"#);
         let status = [message(&[(3, b"too old")]), number(6, 410)].concat();
-        assert_eq!(read("ERROR", &status).unwrap(), r#"Error { code: 410, message: "too old" }"#);
-        for (kind, object) in [("BOOKMARK", &b""[..]), ("OTHER", b""), ("ERROR", b"\xff"), ("", b"")] {
+        assert_eq!(
+            read("ERROR", &status).unwrap(),
+            r#"Error { code: 410, message: "too old" }"#
+        );
+        for (kind, object) in [
+            ("BOOKMARK", &b""[..]),
+            ("OTHER", b""),
+            ("ERROR", b"\xff"),
+            ("", b""),
+        ] {
             assert!(read(kind, object).is_err(), "{kind}");
         }
-        assert!(Event::read(&Message::Protobuf(b"\x0a\x05ADDED".to_vec())).is_err(), "no object");
+        assert!(
+            Event::read(&Message::Protobuf(b"\x0a\x05ADDED".to_vec())).is_err(),
+            "no object"
+        );
     }
 
     #[test]
@@ -289,7 +363,10 @@ mod tests {
         }
         let deep = "[".repeat(500) + &"]".repeat(500);
         let reversed = Message::Json(format!(r#"{{"object": {deep}, "type": "ADDED"}}"#));
-        assert_eq!(Event::read(&reversed), Ok(Event::Applied(Encoded::Json(&deep))));
+        assert_eq!(
+            Event::read(&reversed),
+            Ok(Event::Applied(Encoded::Json(&deep)))
+        );
     }
 
     #[test]
@@ -299,11 +376,15 @@ mod tests {
             r#"{{"kind": "List", "metadata": {{"resourceVersion": "7", "continue": "t"}}, "items": [{deep} , {{}},"x" ,7]}}"#
         ));
         let page = Page::read(&page).unwrap();
-        assert_eq!((&*page.resource_version, page.continue_token.as_deref()), ("7", Some("t")));
+        assert_eq!(
+            (&*page.resource_version, page.continue_token.as_deref()),
+            ("7", Some("t"))
+        );
         let items = [&deep, "{}", "\"x\"", "7"].map(Encoded::Json);
         assert_eq!(page.items, items);
-        let last =
-            Message::Json(r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#.into());
+        let last = Message::Json(
+            r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#.into(),
+        );
         let last = Page::read(&last).unwrap();
         assert_eq!((last.continue_token, last.items), (None, vec![]));
         let too_many = format!(
@@ -317,26 +398,46 @@ mod tests {
             r#"{"metadata": {"resourceVersion": "7"}, "items": [1 2]}"#,
             "<html>",
         ] {
-            assert!(Page::read(&Message::Json(wrong.into())).is_err(), "{}", &wrong[..20.min(wrong.len())]);
+            assert!(
+                Page::read(&Message::Json(wrong.into())).is_err(),
+                "{}",
+                &wrong[..20.min(wrong.len())]
+            );
         }
     }
 
     #[test]
     fn reads_a_page_of_protobuf_whose_objects_are_damaged() {
-        let list = message(&[(1, &message(&[(2, b"7"), (3, b"t")])), (2, b"\xff\xff"), (2, b"")]);
+        let list = message(&[
+            (1, &message(&[(2, b"7"), (3, b"t")])),
+            (2, b"\xff\xff"),
+            (2, b""),
+        ]);
         let page = Message::Protobuf(envelope(&list));
         let page = Page::read(&page).unwrap();
-        assert_eq!((&*page.resource_version, page.continue_token.as_deref()), ("7", Some("t")));
+        assert_eq!(
+            (&*page.resource_version, page.continue_token.as_deref()),
+            ("7", Some("t"))
+        );
         let expected = [Encoded::Protobuf(b"\xff\xff"), Encoded::Protobuf(b"")];
         assert_eq!(page.items, expected);
         let cut_short = &list[..list.len() - 1];
         // Between two objects: a number in place of an object, and a field of no type.
-        let odd = [&number(2, 7)[..], b"\x17"].map(|odd| envelope(&[&list, odd, b"\x12\0"].concat()));
+        let odd =
+            [&number(2, 7)[..], b"\x17"].map(|odd| envelope(&[&list, odd, b"\x12\0"].concat()));
         let too_many = envelope(&[&list, &b"\x12\0".repeat(MAX_OBJECTS)[..]].concat());
-        let others = [envelope(cut_short), envelope(&message(&[(2, b"")])), b"{}".to_vec(), Vec::new()];
+        let others = [
+            envelope(cut_short),
+            envelope(&message(&[(2, b"")])),
+            b"{}".to_vec(),
+            Vec::new(),
+        ];
         for other in others.into_iter().chain(odd).chain([too_many]) {
             let length = other.len();
-            assert!(Page::read(&Message::Protobuf(other)).is_err(), "{length} bytes");
+            assert!(
+                Page::read(&Message::Protobuf(other)).is_err(),
+                "{length} bytes"
+            );
         }
     }
 
@@ -357,28 +458,42 @@ mod tests {
     fn splits_lines_however_the_bytes_arrive() {
         let text = b"one\n\r\ntwo \xff\nlast\nopen";
         for size in 1..=text.len() {
-            let expected = ["one", "two \u{fffd}", "last"].map(|line| Message::Json(line.to_owned()));
+            let expected =
+                ["one", "two \u{fffd}", "last"].map(|line| Message::Json(line.to_owned()));
             assert_eq!(split(text, Encoding::Json, size), expected, "{size}");
         }
     }
 
     #[test]
     fn splits_frames_however_the_bytes_arrive() {
-        let frame = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat();
-        let mut bytes = [frame(b"one"), frame(b""), frame(&[0xff; 10]), frame(b"last")].concat();
+        let frame =
+            |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat();
+        let mut bytes = [
+            frame(b"one"),
+            frame(b""),
+            frame(&[0xff; 10]),
+            frame(b"last"),
+        ]
+        .concat();
         bytes.extend(b"\0\0\0\x05open");
         for size in 1..=bytes.len() {
             let frame = |bytes: &[u8]| Message::Protobuf(bytes.to_vec());
-            let expected = [frame(b"one"), frame(b""), frame(&[0xff; 10]), frame(b"last")];
+            let expected = [
+                frame(b"one"),
+                frame(b""),
+                frame(&[0xff; 10]),
+                frame(b"last"),
+            ];
             assert_eq!(split(&bytes, Encoding::Protobuf, size), expected, "{size}");
         }
     }
 
     #[test]
     fn an_event_that_is_too_long_ends_the_watch() {
-        for (encoding, bytes) in
-            [(Encoding::Protobuf, &1001_u32.to_be_bytes()[..]), (Encoding::Json, &[b' '; 1001])]
-        {
+        for (encoding, bytes) in [
+            (Encoding::Protobuf, &1001_u32.to_be_bytes()[..]),
+            (Encoding::Json, &[b' '; 1001]),
+        ] {
             let mut events = Events::new(encoding, 1000);
             events.push(bytes);
             assert!(events.next_event().is_err());
@@ -389,11 +504,24 @@ mod tests {
     fn a_refusal_is_the_same_in_both_encodings() {
         let json =
             br#"{"kind": "Status", "code": 429, "message": "busy", "details": {"retryAfterSeconds": 7}}"#;
-        let status = [message(&[(2, b"Failure"), (3, b"busy"), (5, &number(5, 7))]), number(6, 429)].concat();
+        let status = [
+            message(&[(2, b"Failure"), (3, b"busy"), (5, &number(5, 7))]),
+            number(6, 429),
+        ]
+        .concat();
         let refusal = Refusal::of_body(json.to_vec());
-        assert_eq!((refusal.code, refusal.message.as_deref()), (Some(429), Some("busy")));
+        assert_eq!(
+            (refusal.code, refusal.message.as_deref()),
+            (Some(429), Some("busy"))
+        );
         assert_eq!(Refusal::of_body(envelope(&status)), refusal);
-        for other in [&br#"{"details": null}"#[..], b"<html>", b"[1]", b"k8s\0\xff", b""] {
+        for other in [
+            &br#"{"details": null}"#[..],
+            b"<html>",
+            b"[1]",
+            b"k8s\0\xff",
+            b"",
+        ] {
             assert_eq!(Refusal::of_body(other.to_vec()), Refusal::default());
         }
         let foreign = Refusal::of_body(br#"{"message": "hunter2"}"#.to_vec());
@@ -410,7 +538,8 @@ mod tests {
             ("-5", 0, 0),
             ("Wed, 21 Oct", 2, 2),
         ] {
-            let body = format!(r#"{{"kind": "Status", "details": {{"retryAfterSeconds": {details}}}}}"#);
+            let body =
+                format!(r#"{{"kind": "Status", "details": {{"retryAfterSeconds": {details}}}}}"#);
             let headers = HeaderMap::from_iter([(header::RETRY_AFTER, header.parse().unwrap())]);
             let wait = Refusal::of_body(body.into_bytes()).retry_after(&headers);
             assert_eq!(wait, Duration::from_secs(expected), "{header} {details}");

@@ -36,10 +36,12 @@ impl Worker {
         if generated.depends_on_workload() {
             let decided_from = self.index.workload(&workload).cloned();
             let resource = self.watching.resource_of(&workload.kind);
-            let write = writer.write_current_generated_pps(workload, generated, decided_from, resource);
+            let write =
+                writer.write_current_generated_pps(workload, generated, decided_from, resource);
             self.writes.begin(is_retry, write);
         } else {
-            self.writes.begin(is_retry, writer.write_generated_pps(workload, generated));
+            self.writes
+                .begin(is_retry, writer.write_generated_pps(workload, generated));
         }
     }
 
@@ -50,7 +52,10 @@ impl Worker {
         result: Result<ApplyResult, Failure>,
     ) {
         let now = Instant::now();
-        self.metrics.count_write(GENERATED, result.as_ref().err().map_or("success", Failure::result));
+        self.metrics.count_write(
+            GENERATED,
+            result.as_ref().err().map_or("success", Failure::result),
+        );
         // A refused write is not decided again until it is due, or the workload changes.
         let is_settled = match result {
             Ok(applied) => {
@@ -67,7 +72,12 @@ impl Worker {
                 warn!(%workload, object = %generated.key(), error = message, "a write of a generated PersistentPodState was refused");
                 self.writes.generated.written(workload, 0, now);
                 let refusal = refusal(workload, &generated, &message);
-                if let GeneratedPps::Create { key, is_alias: true, .. } = &generated {
+                if let GeneratedPps::Create {
+                    key,
+                    is_alias: true,
+                    ..
+                } = &generated
+                {
                     self.index.on_alias_refused(key, workload, refusal.clone());
                 }
                 self.index.report(workload, Reason::WriteRefused, refusal);
@@ -78,7 +88,9 @@ impl Worker {
                 if !failure.is_expected() {
                     warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
                 }
-                self.writes.generated.failed(workload, failure.retry_after(), now);
+                self.writes
+                    .generated
+                    .failed(workload, failure.retry_after(), now);
                 false
             }
         };
@@ -88,11 +100,24 @@ impl Worker {
     /// The same write would be refused again, so it waits long.
     fn hold_back(&mut self, workload: &WorkloadKey, generated: GeneratedPps, now: Instant) {
         let write = generated.without_version();
-        let before = self.writes.refused.get(workload).filter(|before| before.write == write);
+        let before = self
+            .writes
+            .refused
+            .get(workload)
+            .filter(|before| before.write == write);
         let times = before.map_or(0, |before| before.times + 1);
-        let wait = FIRST_REFUSED_RETRY.saturating_mul(1 << times.min(16)).min(LAST_REFUSED_RETRY);
+        let wait = FIRST_REFUSED_RETRY
+            .saturating_mul(1 << times.min(16))
+            .min(LAST_REFUSED_RETRY);
         let retry_at = now + wait;
-        self.writes.refused.insert(workload.clone(), Refused { write, retry_at, times });
+        self.writes.refused.insert(
+            workload.clone(),
+            Refused {
+                write,
+                retry_at,
+                times,
+            },
+        );
         self.writes.generated.revisit(workload, retry_at);
     }
 
@@ -110,10 +135,14 @@ impl Worker {
                     "PersistentPodState {name} lacks the sources PodIPsJSON and PodIPsCSV: the cluster's definition of PersistentPodState has no field for them; install this product's definition"
                 ),
             ),
-            GeneratedPps::Create { is_alias: true, .. } | GeneratedPps::Delete { is_alias: true, .. } => {
+            GeneratedPps::Create { is_alias: true, .. }
+            | GeneratedPps::Delete { is_alias: true, .. } => {
                 return debug!(%workload, object = %generated.key(), "alias written");
             }
-            GeneratedPps::Create { .. } => (Reason::Generated, format!("created PersistentPodState {name}")),
+            GeneratedPps::Create { .. } => (
+                Reason::Generated,
+                format!("created PersistentPodState {name}"),
+            ),
             GeneratedPps::Update { .. } => return,
             GeneratedPps::Delete { .. } => (
                 Reason::Deleted,
@@ -134,11 +163,16 @@ fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> S
                 workload.object.name
             ),
         ),
-        GeneratedPps::Create { .. } => ("create", "correct the annotations, or allow it".to_owned()),
-        GeneratedPps::Update { .. } => ("change", "correct the annotations, or allow it".to_owned()),
-        GeneratedPps::Delete { .. } => {
-            ("delete", "remove its protection, or delete it yourself if it is not needed".to_owned())
+        GeneratedPps::Create { .. } => {
+            ("create", "correct the annotations, or allow it".to_owned())
         }
+        GeneratedPps::Update { .. } => {
+            ("change", "correct the annotations, or allow it".to_owned())
+        }
+        GeneratedPps::Delete { .. } => (
+            "delete",
+            "remove its protection, or delete it yourself if it is not needed".to_owned(),
+        ),
     };
     format!("cannot {verb} PersistentPodState {name}; {advice}: {message}")
 }

@@ -66,7 +66,10 @@ impl Worker {
 
     pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, exists: Result<bool, Failure>) {
         let (now, missing) = (Instant::now(), &mut self.absences.missing);
-        let result = exists.as_ref().map_or("unknown", |exists| if *exists { "found" } else { "not_found" });
+        let result = exists.as_ref().map_or(
+            "unknown",
+            |exists| if *exists { "found" } else { "not_found" },
+        );
         count(&self.metrics.node_lookups, [("result", result)]);
         match exists {
             Ok(false) if missing.confirm_missing(node, now) => self.index.on_node_gone(node),
@@ -88,9 +91,14 @@ impl Worker {
     pub(super) fn follow_forgotten_states(&mut self, check: &LossCheck) {
         let now = Instant::now();
         for (node, pod) in check.forgotten() {
-            let key = NamespacedName { name: pod.clone(), ..check.workload.object.clone() };
+            let key = NamespacedName {
+                name: pod.clone(),
+                ..check.workload.object.clone()
+            };
             if let Some(uid) = self.index.pending_uid(&key) {
-                self.absences.unschedulable.skip_grace_period(&key, uid, now);
+                self.absences
+                    .unschedulable
+                    .skip_grace_period(&key, uid, now);
             }
             info!(workload = %check.workload, %node, %pod, "dropped a state whose node does not exist");
         }
@@ -107,14 +115,16 @@ impl Worker {
             return self.writes.evictions.revisit(pod, evictable_from);
         }
         if !self.absences.evicts_pending_pods {
-            return self.report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");
+            return self
+                .report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");
         }
         // A node that could take the Pod may be there, and a watch that does not work has not shown it.
         if self.health.problem().is_some() {
             self.writes.evictions.failed(pod, None, now);
             return self.writes.evictions.mark(pod, now);
         }
-        self.writes.begin(is_retry, self.term.writer.clone().evict(eviction));
+        self.writes
+            .begin(is_retry, self.term.writer.clone().evict(eviction));
     }
 
     /// Reports, once for each Pod, that it stays Pending.
@@ -139,7 +149,9 @@ impl Worker {
                 "evicted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
                 pod.name
             );
-            return self.index.report(&eviction.workload, Reason::PodEvicted, message);
+            return self
+                .index
+                .report(&eviction.workload, Reason::PodEvicted, message);
         };
         self.metrics.count_write(PODS, failure.result());
         if let Failure::Refused(message) = &failure {
@@ -148,7 +160,9 @@ impl Worker {
         if !failure.is_expected() {
             warn!(%pod, error = %failure, "cannot evict a Pod that waits for a node that does not exist; retrying");
         }
-        self.writes.evictions.failed(pod, failure.retry_after(), now);
+        self.writes
+            .evictions
+            .failed(pod, failure.retry_after(), now);
         self.writes.evictions.mark(pod, now);
     }
 }

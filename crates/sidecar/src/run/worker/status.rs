@@ -26,7 +26,9 @@ impl Worker {
     pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
         let now = wall_clock();
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let Some(write) = self.index.status_write(key, &time) else { return };
+        let Some(write) = self.index.status_write(key, &time) else {
+            return;
+        };
         let (writer, metrics) = (self.term.writer.clone(), self.metrics.clone());
         let resource = self.watching.resource_of(&write.workload.kind);
         self.writes.begin(is_retry, async move {
@@ -38,7 +40,9 @@ impl Worker {
                 metrics.observe_status_write(bytes, write.entries, duration);
                 for ready_since in &write.newly_recorded {
                     let waited = time_since(*ready_since, now) + duration;
-                    metrics.ready_to_recorded_duration.observe(waited.as_secs_f64());
+                    metrics
+                        .ready_to_recorded_duration
+                        .observe(waited.as_secs_f64());
                 }
             }
             result
@@ -48,16 +52,27 @@ impl Worker {
     pub(super) fn on_status_written(&mut self, write: &StatusWrite, resource_version: &str) {
         debug!(object = %write.key, entries = write.entries, "status written");
         if let Some(form) = write.moves_to {
-            let to = if form == StoredForm::Compact { "packed" } else { "podStates" };
+            let to = if form == StoredForm::Compact {
+                "packed"
+            } else {
+                "podStates"
+            };
             info!(object = %write.key, states = write.recorded, "moved the states to {to}");
         }
         self.metrics.count_write(STATUS, "success");
-        self.writes.statuses.written(&write.key, write.cost, Instant::now());
-        self.index.on_status_written(&write.key, &write.uid, resource_version);
+        self.writes
+            .statuses
+            .written(&write.key, write.cost, Instant::now());
+        self.index
+            .on_status_written(&write.key, &write.uid, resource_version);
         self.report_dropped_states(write);
     }
 
-    pub(super) fn on_compact_form_dropped(&mut self, write: &StatusWrite, outcome: &Result<String, String>) {
+    pub(super) fn on_compact_form_dropped(
+        &mut self,
+        write: &StatusWrite,
+        outcome: &Result<String, String>,
+    ) {
         let now = Instant::now();
         match outcome {
             Ok(_) => {
@@ -72,7 +87,8 @@ impl Worker {
             }
         }
         let resource_version = outcome.as_ref().ok().map(String::as_str);
-        self.index.on_compact_form_dropped(&write.key, &write.uid, resource_version);
+        self.index
+            .on_compact_form_dropped(&write.key, &write.uid, resource_version);
     }
 
     pub(super) fn on_status_failed(&mut self, write: &StatusWrite, failure: &Failure) {
@@ -95,9 +111,11 @@ impl Worker {
         let is_lasting = self.writes.statuses.failures(key) >= REPORT_REFUSAL_AFTER;
         if is_lasting && matches!(failure, Failure::Refused(_)) {
             let name = &key.name;
-            let message =
-                format!("allow the status of PersistentPodState {name}: the log says what refuses it");
-            self.index.report(&write.workload, Reason::WriteRefused, message);
+            let message = format!(
+                "allow the status of PersistentPodState {name}: the log says what refuses it"
+            );
+            self.index
+                .report(&write.workload, Reason::WriteRefused, message);
         }
         self.index.on_status_not_written(key, &write.uid);
         if conflicts > 0 && conflicts.is_multiple_of(READ_AFTER) {
@@ -121,10 +139,17 @@ impl Worker {
                 )
             };
             warn!(object = %write.key, error = %failure, "the writes of an object keep conflicting");
-            self.index.report(&write.workload, Reason::WriteConflicts, message);
+            self.index
+                .report(&write.workload, Reason::WriteConflicts, message);
         }
         if let Some(version) = self.index.resource_version(&write.key).map(str::to_owned) {
-            self.writes.begin(false, self.term.writer.clone().read_pps(write.key.clone(), version));
+            self.writes.begin(
+                false,
+                self.term
+                    .writer
+                    .clone()
+                    .read_pps(write.key.clone(), version),
+            );
         }
     }
 
@@ -143,28 +168,37 @@ impl Worker {
                     self.writes.statuses.forget(key);
                 }
             }
-            Err(error) => warn!(object = %key, %error, "cannot read an object again after conflicts"),
+            Err(error) => {
+                warn!(object = %key, %error, "cannot read an object again after conflicts")
+            }
         }
     }
 
     pub(super) fn on_loss_unconfirmed(&mut self, write: &StatusWrite, unconfirmed: &Unconfirmed) {
         if let Some(error) = &unconfirmed.failure {
             count(&self.metrics.drop_checks, [("result", "unknown")]);
-            self.writes.statuses.failed(&write.key, error.retry_after(), Instant::now());
+            self.writes
+                .statuses
+                .failed(&write.key, error.retry_after(), Instant::now());
             warn!(object = %write.key, %error, "keeping states whose drop or change cannot be confirmed; retrying");
         } else {
             count(&self.metrics.drop_checks, [("result", "refuted")]);
             self.writes.statuses.not_sent(&write.key, Instant::now());
             info!(object = %write.key, states = unconfirmed.held.len(), "keeping states: the API server has what a watch has not shown yet");
         }
-        self.index.on_loss_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
+        self.index
+            .on_loss_unconfirmed(&write.key, &write.uid, &unconfirmed.held);
     }
 
     fn report_dropped_states(&mut self, write: &StatusWrite) {
-        let Some(check) = &write.loss_check else { return };
+        let Some(check) = &write.loss_check else {
+            return;
+        };
         count(&self.metrics.drop_checks, [("result", "confirmed")]);
-        let forgotten: Vec<String> =
-            check.forgotten().map(|(node, pod)| format!("{pod} on {node}")).collect();
+        let forgotten: Vec<String> = check
+            .forgotten()
+            .map(|(node, pod)| format!("{pod} on {node}"))
+            .collect();
         self.metrics.states_forgotten.inc_by(forgotten.len() as u64);
         self.follow_forgotten_states(check);
         let grace_period = self.absences.missing.period.as_secs();
@@ -196,7 +230,9 @@ pub(super) fn wall_clock() -> Timestamp {
 
 /// The time between these Unix seconds and now; zero if another machine's clock is ahead of this one's.
 pub(super) fn time_since(seconds: i64, now: Timestamp) -> Duration {
-    let milliseconds = now.as_millisecond().saturating_sub(seconds.saturating_mul(1000));
+    let milliseconds = now
+        .as_millisecond()
+        .saturating_sub(seconds.saturating_mul(1000));
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 

@@ -41,7 +41,14 @@ impl CurrentTerm {
         let writer = Writer::new(client, Permit::new(leadership));
         let events = Arc::new(Semaphore::new(MAX_EVENTS_IN_FLIGHT));
         let (budget, held_back) = (EventBudget::default(), VecDeque::new());
-        Self { writer, namespace: None, budget, events, metrics, held_back }
+        Self {
+            writer,
+            namespace: None,
+            budget,
+            events,
+            metrics,
+            held_back,
+        }
     }
 
     pub(super) fn is_leader(&self) -> bool {
@@ -57,13 +64,25 @@ impl CurrentTerm {
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
         // A sidecar of another namespace would publish the same of an object that they share.
-        if self.namespace.as_deref().is_some_and(|own| *notice.subject.object.namespace != *own) {
+        if self
+            .namespace
+            .as_deref()
+            .is_some_and(|own| *notice.subject.object.namespace != *own)
+        {
             return;
         }
         // Each Event that is on its way holds the semaphore.
         let has_room = Arc::strong_count(&self.events) <= MAX_EVENTS;
-        if has_room && self.budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
-            tokio::spawn(self.writer.clone().publish(notice, self.events.clone(), self.metrics.clone()));
+        if has_room
+            && self
+                .budget
+                .spend(&notice.subject, !is_normal(notice.reason), Instant::now())
+        {
+            tokio::spawn(self.writer.clone().publish(
+                notice,
+                self.events.clone(),
+                self.metrics.clone(),
+            ));
         } else {
             self.metrics.events_dropped.inc();
         }
@@ -91,13 +110,18 @@ mod tests {
 
     #[tokio::test]
     async fn events_beyond_those_that_wait_are_dropped() {
-        let service =
-            service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, kube::Error>>());
+        let service = service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, kube::Error>>()
+        });
         let leadership = Leadership::fixed(true);
         let mut term = CurrentTerm::new(leadership, Client::new(service, "n"), Arc::default());
         term.writer.permit.renew();
         let subject = Subject::new("v1", "ConfigMap", NamespacedName::new("n", "c"), "uid-c");
-        let notice = Notice { subject, reason: Reason::WriteRefused, message: String::new() };
+        let notice = Notice {
+            subject,
+            reason: Reason::WriteRefused,
+            message: String::new(),
+        };
         let _waiting = vec![term.events.clone(); MAX_EVENTS - 1];
         for dropped in [0, 1] {
             term.publish(notice.clone());
@@ -105,6 +129,10 @@ mod tests {
         }
         term.namespace = Some("other".into());
         term.publish(notice);
-        assert_eq!(term.metrics.events_dropped.get(), 1, "no Event is published in another namespace");
+        assert_eq!(
+            term.metrics.events_dropped.get(),
+            1,
+            "no Event is published in another namespace"
+        );
     }
 }

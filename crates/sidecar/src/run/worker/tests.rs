@@ -26,7 +26,8 @@ use crate::observe::wire::{Encoded, read_stateful_set};
 use crate::telemetry::Health;
 use pps_recorder::decide::schedule::Candidates;
 use pps_recorder::facts::{
-    GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey, store::Update,
+    GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey,
+    store::Update,
 };
 
 /// The bodies of all writes.
@@ -38,16 +39,24 @@ fn plain_workload() -> Value {
 }
 
 fn stateful_set(object: &Value) -> WorkloadFact {
-    read_stateful_set(Encoded::Json(&object.to_string())).unwrap().fact.unwrap()
+    read_stateful_set(Encoded::Json(&object.to_string()))
+        .unwrap()
+        .fact
+        .unwrap()
 }
 
 fn list(items: &[Value]) -> (u16, Value) {
-    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items}))
+    (
+        200,
+        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items}),
+    )
 }
 
 /// An API server that answers each write by its body, with a status code and an object. A read finds the
 /// plain workload.
-fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
+fn api_server(
+    answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static,
+) -> (Client, Requests) {
     api_server_with_reads(|_| list(&[plain_workload()]), answer)
 }
 
@@ -78,8 +87,7 @@ fn api_server_with_reads(
 }
 
 fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
-    let status =
-        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message});
+    let status = json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message});
     (code, status)
 }
 
@@ -143,15 +151,20 @@ fn report_plain_workload(worker: &mut Worker) {
 
 #[tokio::test]
 async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_long_as_the_api_server_asks()
-{
-    let (client, patches) =
-        api_server_with_reads(throttled, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+ {
+    let (client, patches) = api_server_with_reads(throttled, |_| {
+        (200, json!({"metadata": {"resourceVersion": "8"}}))
+    });
     let mut worker = worker(client, [pps_with_states()]);
     report_plain_workload(&mut worker);
     worker.take_turn();
     let done = worker.writes.next_result().await.unwrap().unwrap();
     worker.on_write_done(done);
-    assert_eq!(*patches.lock().unwrap(), [Value::Null; 0], "nothing is written before the check");
+    assert_eq!(
+        *patches.lock().unwrap(),
+        [Value::Null; 0],
+        "nothing is written before the check"
+    );
     let start = Instant::now();
     worker.take_turn();
     assert!(worker.next_due().unwrap() > start + Duration::from_secs(6));
@@ -159,15 +172,24 @@ async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_
     worker.write_status(&NamespacedName::new("n", "w"), false);
     let done = worker.writes.next_result().await.unwrap().unwrap();
     worker.on_write_done(done);
-    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
+    assert_eq!(
+        patches.lock().unwrap()[0]["status"]["podStates"],
+        json!({"w-2": null})
+    );
 }
 
 fn workload() -> WorkloadKey {
-    WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
+    WorkloadKey {
+        object: NamespacedName::new("n", "w"),
+        kind: GroupKind::stateful_set(),
+    }
 }
 
 fn report_workload(worker: &mut Worker, update: Update<NamespacedName, WorkloadFact>) {
-    let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
+    let id = WatchId {
+        kind: GroupKind::stateful_set(),
+        number: 0,
+    };
     worker.apply(Observation::Workloads(id, update));
 }
 
@@ -200,8 +222,11 @@ fn worker_in(
     for update in [Update::Begin(u64::MAX), Update::Done] {
         worker.apply(Observation::Pods(update));
     }
-    for update in [Update::Begin(u64::MAX), Update::Apply("node-1".into(), NodeFact::default()), Update::Done]
-    {
+    for update in [
+        Update::Begin(u64::MAX),
+        Update::Apply("node-1".into(), NodeFact::default()),
+        Update::Done,
+    ] {
         worker.apply(Observation::Nodes(update));
     }
     worker
@@ -214,7 +239,10 @@ async fn write_generated_pps(worker: &mut Worker) -> Vec<(Reason, String)> {
         worker.on_write_done(done.unwrap());
     }
     let notices = worker.index.take_work().notices;
-    notices.into_iter().map(|notice| (notice.reason, notice.message)).collect()
+    notices
+        .into_iter()
+        .map(|notice| (notice.reason, notice.message))
+        .collect()
 }
 
 #[tokio::test]
@@ -239,9 +267,17 @@ async fn writes_an_object_that_has_changed_while_the_program_stops() {
         sender.send(pps("7")).await.unwrap();
         std::future::pending::<()>().await;
     });
-    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
-    assert!(stopped.is_ok(), "still writing: {:?}", patches.lock().unwrap().last());
-    assert_eq!(patches.lock().unwrap().last().unwrap()["metadata"]["resourceVersion"], "7");
+    let stopped =
+        tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    assert!(
+        stopped.is_ok(),
+        "still writing: {:?}",
+        patches.lock().unwrap().last()
+    );
+    assert_eq!(
+        patches.lock().unwrap().last().unwrap()["metadata"]["resourceVersion"],
+        "7"
+    );
 }
 
 #[tokio::test]
@@ -251,13 +287,20 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
     worker.take_turn();
     assert_eq!(worker.writes.in_flight(), 1);
     // The workload appears while the write is on its way.
-    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    let plain = WorkloadFact {
+        annotations: [].into(),
+        ..annotated("zone")
+    };
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), plain),
+    );
     // The change is due before the write has ended, and has to wait for it.
     worker.writes.statuses.take_all();
     worker.index.take_work();
     let (_sender, mut observations) = mpsc::channel(8);
-    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    let stopped =
+        tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
     assert!(stopped.is_ok());
     let patches = patches.lock().unwrap();
     assert_eq!(patches.len(), 2);
@@ -270,11 +313,21 @@ async fn a_status_that_is_refused_again_and_again_is_reported_once() {
     let times = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let (client, patches) = api_server(move |_| {
         let time = times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if time == 2 { refusal(503, "", "busy") } else { refusal(403, "", &format!("{denied}{time}")) }
+        if time == 2 {
+            refusal(503, "", "busy")
+        } else {
+            refusal(403, "", &format!("{denied}{time}"))
+        }
     });
     let mut worker = worker(client, [pps("6")]);
-    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    let plain = WorkloadFact {
+        annotations: [].into(),
+        ..annotated("zone")
+    };
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), plain),
+    );
     let mut reported = Vec::new();
     for _ in 0..8 {
         worker.write_status(&NamespacedName::new("n", "w"), true);
@@ -283,10 +336,17 @@ async fn a_status_that_is_refused_again_and_again_is_reported_once() {
         reported.push(worker.index.take_work().notices);
     }
     let counts: Vec<usize> = reported.iter().map(Vec::len).collect();
-    assert_eq!((counts, patches.lock().unwrap().len()), (vec![0, 0, 0, 0, 1, 0, 0, 0], 8));
+    assert_eq!(
+        (counts, patches.lock().unwrap().len()),
+        (vec![0, 0, 0, 0, 1, 0, 0, 0], 8)
+    );
     let notice = &reported[4][0];
     assert_eq!(notice.reason, Reason::WriteRefused);
-    assert!(notice.message.contains("PersistentPodState w:"), "{}", notice.message);
+    assert!(
+        notice.message.contains("PersistentPodState w:"),
+        "{}",
+        notice.message
+    );
 }
 
 #[tokio::test]
@@ -297,9 +357,14 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
     let read = move |_: &str| list(&[read.lock().unwrap().clone()]);
     let (client, requests) = api_server_with_reads(read, |_| refusal(400, "BadRequest", denied));
     let mut worker = worker(client, []);
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), annotated("zone")),
+    );
     let notices = write_generated_pps(&mut worker).await;
-    let [(Reason::WriteRefused, message)] = &notices[..] else { panic!("{notices:?}") };
+    let [(Reason::WriteRefused, message)] = &notices[..] else {
+        panic!("{notices:?}")
+    };
     assert!(
         message.starts_with("cannot create PersistentPodState w;") && message.contains(denied),
         "{message}"
@@ -308,15 +373,29 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
         assert_eq!(write_generated_pps(&mut worker).await, []);
     }
     assert_eq!(requests.lock().unwrap().len(), 1);
-    assert!(worker.writes.generated.next(Candidates::All).is_some(), "it is tried again later");
-    assert_eq!(worker.writes.pending(Instant::now()).0, 0, "no write waits until then");
+    assert!(
+        worker.writes.generated.next(Candidates::All).is_some(),
+        "it is tried again later"
+    );
+    assert_eq!(
+        worker.writes.pending(Instant::now()).0,
+        0,
+        "no write waits until then"
+    );
     worker.writes.refused.get_mut(&workload()).unwrap().retry_at = Instant::now();
     worker.write_generated_pps(workload(), true);
-    assert_eq!(write_generated_pps(&mut worker).await, [], "while the other one is in flight");
+    assert_eq!(
+        write_generated_pps(&mut worker).await,
+        [],
+        "while the other one is in flight"
+    );
     assert_eq!(worker.writes.refused[&workload()].times, 1);
 
     *stored.lock().unwrap() = annotated_workload("host");
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), annotated("host")),
+    );
     assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
     assert_eq!(requests.lock().unwrap().len(), 3);
     report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
@@ -326,8 +405,7 @@ async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_ch
 
 #[tokio::test]
 async fn reports_once_that_a_generated_object_may_not_be_deleted() {
-    let denied =
-        r#"admission webhook "p.kubewarden.admission" denied the request: delete-protection is Always"#;
+    let denied = r#"admission webhook "p.kubewarden.admission" denied the request: delete-protection is Always"#;
     let generated = json!({
         "metadata": {
             "name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6",
@@ -341,10 +419,18 @@ async fn reports_once_that_a_generated_object_may_not_be_deleted() {
     let (client, requests) = api_server(|_| refusal(403, "Forbidden", denied));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     let plain = stateful_set(&plain_workload());
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), plain),
+    );
     let notices = write_generated_pps(&mut worker).await;
-    let [(Reason::WriteRefused, message)] = &notices[..] else { panic!("{notices:?}") };
-    assert!(message.contains("cannot delete PersistentPodState w; remove its protection"), "{message}");
+    let [(Reason::WriteRefused, message)] = &notices[..] else {
+        panic!("{notices:?}")
+    };
+    assert!(
+        message.contains("cannot delete PersistentPodState w; remove its protection"),
+        "{message}"
+    );
     assert_eq!(write_generated_pps(&mut worker).await, []);
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
@@ -355,10 +441,16 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     let (client, _) = api_server_with_reads(read, |_| refusal(403, "Forbidden", "exceeded quota"));
     let leadership = Leadership::fixed(true);
     let mut worker = worker_in(&leadership, client, []);
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), annotated("zone")),
+    );
     write_generated_pps(&mut worker).await;
     let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
-    worker.absences.unschedulable.skip_grace_period(&pod, "uid-1", now);
+    worker
+        .absences
+        .unschedulable
+        .skip_grace_period(&pod, "uid-1", now);
     assert!(!worker.writes.refused.is_empty());
 
     leadership.begin_another_term();
@@ -389,7 +481,10 @@ fn forgetful_worker(client: Client) -> Worker {
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     let workload = stateful_set(&plain_workload());
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), workload));
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), workload),
+    );
     worker
 }
 
@@ -405,24 +500,40 @@ fn waiting_pod() -> PodFact {
         required_affinity: serde_json::from_value(affinity).unwrap(),
         unschedulable_since: None,
     };
-    PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() }
+    PodFact {
+        owner: Some("uid-w".into()),
+        pending: Some(Box::new(pending)),
+        ..PodFact::default()
+    }
 }
 
 #[tokio::test]
 async fn evicts_no_pod_while_a_watch_does_not_work() {
     let evicted = |_: &Value| (201, json!({"kind": "Status", "status": "Success"}));
-    let read = |path: &str| list(&if path.contains("/nodes?") { vec![] } else { vec![forgetful()] });
+    let read = |path: &str| {
+        list(&if path.contains("/nodes?") {
+            vec![]
+        } else {
+            vec![forgetful()]
+        })
+    };
     let (client, requests) = api_server_with_reads(read, evicted);
     let mut worker = forgetful_worker(client);
     let pod = NamespacedName::new("n", "w-0");
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
     worker.absences.evicts_pending_pods = true;
     let now = Instant::now();
-    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker
+        .absences
+        .unschedulable
+        .skip_grace_period(&pod, "uid-w-0", now);
 
     worker.health.mark_watch("nodes", false);
     worker.evict(&pod, false, now);
-    assert!(worker.writes.in_flight() == 0, "a node may be there that the watch has not shown");
+    assert!(
+        worker.writes.in_flight() == 0,
+        "a node may be there that the watch has not shown"
+    );
     assert_eq!(worker.writes.pending(now).0, 1, "it is tried again");
 
     worker.health.mark_watch("nodes", true);
@@ -438,7 +549,10 @@ async fn evict_waiting_pod(worker: &mut Worker) {
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
     worker.absences.evicts_pending_pods = true;
     worker.health.mark_synced();
-    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker
+        .absences
+        .unschedulable
+        .skip_grace_period(&pod, "uid-w-0", now);
     worker.evict(&pod, false, now);
     let done = worker.writes.next_result().await.unwrap().unwrap();
     worker.on_write_done(done);
@@ -452,22 +566,33 @@ async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
             if path.contains("/persistentpodstates?") {
                 return list(&[forgetful()]);
             }
-            assert!(path.contains("/nodes?") && path.contains("zone+in+%28gone%29"), "{path}");
+            assert!(
+                path.contains("/nodes?") && path.contains("zone+in+%28gone%29"),
+                "{path}"
+            );
             list(&nodes)
         };
-        let (client, requests) =
-            api_server_with_reads(read, |_| (201, json!({"kind": "Status", "status": "Success"})));
+        let (client, requests) = api_server_with_reads(read, |_| {
+            (201, json!({"kind": "Status", "status": "Success"}))
+        });
         let mut worker = forgetful_worker(client);
         evict_waiting_pod(&mut worker).await;
         assert_eq!(requests.lock().unwrap().len(), evictions);
-        assert_eq!(worker.writes.evictions.waiting().0, 1 - evictions, "it is tried again");
+        assert_eq!(
+            worker.writes.evictions.waiting().0,
+            1 - evictions,
+            "it is tried again"
+        );
     }
 }
 
 #[tokio::test]
 async fn evicts_no_pod_of_a_namespace_that_has_just_left_the_scope() {
     let read = |path: &str| {
-        assert!(path.contains("/namespaces?") && path.contains("labelSelector=take-part%3Dyes"), "{path}");
+        assert!(
+            path.contains("/namespaces?") && path.contains("labelSelector=take-part%3Dyes"),
+            "{path}"
+        );
         list(&[])
     };
     let (client, requests) = api_server_with_reads(read, |_| panic!("nothing is written"));
@@ -481,24 +606,41 @@ async fn evicts_no_pod_of_a_namespace_that_has_just_left_the_scope() {
 async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
     let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
     let mut worker = forgetful_worker(client);
-    let (pod, pps) = (NamespacedName::new("n", "w-0"), NamespacedName::new("n", "w"));
+    let (pod, pps) = (
+        NamespacedName::new("n", "w-0"),
+        NamespacedName::new("n", "w"),
+    );
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
     let now = Instant::now();
-    worker.absences.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker
+        .absences
+        .unschedulable
+        .skip_grace_period(&pod, "uid-w-0", now);
     worker.evict(&pod, false, now);
     let condition = |worker: &mut Worker| {
-        let write = worker.index.status_write(&pps, "2026-01-01T00:00:00Z").unwrap();
+        let write = worker
+            .index
+            .status_write(&pps, "2026-01-01T00:00:00Z")
+            .unwrap();
         worker.index.on_status_written(&pps, "uid-1", "8");
         write.patch["status"]["conditions"][0].clone()
     };
     assert!(worker.index.take_work().statuses.contains(&pps));
     let stays = condition(&mut worker);
-    assert_eq!((&stays["status"], &stays["reason"]), (&json!("False"), &json!("PodNotEvicted")));
+    assert_eq!(
+        (&stays["status"], &stays["reason"]),
+        (&json!("False"), &json!("PodNotEvicted"))
+    );
     let message = stays["message"].as_str().unwrap();
-    assert!(message.contains("delete Pod w-0") && message.contains("--evict-pending-pods"), "{message}");
+    assert!(
+        message.contains("delete Pod w-0") && message.contains("--evict-pending-pods"),
+        "{message}"
+    );
 
     // A node that could take it is there, and full.
-    let node = NodeFact { labels: vec![("zone".into(), "gone".into())] };
+    let node = NodeFact {
+        labels: vec![("zone".into(), "gone".into())],
+    };
     worker.apply(Observation::Nodes(Update::Apply("node-1".into(), node)));
     worker.evict(&pod, false, Instant::now());
     assert_eq!(condition(&mut worker)["reason"], "WaitingForPods");
@@ -507,9 +649,15 @@ async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
 #[tokio::test]
 async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_which_keeps_states() {
     let read = |path: &str| {
-        if path.contains("statefulsets") { list(&[plain_workload()]) } else { list(&[]) }
+        if path.contains("statefulsets") {
+            list(&[plain_workload()])
+        } else {
+            list(&[])
+        }
     };
-    let (client, _) = api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let (client, _) = api_server_with_reads(read, |_| {
+        (200, json!({"metadata": {"resourceVersion": "8"}}))
+    });
     for round in 0..2 {
         let mut worker = worker(client.clone(), [pps_with_states()]);
         report_plain_workload(&mut worker);
@@ -518,10 +666,18 @@ async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_whic
         let done = worker.writes.next_result().await.unwrap().unwrap();
         worker.on_write_done(done);
         let notices = worker.index.take_work().notices;
-        let [notice] = &notices[..] else { panic!("{round}: {notices:?}") };
-        assert_eq!((notice.reason.as_str(), &*notice.subject.kind), ("StatesDropped", "StatefulSet"));
+        let [notice] = &notices[..] else {
+            panic!("{round}: {notices:?}")
+        };
+        assert_eq!(
+            (notice.reason.as_str(), &*notice.subject.kind),
+            ("StatesDropped", "StatefulSet")
+        );
         let said = &notice.message;
-        assert!(said.contains("w-1, w-2") && said.contains("WhenDeleted") && !said.contains("w-0"), "{said}");
+        assert!(
+            said.contains("w-1, w-2") && said.contains("WhenDeleted") && !said.contains("w-0"),
+            "{said}"
+        );
     }
 }
 
@@ -532,8 +688,9 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
         let lease = json!({"metadata": {"uid": "1"}, "spec": {"holderIdentity": holder}});
         Some(Box::<Lease>::new(serde_json::from_value(lease).unwrap()))
     };
-    let states: serde_json::Map<String, Value> =
-        (0..300).map(|pod| (format!("w-{pod}"), json!({"nodeName": "node-1"}))).collect();
+    let states: serde_json::Map<String, Value> = (0..300)
+        .map(|pod| (format!("w-{pod}"), json!({"nodeName": "node-1"})))
+        .collect();
     let object = json!({
         "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
@@ -556,30 +713,50 @@ async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
     let key = NamespacedName::new("n", "w");
     let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
     let moves_to = |leases: &[Option<Box<Lease>>]| {
-        let fact = pps_recorder::facts::object_fact(serde_json::from_value(object.clone()).unwrap());
+        let fact =
+            pps_recorder::facts::object_fact(serde_json::from_value(object.clone()).unwrap());
         let update = Update::Apply(key.clone(), Box::new(fact));
         let mut worker = worker(client.clone(), [Observation::PersistentPodStates(update)]);
-        for update in [Update::Begin(0), Update::Apply(definition.into(), own.clone()), Update::Done] {
+        for update in [
+            Update::Begin(0),
+            Update::Apply(definition.into(), own.clone()),
+            Update::Done,
+        ] {
             worker.apply(Observation::Definitions(update));
         }
         for lease in leases {
             worker.on_manager_checked(lease.clone());
         }
-        let before = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().moves_to;
+        let before = worker
+            .index
+            .status_write(&key, "2026-01-01T00:00:00Z")
+            .unwrap()
+            .moves_to;
         worker.index.on_status_written(&key, "uid-1", "8");
         // The manager runs from now on.
         worker.on_manager_checked(held("y"));
         worker.on_manager_checked(held("z"));
         let moves = |worker: &mut Worker| {
-            worker.index.status_write(&key, "2026-01-01T00:00:00Z").and_then(|write| write.moves_to)
+            worker
+                .index
+                .status_write(&key, "2026-01-01T00:00:00Z")
+                .and_then(|write| write.moves_to)
         };
         let after = moves(&mut worker);
         worker.index.on_status_written(&key, "uid-1", "9");
         worker.on_manager_checked(None);
-        assert_eq!(moves(&mut worker), None, "the manager may come again at once");
+        assert_eq!(
+            moves(&mut worker),
+            None,
+            "the manager may come again at once"
+        );
         (before, after)
     };
-    assert_eq!(moves_to(&[]), (None, None), "nobody knows whether the manager runs");
+    assert_eq!(
+        moves_to(&[]),
+        (None, None),
+        "nobody knows whether the manager runs"
+    );
     assert_eq!(moves_to(&[held("a"), held("b")]), (None, None));
     assert_eq!(moves_to(&[None]), (Some(Compact), Some(Plain)));
 }
@@ -594,7 +771,8 @@ async fn a_stopping_program_waits_as_long_as_the_api_server_asks() {
     let mut worker = worker(client, [pps("6")]);
     worker.take_turn();
     let (_sender, mut observations) = mpsc::channel(8);
-    let stopped = tokio::time::timeout(Duration::from_secs(1), worker.finish(&mut observations)).await;
+    let stopped =
+        tokio::time::timeout(Duration::from_secs(1), worker.finish(&mut observations)).await;
     assert!(stopped.is_err());
     assert_eq!(patches.lock().unwrap().len(), 1);
 }
@@ -615,14 +793,19 @@ async fn a_stopping_program_makes_no_more_writes_at_once_than_before() {
         }
     });
     let objects = (0..20).map(|number| {
-        let Observation::PersistentPodStates(Update::Apply(_, fact)) = pps("6") else { unreachable!() };
+        let Observation::PersistentPodStates(Update::Apply(_, fact)) = pps("6") else {
+            unreachable!()
+        };
         let key = NamespacedName::new("n", format!("w{number}"));
         Observation::PersistentPodStates(Update::Apply(key, fact))
     });
     let mut worker = worker(Client::new(service, "n"), objects);
     let (_sender, mut observations) = mpsc::channel(8);
     worker.finish(&mut observations).await;
-    assert_eq!((most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)), (16, 0));
+    assert_eq!(
+        (most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)),
+        (16, 0)
+    );
 }
 
 #[tokio::test]
@@ -634,17 +817,26 @@ async fn a_stopping_program_writes_what_stands_beside_an_unconfirmed_drop() {
         "spec": {"nodeName": "node-1", "containers": []},
     });
     let read = move |path: &str| {
-        if path.ends_with("w-1") { list(std::slice::from_ref(&running)) } else { throttled(path) }
+        if path.ends_with("w-1") {
+            list(std::slice::from_ref(&running))
+        } else {
+            throttled(path)
+        }
     };
-    let (client, patches) =
-        api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let (client, patches) = api_server_with_reads(read, |_| {
+        (200, json!({"metadata": {"resourceVersion": "8"}}))
+    });
     let mut worker = worker(client, [pps_with_states()]);
     report_plain_workload(&mut worker);
     worker.take_turn();
     let (_sender, mut observations) = mpsc::channel(8);
-    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    let stopped =
+        tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
     assert!(stopped.is_ok());
-    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
+    assert_eq!(
+        patches.lock().unwrap()[0]["status"]["podStates"],
+        json!({"w-2": null})
+    );
 }
 
 #[tokio::test]
@@ -665,8 +857,14 @@ async fn a_generated_object_gets_no_owner_that_the_api_server_does_not_have() {
     let fact = pps_recorder::facts::object_fact(serde_json::from_value(generated).unwrap());
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
-    let earlier = WorkloadFact { uid: "uid-earlier".into(), ..annotated("zone") };
-    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), earlier));
+    let earlier = WorkloadFact {
+        uid: "uid-earlier".into(),
+        ..annotated("zone")
+    };
+    report_workload(
+        &mut worker,
+        Update::Apply(NamespacedName::new("n", "w"), earlier),
+    );
     assert_eq!(write_generated_pps(&mut worker).await, []);
     assert_eq!(
         *requests.lock().unwrap(),
@@ -686,7 +884,11 @@ async fn examines_one_pod_in_a_turn_and_the_next_one_at_once() {
     for left in (0..100).rev() {
         worker.take_turn();
         let is_any_due = worker.writes.evictions.next(Candidates::All).unwrap() <= Instant::now();
-        assert_eq!(is_any_due, left > 0, "the examined Pods wait for the end of their grace period");
+        assert_eq!(
+            is_any_due,
+            left > 0,
+            "the examined Pods wait for the end of their grace period"
+        );
     }
 }
 
@@ -697,8 +899,11 @@ async fn only_the_leader_counts_bound_pods() {
         let mut worker = worker_in(&leadership, client, [pps_with_states()]);
         report_plain_workload(&mut worker);
         let pod = |node: Option<&str>| {
-            let fact =
-                PodFact { owner: Some("uid-w".into()), node: node.map(Into::into), ..PodFact::default() };
+            let fact = PodFact {
+                owner: Some("uid-w".into()),
+                node: node.map(Into::into),
+                ..PodFact::default()
+            };
             Observation::Pods(Update::Apply(NamespacedName::new("n", "w-0"), fact))
         };
         for node in [None, Some("node-1")] {
@@ -720,5 +925,8 @@ async fn a_task_that_panics_is_a_failure_and_one_that_is_aborted_is_none() {
     worker.watching.tasks.spawn(std::future::pending()).abort();
     worker.watching.tasks.spawn(async { panic!("out of luck") });
     let failure = format!("{:#}", worker.watching.first_failure().await);
-    assert!(failure.starts_with("a watch has failed: ") && failure.contains("out of luck"), "{failure}");
+    assert!(
+        failure.starts_with("a watch has failed: ") && failure.contains("out of luck"),
+        "{failure}"
+    );
 }

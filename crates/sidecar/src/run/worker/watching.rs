@@ -57,13 +57,24 @@ impl Watching {
     /// Starts the watches from which the interest follows.
     pub(crate) fn start_first(&mut self, args: &Args) {
         let (watches, tasks) = (&self.watches, &mut self.tasks);
-        tasks.spawn(check_repeatedly(watches.clone(), args.openkruise_namespace().to_owned()));
-        tasks.spawn(watches.clone().watch_persistent_pod_states(self.relist_objects.subscribe()));
+        tasks.spawn(check_repeatedly(
+            watches.clone(),
+            args.openkruise_namespace().to_owned(),
+        ));
+        tasks.spawn(
+            watches
+                .clone()
+                .watch_persistent_pod_states(self.relist_objects.subscribe()),
+        );
         tasks.spawn(watches.clone().watch_stateful_sets());
         tasks.spawn(watches.clone().watch_definitions());
         tasks.spawn(watches.clone().watch_config(args.config_namespace.clone()));
         if !args.namespace_selector.is_empty() {
-            tasks.spawn(watches.clone().watch_namespaces(args.namespace_selector.clone()));
+            tasks.spawn(
+                watches
+                    .clone()
+                    .watch_namespaces(args.namespace_selector.clone()),
+            );
         }
     }
 
@@ -94,7 +105,9 @@ impl Watching {
     fn start_kind(&mut self, id: WatchId, resource: kinds::Resource) {
         info!(kind = %id.kind, version = resource.version, "watching this workload kind");
         let kind = id.kind.clone();
-        let task = self.tasks.spawn(self.watches.clone().watch_kind(id, resource.clone()));
+        let task = self
+            .tasks
+            .spawn(self.watches.clone().watch_kind(id, resource.clone()));
         if let Some((before, _)) = self.kinds.insert(kind, (task, resource)) {
             before.abort();
         }
@@ -115,7 +128,11 @@ impl Watching {
 
 /// The watches of workload kinds that come and go: does what the discovery decides.
 impl Worker {
-    pub(super) fn apply_workloads(&mut self, id: &WatchId, update: Update<NamespacedName, WorkloadFact>) {
+    pub(super) fn apply_workloads(
+        &mut self,
+        id: &WatchId,
+        update: Update<NamespacedName, WorkloadFact>,
+    ) {
         let is_listed = update == Update::Done;
         let is_custom = id.kind != GroupKind::stateful_set();
         if !is_custom || self.discovery.is_current(id) {
@@ -152,8 +169,13 @@ impl Worker {
             }
         }
         // Beside OpenKruise's manager no object gets the compact form.
-        if let Some(is_kept) = self.discovery.keeps_packed().filter(|_| self.manager.is_known()) {
-            self.index.change_compact_form(|form| form.is_kept = Some(is_kept));
+        if let Some(is_kept) = self
+            .discovery
+            .keeps_packed()
+            .filter(|_| self.manager.is_known())
+        {
+            self.index
+                .change_compact_form(|form| form.is_kept = Some(is_kept));
         }
         if self.discovery.is_known() {
             self.index.set_kinds_known();

@@ -63,7 +63,11 @@ impl Writes {
     /// Retries may use half of the writes in flight. They may take long to fail again, and the other half
     /// stays free for healthy objects.
     pub(super) fn candidates(&self) -> Candidates {
-        if self.retries < MAX_IN_FLIGHT / 2 { Candidates::All } else { Candidates::NotFailing }
+        if self.retries < MAX_IN_FLIGHT / 2 {
+            Candidates::All
+        } else {
+            Candidates::NotFailing
+        }
     }
 
     /// Forgets all that was decided: another process decided meanwhile.
@@ -82,9 +86,16 @@ impl Writes {
 
     /// How many objects wait for a write, and for how long the first of them has waited.
     pub(super) fn pending(&self, now: Instant) -> (usize, Duration) {
-        let waiting = [self.statuses.waiting(), self.generated.waiting(), self.evictions.waiting()];
+        let waiting = [
+            self.statuses.waiting(),
+            self.generated.waiting(),
+            self.evictions.waiting(),
+        ];
         let oldest = waiting.iter().filter_map(|(_, oldest)| *oldest).min();
         let age = oldest.map(|oldest| now.saturating_duration_since(oldest));
-        (waiting.iter().map(|(count, _)| count).sum(), age.unwrap_or_default())
+        (
+            waiting.iter().map(|(count, _)| count).sum(),
+            age.unwrap_or_default(),
+        )
     }
 }

@@ -17,7 +17,12 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
     let queries = Arc::<Mutex<Vec<String>>>::default();
     let seen = queries.clone();
     let service = service_fn(move |request: http::Request<Body>| {
-        let query = request.uri().query().unwrap_or_default().trim_start_matches('&').to_owned();
+        let query = request
+            .uri()
+            .query()
+            .unwrap_or_default()
+            .trim_start_matches('&')
+            .to_owned();
         let pod = |name: &str, owner: &str| {
             json!({"metadata": {"name": name, "namespace": "n", "ownerReferences": [
                 {"apiVersion": "a.io/v1", "kind": "Database", "name": "w", "uid": owner, "controller": true}]}})
@@ -25,25 +30,44 @@ async fn pods_are_counted_in_pages_of_fifty_and_in_smaller_ones_if_these_are_too
         let mut terminating = pod("c", "uid-w");
         terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         let (token, items) = match &*query {
-            "limit=50" => ("second", vec![pod("a", "uid-w"), pod("b", "uid-of-another")]),
+            "limit=50" => (
+                "second",
+                vec![pod("a", "uid-w"), pod("b", "uid-of-another")],
+            ),
             // The small page before it allows more than fifty.
-            "limit=50&continue=second" => ("", vec![json!({"metadata": {"name": "x".repeat(17 << 20)}})]),
-            "limit=12&continue=second" => {
-                ("third", vec![terminating, json!({"metadata": {"name": "alone"}})])
-            }
+            "limit=50&continue=second" => (
+                "",
+                vec![json!({"metadata": {"name": "x".repeat(17 << 20)}})],
+            ),
+            "limit=12&continue=second" => (
+                "third",
+                vec![terminating, json!({"metadata": {"name": "alone"}})],
+            ),
             _ => ("", vec![pod("d", "uid-w")]),
         };
         seen.lock().unwrap().push(query);
         let list = json!({"metadata": {"resourceVersion": "9", "continue": token}, "items": items});
-        async move { Ok::<_, Infallible>(http::Response::new(Body::from(list.to_string().into_bytes()))) }
+        async move {
+            Ok::<_, Infallible>(http::Response::new(Body::from(
+                list.to_string().into_bytes(),
+            )))
+        }
     });
     let mut permit = Permit::new(Leadership::fixed(true));
     permit.renew();
     let writer = Writer::new(Client::new(service, "n"), permit);
     let demand = Demand::numbered(0, 3);
-    let workload = WorkloadFact { uid: "uid-w".into(), demand, ..WorkloadFact::default() };
+    let workload = WorkloadFact {
+        uid: "uid-w".into(),
+        demand,
+        ..WorkloadFact::default()
+    };
     assert_eq!(writer.count_living("n", &workload).await.unwrap(), 2);
-    let expected =
-        ["limit=50", "limit=50&continue=second", "limit=12&continue=second", "limit=24&continue=third"];
+    let expected = [
+        "limit=50",
+        "limit=50&continue=second",
+        "limit=12&continue=second",
+        "limit=24&continue=third",
+    ];
     assert_eq!(*queries.lock().unwrap(), expected);
 }

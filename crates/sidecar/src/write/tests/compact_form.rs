@@ -32,7 +32,8 @@ fn states() -> Value {
 impl Server {
     async fn answer(self, request: http::Request<Body>) -> http::Response<Body> {
         let (head, body) = request.into_parts();
-        let body: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+        let body: Value =
+            serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
         let query = head.uri.query().unwrap_or_default().to_owned();
         let is_dry_run = query.contains("dryRun=All");
         let number = {
@@ -41,7 +42,10 @@ impl Server {
             requests.len()
         };
         let answer = |code: u16, answer: Value| {
-            http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()
+            http::Response::builder()
+                .status(code)
+                .body(Body::from(answer.to_string().into_bytes()))
+                .unwrap()
         };
         let error = |code: u16, message: &str| {
             answer(
@@ -63,7 +67,10 @@ impl Server {
         if head.headers[CONTENT_TYPE] == "application/json-patch+json" {
             let patch: json_patch::Patch = serde_json::from_value(body).unwrap();
             if json_patch::patch(&mut object, &patch).is_err() {
-                return error(422, "the server rejected our request due to an error in our request");
+                return error(
+                    422,
+                    "the server rejected our request due to an error in our request",
+                );
             }
         } else {
             json_patch::merge(&mut object, &body);
@@ -95,8 +102,16 @@ impl Server {
         let writer = Writer::new(Client::new(service, "n"), permit);
         let result = writer.write_status(write).await;
         let requests = self.requests.lock().unwrap();
-        assert!(requests.iter().all(|query| query.contains("fieldManager=pps-sidecar")), "{requests:?}");
-        let dry_runs = requests.iter().map(|query| query.contains("dryRun=All")).collect();
+        assert!(
+            requests
+                .iter()
+                .all(|query| query.contains("fieldManager=pps-sidecar")),
+            "{requests:?}"
+        );
+        let dry_runs = requests
+            .iter()
+            .map(|query| query.contains("dryRun=All"))
+            .collect();
         (result, dry_runs, self.status.lock().unwrap().clone())
     }
 }
@@ -104,7 +119,10 @@ impl Server {
 fn write() -> StatusWrite {
     let key = NamespacedName::new("n", "p");
     StatusWrite {
-        workload: WorkloadKey { object: key.clone(), kind: GroupKind::stateful_set() },
+        workload: WorkloadKey {
+            object: key.clone(),
+            kind: GroupKind::stateful_set(),
+        },
         key,
         uid: "uid-p".into(),
         patch: json!({"metadata": {"uid": "uid-p", "resourceVersion": "7"}, "status": {
@@ -128,17 +146,25 @@ fn moved() -> Value {
 #[tokio::test]
 async fn states_are_removed_from_pod_states_once_the_compact_form_is_stored() {
     let (result, dry_runs, stored) = Server::default().write(states(), write()).await;
-    assert!(matches!(&result, WriteResult::Status(_, Ok(version)) if version == "9"), "{result:?}");
+    assert!(
+        matches!(&result, WriteResult::Status(_, Ok(version)) if version == "9"),
+        "{result:?}"
+    );
     assert_eq!((dry_runs, stored), (vec![false, false], moved()));
 }
 
 #[tokio::test]
 async fn a_definition_without_the_compact_form_costs_no_state_whenever_it_comes() {
     for pruned_from in [1, 2] {
-        let server = Server { pruned_from: Some(pruned_from), ..Server::default() };
+        let server = Server {
+            pruned_from: Some(pruned_from),
+            ..Server::default()
+        };
         let (result, _, stored) = server.write(states(), write()).await;
         match result {
-            WriteResult::CompactFormDropped(_, Ok(version)) => assert_eq!((pruned_from, &*version), (1, "8")),
+            WriteResult::CompactFormDropped(_, Ok(version)) => {
+                assert_eq!((pruned_from, &*version), (1, "8"))
+            }
             WriteResult::Status(_, Err(Failure::Refused(_))) => assert_eq!(pruned_from, 2),
             other => panic!("{pruned_from}: {other:?}"),
         }
@@ -156,26 +182,47 @@ async fn a_write_to_the_compact_form_changes_nothing_where_the_form_is_hidden() 
         ..write()
     };
     let (result, _, stored) = Server::default().write(moved(), change()).await;
-    assert!(matches!(result, WriteResult::Status(_, Ok(_))), "{result:?}");
-    assert_eq!(stored["packed"]["buckets"].as_object().map(Map::len), Some(2));
-    let hidden = Server { pruned_from: Some(1), ..Server::default() };
+    assert!(
+        matches!(result, WriteResult::Status(_, Ok(_))),
+        "{result:?}"
+    );
+    assert_eq!(
+        stored["packed"]["buckets"].as_object().map(Map::len),
+        Some(2)
+    );
+    let hidden = Server {
+        pruned_from: Some(1),
+        ..Server::default()
+    };
     let (result, _, stored) = hidden.write(moved(), change()).await;
-    assert!(matches!(result, WriteResult::Status(_, Err(Failure::Refused(_)))), "{result:?}");
+    assert!(
+        matches!(result, WriteResult::Status(_, Err(Failure::Refused(_)))),
+        "{result:?}"
+    );
     assert_eq!(stored, moved());
 }
 
 #[tokio::test]
 async fn an_object_without_room_for_both_forms_moves_after_a_dry_run() {
-    let tight = Server { is_tight: true, ..Server::default() };
+    let tight = Server {
+        is_tight: true,
+        ..Server::default()
+    };
     let (result, dry_runs, stored) = tight.write(states(), write()).await;
-    assert!(matches!(result, WriteResult::Status(_, Ok(_))), "{result:?}");
+    assert!(
+        matches!(result, WriteResult::Status(_, Ok(_))),
+        "{result:?}"
+    );
     assert_eq!((dry_runs, stored), (vec![false, true, false], moved()));
 }
 
 #[tokio::test]
 async fn a_move_that_is_refused_keeps_its_reason_and_one_that_fails_is_a_write_that_fails() {
     for (code, is_refused) in [(400, true), (422, true), (409, false), (503, false)] {
-        let server = Server { code: Some(code), ..Server::default() };
+        let server = Server {
+            code: Some(code),
+            ..Server::default()
+        };
         match server.write(states(), write()).await.0 {
             WriteResult::CompactFormDropped(_, Err(reason)) => {
                 assert!(is_refused && reason.ends_with("no"), "{code}: {reason}");

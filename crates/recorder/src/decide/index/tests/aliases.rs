@@ -31,7 +31,14 @@ fn a_pps_of_another_name_gets_an_alias() {
     // No workload is needed: the policy looks for the PPS when the first Pod is created.
     world.object("p", &spec("w"), &json!({}));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    let Some(GeneratedPps::Create { key: name, body, is_alias: true }) = write(&mut world) else { panic!() };
+    let Some(GeneratedPps::Create {
+        key: name,
+        body,
+        is_alias: true,
+    }) = write(&mut world)
+    else {
+        panic!()
+    };
     assert_eq!(*name.name, *second());
     assert_eq!(
         body,
@@ -59,7 +66,10 @@ fn a_pps_of_another_name_gets_an_alias() {
     // Deleted by hand: made again.
     world.index.apply_objects(Update::Delete(key(&second())));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    assert!(matches!(write(&mut world), Some(GeneratedPps::Create { is_alias: true, .. })));
+    assert!(matches!(
+        write(&mut world),
+        Some(GeneratedPps::Create { is_alias: true, .. })
+    ));
 }
 
 #[test]
@@ -81,10 +91,19 @@ fn an_alias_that_is_not_needed_any_longer_is_deleted() {
     world.index.take_work();
     world.object("w", &spec("w"), &json!({}));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    let Some(GeneratedPps::Delete { key: name, uid, is_alias: true, .. }) = write(&mut world) else {
+    let Some(GeneratedPps::Delete {
+        key: name,
+        uid,
+        is_alias: true,
+        ..
+    }) = write(&mut world)
+    else {
         panic!()
     };
-    assert_eq!((&*name.name, uid.as_str()), (second().as_str(), "uid-alias"));
+    assert_eq!(
+        (&*name.name, uid.as_str()),
+        (second().as_str(), "uid-alias")
+    );
 
     // Nothing targets the workload, and a list after a gap shows the alias.
     let mut world = World::new();
@@ -92,7 +111,10 @@ fn an_alias_that_is_not_needed_any_longer_is_deleted() {
     alias(&mut world, "p", "uid-p", "pps-sidecar");
     assert_eq!(write(&mut world), None);
     world.index.apply_objects(Update::Delete(key("p")));
-    assert!(matches!(write(&mut world), Some(GeneratedPps::Delete { is_alias: true, .. })));
+    assert!(matches!(
+        write(&mut world),
+        Some(GeneratedPps::Delete { is_alias: true, .. })
+    ));
 }
 
 #[test]
@@ -101,10 +123,16 @@ fn an_alias_that_points_elsewhere_is_made_again() {
         let mut world = World::new();
         world.object("p", &spec("w"), &json!({}));
         alias(&mut world, of, uid, "pps-sidecar");
-        assert!(matches!(write(&mut world), Some(GeneratedPps::Delete { is_alias: true, .. })));
+        assert!(matches!(
+            write(&mut world),
+            Some(GeneratedPps::Delete { is_alias: true, .. })
+        ));
         world.index.apply_objects(Update::Delete(key(&second())));
         assert!(world.index.take_work().generated.contains(&workload("w")));
-        assert!(matches!(write(&mut world), Some(GeneratedPps::Create { is_alias: true, .. })));
+        assert!(matches!(
+            write(&mut world),
+            Some(GeneratedPps::Create { is_alias: true, .. })
+        ));
     }
 }
 
@@ -121,19 +149,27 @@ fn reports_a_pps_whose_alias_somebody_elses_object_prevents() {
         world.index.take_work();
         assert_eq!(write(&mut world), None);
         let work = world.index.take_work();
-        let [notice] = &work.notices[..] else { panic!("{:?}", work.notices) };
+        let [notice] = &work.notices[..] else {
+            panic!("{:?}", work.notices)
+        };
         assert_eq!(notice.reason, Reason::NameConflict);
         for word in ["PersistentPodState p", "under the name w", &second()] {
             assert!(notice.message.contains(word), "{word}: {}", notice.message);
         }
         assert!(work.statuses.contains(&key("p")));
         let condition = &world.patch("p").unwrap()["conditions"][0];
-        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("NameConflict")));
+        assert_eq!(
+            (&condition["status"], &condition["reason"]),
+            (&json!("False"), &json!("NameConflict"))
+        );
         world.accept("p");
 
         world.index.apply_objects(Update::Delete(key(&second())));
         assert!(world.index.take_work().generated.contains(&workload("w")));
-        assert!(matches!(write(&mut world), Some(GeneratedPps::Create { is_alias: true, .. })));
+        assert!(matches!(
+            write(&mut world),
+            Some(GeneratedPps::Create { is_alias: true, .. })
+        ));
         assert_eq!(world.patch("p").unwrap()["conditions"][0]["status"], "True");
     }
 }
@@ -149,11 +185,21 @@ fn a_second_kind_waits_for_its_name_until_the_alias_is_gone() {
     alias(&mut world, "p", "uid-p", "pps-sidecar");
     assert_eq!(write(&mut world), None);
     world.index.apply_objects(Update::Delete(key("p")));
-    assert!(matches!(write(&mut world), Some(GeneratedPps::Delete { is_alias: true, .. })));
+    assert!(matches!(
+        write(&mut world),
+        Some(GeneratedPps::Delete { is_alias: true, .. })
+    ));
     world.index.take_work();
     world.index.apply_objects(Update::Delete(key(&second())));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    let Some(GeneratedPps::Create { key: name, is_alias: false, .. }) = write(&mut world) else { panic!() };
+    let Some(GeneratedPps::Create {
+        key: name,
+        is_alias: false,
+        ..
+    }) = write(&mut world)
+    else {
+        panic!()
+    };
     assert_eq!(*name.name, *second());
 }
 
@@ -163,12 +209,17 @@ fn a_refused_alias_shows_in_the_condition_until_it_exists() {
     for name in ["w-0", "w-1", "w-2"] {
         world.pod(name, ready_on("node-1"));
     }
-    let Some(GeneratedPps::Create { key: alias, body, is_alias: true }) =
-        world.index.generated_pps(&workload("w"))
+    let Some(GeneratedPps::Create {
+        key: alias,
+        body,
+        is_alias: true,
+    }) = world.index.generated_pps(&workload("w"))
     else {
         panic!("no alias")
     };
-    world.index.on_alias_refused(&alias, &workload("w"), "exceeded quota".into());
+    world
+        .index
+        .on_alias_refused(&alias, &workload("w"), "exceeded quota".into());
     world.index.on_generated_pps_written(&workload("w"), true);
     world.settle("p");
     let condition = &world.status("p")["conditions"][0];

@@ -4,22 +4,36 @@ use super::*;
 
 /// A Pod whose recorded annotation has this many bytes.
 fn pod_of(bytes: usize) -> PodFact {
-    PodFact { annotations: vec![("ip".into(), "x".repeat(bytes).into())], ..ready_on("node-1") }
+    PodFact {
+        annotations: vec![("ip".into(), "x".repeat(bytes).into())],
+        ..ready_on("node-1")
+    }
 }
 
 impl World {
     fn condition(&self, object: &str) -> (String, String) {
-        let condition = &self.index.objects.tracked[&key(object)].fact.status.header.conditions[0];
+        let condition = &self.index.objects.tracked[&key(object)]
+            .fact
+            .status
+            .header
+            .conditions[0];
         (condition.status.clone(), condition.reason.clone())
     }
 
     fn names_in(patch: &Value) -> Vec<String> {
-        patch["podStates"].as_object().into_iter().flat_map(|states| states.keys().cloned()).collect()
+        patch["podStates"]
+            .as_object()
+            .into_iter()
+            .flat_map(|states| states.keys().cloned())
+            .collect()
     }
 
     fn refuse(&mut self) {
         self.index.on_status_too_large(&key("p"), "uid-p");
-        assert!(self.index.take_work().statuses.contains(&key("p")), "the write is tried again");
+        assert!(
+            self.index.take_work().statuses.contains(&key("p")),
+            "the write is tried again"
+        );
     }
 
     /// Writes until the object is up to date, against an API server that stores at most `limit` bytes of
@@ -28,7 +42,10 @@ impl World {
         let mut refused = 0;
         while let Some(patch) = self.patch("p") {
             let states = &self.index.objects.tracked[&key("p")].fact.status.pod_states;
-            let removed: usize = Self::names_in(&patch).iter().map(|name| states.size_of(name)).sum();
+            let removed: usize = Self::names_in(&patch)
+                .iter()
+                .map(|name| states.size_of(name))
+                .sum();
             if states.size() - removed + patch["podStates"].to_string().len() > limit
                 && !patch["podStates"].is_null()
             {
@@ -57,11 +74,15 @@ fn reports_near_capacity_once() {
     let status = world.patch("p").unwrap();
     let message = status["conditions"][0]["message"].as_str().unwrap();
     assert!(
-        message.starts_with("split the workload") && message.contains("2 states take 90 % of the 100 KiB"),
+        message.starts_with("split the workload")
+            && message.contains("2 states take 90 % of the 100 KiB"),
         "{message}"
     );
     let notices = world.index.take_work().notices;
-    assert_eq!((notices.len(), notices[0].reason), (1, Reason::NearCapacity));
+    assert_eq!(
+        (notices.len(), notices[0].reason),
+        (1, Reason::NearCapacity)
+    );
     world.accept("p");
     assert_eq!(world.condition("p"), ("True".into(), "NearCapacity".into()));
     assert_eq!((world.index.sizes().1, world.index.sizes().2), (1, 0));
@@ -88,10 +109,17 @@ fn an_object_stays_below_its_limit_before_the_api_server_refuses_anything() {
     }
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
-    assert_eq!(world.condition("p"), ("False".into(), "CapacityExceeded".into()));
+    assert_eq!(
+        world.condition("p"),
+        ("False".into(), "CapacityExceeded".into())
+    );
     assert_eq!((world.index.sizes().1, world.index.sizes().2), (0, 1));
     assert!(world.index.sizes().0 < 100 * 1024);
-    assert_eq!(world.patch("p"), None, "nothing is retried while nothing changes");
+    assert_eq!(
+        world.patch("p"),
+        None,
+        "nothing is retried while nothing changes"
+    );
 
     // A state that is dropped makes room.
     world.index.apply_pods(Update::Delete(key("w-0")));
@@ -102,7 +130,9 @@ fn an_object_stays_below_its_limit_before_the_api_server_refuses_anything() {
         demand,
         ..WorkloadFact::default()
     };
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Apply(key("w"), fact));
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Apply(key("w"), fact));
     world.settle("p");
     assert_eq!(
         (world.states("p"), world.condition("p").0),
@@ -119,7 +149,10 @@ fn a_state_that_is_too_large_keeps_no_other_out() {
         world.pod(name, pod_of(1024));
     }
     world.settle("p");
-    assert_eq!((world.states("p"), world.index.sizes().2), (vec!["w-1".into(), "w-2".into()], 1));
+    assert_eq!(
+        (world.states("p"), world.index.sizes().2),
+        (vec!["w-1".into(), "w-2".into()], 1)
+    );
 }
 
 #[test]
@@ -135,9 +168,18 @@ fn an_object_that_is_above_its_limit_grows_no_further_and_follows_its_pods() {
     world.pod("w-2", pod_of(1024));
     // The name is longer, and the Pod must not be kept where it was.
     world.node("node-10", &[("zone", "b"), ("host", "node-10")]);
-    world.pod("w-1", PodFact { node: Some("node-10".into()), ..pod_of(45 * 1024) });
+    world.pod(
+        "w-1",
+        PodFact {
+            node: Some("node-10".into()),
+            ..pod_of(45 * 1024)
+        },
+    );
     world.settle("p");
-    assert_eq!((world.states("p"), world.index.sizes().0), (vec!["w-0".into(), "w-1".into()], size + 1));
+    assert_eq!(
+        (world.states("p"), world.index.sizes().0),
+        (vec!["w-0".into(), "w-1".into()], size + 1)
+    );
     assert_eq!(world.status("p")["podStates"]["w-1"]["nodeName"], "node-10");
     assert_eq!(world.condition("p").1, "CapacityExceeded");
 }
@@ -146,14 +188,18 @@ fn an_object_that_is_above_its_limit_grows_no_further_and_follows_its_pods() {
 fn managed_fields_count_under_a_definition_in_which_they_list_each_entry() {
     let mut world = World::with_workload();
     world.index.size_limit = 100 * 1024;
-    world.index.change_compact_form(|form| form.is_kept = Some(false));
+    world
+        .index
+        .change_compact_form(|form| form.is_kept = Some(false));
     for name in ["w-0", "w-1", "w-2"] {
         world.pod(name, pod_of(20 * 1024));
     }
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
     // Our definition is installed.
-    world.index.change_compact_form(|form| form.is_kept = Some(true));
+    world
+        .index
+        .change_compact_form(|form| form.is_kept = Some(true));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1", "w-2"]);
 }
@@ -171,20 +217,36 @@ fn writes_what_shrinks_the_object_after_a_refusal() {
     world.refuse();
 
     // The rest is written, the condition says so, and a Pod that moves is recorded.
-    world.pod("w-1", PodFact { node: Some("node-2".into()), ..pod_of(45 * 1024) });
+    world.pod(
+        "w-1",
+        PodFact {
+            node: Some("node-2".into()),
+            ..pod_of(45 * 1024)
+        },
+    );
     let status = world.patch("p").unwrap();
     assert_eq!(
         status["podStates"],
         json!({"w-1": {"nodeName": "node-2", "nodeTopologyLabels": {"zone": "b"}}})
     );
     assert_eq!(
-        (&status["conditions"][0]["status"], &status["conditions"][0]["reason"]),
+        (
+            &status["conditions"][0]["status"],
+            &status["conditions"][0]["reason"]
+        ),
         (&json!("False"), &json!("CapacityExceeded"))
     );
     let notices = world.index.take_work().notices;
-    assert_eq!((notices.len(), notices[0].reason), (1, Reason::CapacityExceeded));
+    assert_eq!(
+        (notices.len(), notices[0].reason),
+        (1, Reason::CapacityExceeded)
+    );
     world.accept("p");
-    assert_eq!(world.patch("p"), None, "nothing is retried while nothing changes");
+    assert_eq!(
+        world.patch("p"),
+        None,
+        "nothing is retried while nothing changes"
+    );
     assert_eq!(world.index.sizes().2, 1);
 
     // A dropped entry makes room for the deferred one.
@@ -196,7 +258,9 @@ fn writes_what_shrinks_the_object_after_a_refusal() {
         demand,
         ..WorkloadFact::default()
     };
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Apply(key("w"), fact));
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Apply(key("w"), fact));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-1", "w-2"]);
     assert_eq!(world.condition("p").0, "True");
@@ -211,9 +275,13 @@ fn writes_deferred_states_after_a_foreign_write_makes_room() {
     }
     world.settle("p");
     let mut status = json!({"targetUID": "uid-w", "podStates": {"w-0": null, "v-1": null}});
-    let states = &world.index.objects.tracked[&key("p")].fact.status.pod_states;
+    let states = &world.index.objects.tracked[&key("p")]
+        .fact
+        .status
+        .pod_states;
     status["podStates"]["w-0"] = json!(states.get("w-0").unwrap());
-    status["podStates"]["v-1"] = json!({"nodeName": "node-1", "annotations": {"ip": "x".repeat(40 * 1024)}});
+    status["podStates"]["v-1"] =
+        json!({"nodeName": "node-1", "annotations": {"ip": "x".repeat(40 * 1024)}});
     let mut retained = spec("w");
     retained["persistentPodStateRetentionPolicy"] = "Retain".into();
     world.object("p", &retained, &status);
@@ -229,9 +297,12 @@ fn writes_deferred_states_after_a_foreign_write_makes_room() {
 
 #[test]
 fn writes_as_many_states_as_fit() {
-    for (limit, assumed, least, most) in
-        [(100, 100, 0, 0), (100, 1500, 1, 12), (50, 100, 1, 12), (3, 100, 1, 12)]
-    {
+    for (limit, assumed, least, most) in [
+        (100, 100, 0, 0),
+        (100, 1500, 1, 12),
+        (50, 100, 1, 12),
+        (3, 100, 1, 12),
+    ] {
         let mut world = World::with_workload();
         world.index.size_limit = assumed * 1024;
         world.workload("w", "uid-w", 200, &[]);
@@ -240,7 +311,10 @@ fn writes_as_many_states_as_fit() {
         }
         let refused = world.settle_within(limit * 1024);
         let states = world.states("p").len();
-        assert!((least..=most).contains(&refused), "{limit} of {assumed}: {refused} refused");
+        assert!(
+            (least..=most).contains(&refused),
+            "{limit} of {assumed}: {refused} refused"
+        );
         // An entry takes a little more than its annotation.
         assert!(
             states <= limit && (states + 12) * 1160 > limit * 1024,
@@ -271,7 +345,10 @@ fn drops_entries_even_if_the_condition_does_not_fit() {
     world.accept("p");
     assert!(world.index.take_work().statuses.contains(&key("p")));
     let status = world.patch("p").unwrap();
-    assert_eq!((&status["recorded"], &status["desired"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&status["recorded"], &status["desired"]),
+        (&json!(1), &json!(1))
+    );
     assert_eq!(
         (&status["podStates"], &status["conditions"][0]["reason"]),
         (&Value::Null, &json!("AllRecorded"))
@@ -290,5 +367,8 @@ fn retries_refused_states_later() {
     world.index.retry_exceeded();
     assert!(world.index.take_work().statuses.contains(&key("p")));
     world.settle("p");
-    assert_eq!((world.states("p"), world.condition("p").0), (vec!["w-0".to_owned()], "True".into()));
+    assert_eq!(
+        (world.states("p"), world.condition("p").0),
+        (vec!["w-0".to_owned()], "True".into())
+    );
 }

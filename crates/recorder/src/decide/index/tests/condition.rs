@@ -34,7 +34,10 @@ fn object_with_the_workloads_name_governs_it() {
     );
     world.pod("w-0", ready_on("node-1"));
     assert_eq!(world.pod_states("w"), json!({"w-0": state("node-1", "a")}));
-    assert_eq!(world.patch("p").unwrap()["conditions"][0]["reason"], "Superseded");
+    assert_eq!(
+        world.patch("p").unwrap()["conditions"][0]["reason"],
+        "Superseded"
+    );
 }
 
 #[test]
@@ -42,7 +45,11 @@ fn keeps_states_of_a_kind_that_is_not_watched() {
     let mut world = World::new();
     let mut spec = spec("w");
     spec["targetRef"]["kind"] = "Database".into();
-    world.object("p", &spec, &json!({"targetUID": "x", "podStates": {"w-0": state("node-1", "a")}}));
+    world.object(
+        "p",
+        &spec,
+        &json!({"targetUID": "x", "podStates": {"w-0": state("node-1", "a")}}),
+    );
     let status = world.patch("p").unwrap();
     assert_eq!(
         (&status["podStates"], &status["conditions"][0]["reason"]),
@@ -61,16 +68,28 @@ fn condition_names_the_node_without_a_topology_key() {
     world.pod("w-0", ready_on("node-1"));
     let status = world.patch("q").unwrap();
     let condition = &status["conditions"][0];
-    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("TopologyKeyMissing")));
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("TopologyKeyMissing"))
+    );
     let message = condition["message"].as_str().unwrap();
-    assert!(message.contains("node-1") && message.contains("use topology.kubernetes.io/zone"), "{message}");
+    assert!(
+        message.contains("node-1") && message.contains("use topology.kubernetes.io/zone"),
+        "{message}"
+    );
     assert_eq!(
         status["podStates"]["w-0"]["nodeTopologyLabels"],
         json!({"zone": "a"}),
         "the labels that the node has are recorded"
     );
     world.accept("q");
-    world.node("node-1", &[("zone", "a"), ("failure-domain.beta.kubernetes.io/zone", "a")]);
+    world.node(
+        "node-1",
+        &[
+            ("zone", "a"),
+            ("failure-domain.beta.kubernetes.io/zone", "a"),
+        ],
+    );
     assert_eq!(world.patch("q").unwrap()["conditions"][0]["status"], "True");
 }
 
@@ -117,7 +136,10 @@ fn condition_omits_missing_keys_of_unrecorded_pods() {
     let mut world = World::with_workload();
     world.node("node-1", &[]);
     world.pod("w-0", ready_on("node-1"));
-    assert_eq!(world.patch("p").unwrap()["conditions"][0]["reason"], "TopologyKeyMissing");
+    assert_eq!(
+        world.patch("p").unwrap()["conditions"][0]["reason"],
+        "TopologyKeyMissing"
+    );
     world.index.apply_pods(Update::Delete(key("w-0")));
     world.index.on_status_not_written(&key("p"), "uid-p");
     assert_eq!(world.patch("p"), None);
@@ -130,12 +152,18 @@ fn reason_says_how_far_recording_has_come() {
     world.object("p", &spec("w"), &json!({}));
     world.pod("w-0", ready_on("node-1"));
     let condition = world.patch("p").unwrap()["conditions"][0].take();
-    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("WaitingForPods")));
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("True"), &json!("WaitingForPods"))
+    );
     world.accept("p");
 
     world.pod("w-1", ready_on("node-2"));
     let condition = world.patch("p").unwrap()["conditions"][0].take();
-    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("AllRecorded")));
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("True"), &json!("AllRecorded"))
+    );
     world.accept("p");
 
     world.workload("w", "uid-w", 3, &[]);

@@ -7,7 +7,12 @@ fn generates_an_object_with_the_workloads_name() {
     let mut world = World::new();
     world.workload("w", "uid-1", 3, ASK);
     let again = world.index.generated_pps(&workload("w"));
-    let Some(GeneratedPps::Create { key: object, body, .. }) = again.clone() else { panic!("{again:?}") };
+    let Some(GeneratedPps::Create {
+        key: object, body, ..
+    }) = again.clone()
+    else {
+        panic!("{again:?}")
+    };
     assert_eq!(object, key("w"));
     // The garbage collector would delete that of a workload that is gone, again and again.
     assert!(again.is_some_and(|create| create.depends_on_workload()));
@@ -20,11 +25,19 @@ fn generates_an_object_with_the_workloads_name() {
         }),
         "only fields that annotations set"
     );
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "a write is in flight");
+    assert_eq!(
+        world.index.generated_pps(&workload("w")),
+        None,
+        "a write is in flight"
+    );
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
     world.index.on_generated_pps_written(&workload("w"), true);
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "a retention policy that a user set stays");
+    assert_eq!(
+        world.index.generated_pps(&workload("w")),
+        None,
+        "a retention policy that a user set stays"
+    );
 }
 
 #[test]
@@ -33,7 +46,10 @@ fn decides_again_after_a_change_during_a_write() {
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
     world.workload("w", "uid-1", 3, &[]);
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Delete { .. })));
+    assert!(matches!(
+        world.index.generated_pps(&workload("w")),
+        Some(GeneratedPps::Delete { .. })
+    ));
     world.index.take_work();
 
     // The object is deleted and the annotations are back before the answer arrives.
@@ -43,9 +59,15 @@ fn decides_again_after_a_change_during_a_write() {
     assert_eq!(world.index.generated_pps(&workload("w")), None);
     world.index.on_generated_pps_written(&workload("w"), true);
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Create { .. })));
+    assert!(matches!(
+        world.index.generated_pps(&workload("w")),
+        Some(GeneratedPps::Create { .. })
+    ));
     world.index.on_generated_pps_written(&workload("w"), true);
-    assert!(world.index.take_work().generated.is_empty(), "nothing changed meanwhile");
+    assert!(
+        world.index.take_work().generated.is_empty(),
+        "nothing changed meanwhile"
+    );
 }
 
 #[test]
@@ -56,7 +78,9 @@ fn generated_object_follows_annotations_and_owner() {
 
     world.workload("w", "uid-2", 3, ASK);
     let again = world.index.generated_pps(&workload("w"));
-    let Some(GeneratedPps::Update { patch, .. }) = again else { panic!("{again:?}") };
+    let Some(GeneratedPps::Update { patch, .. }) = again else {
+        panic!("{again:?}")
+    };
     assert_eq!(
         patch,
         json!({"metadata": {"uid": "uid-w", "resourceVersion": "101", "ownerReferences": [
@@ -74,7 +98,10 @@ fn generated_object_follows_annotations_and_owner() {
     world.workload("w", "uid-2", 3, ASK);
     world.index.apply_objects(Update::Delete(key("w")));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Create { .. })));
+    assert!(matches!(
+        world.index.generated_pps(&workload("w")),
+        Some(GeneratedPps::Create { .. })
+    ));
 }
 
 #[test]
@@ -93,12 +120,22 @@ fn never_changes_a_foreign_object() {
     world.index.take_work();
     assert_eq!(world.index.generated_pps(&workload("v")), None);
     let notices = world.index.take_work().notices;
-    assert_eq!((notices.len(), notices[0].reason), (1, Reason::NameConflict));
+    assert_eq!(
+        (notices.len(), notices[0].reason),
+        (1, Reason::NameConflict)
+    );
     assert_eq!(world.index.generated_pps(&workload("v")), None);
-    assert!(world.index.take_work().notices.is_empty(), "users are warned once");
+    assert!(
+        world.index.take_work().notices.is_empty(),
+        "users are warned once"
+    );
 
     world.workload("v", "uid-3", 3, &[]);
-    assert_eq!(world.index.generated_pps(&workload("v")), None, "it is not deleted either");
+    assert_eq!(
+        world.index.generated_pps(&workload("v")),
+        None,
+        "it is not deleted either"
+    );
 }
 
 #[test]
@@ -108,10 +145,14 @@ fn workloads_of_two_kinds_with_one_name_get_an_object_each() {
     spec["targetRef"]["apiVersion"] = "apps.kruise.io/v1beta1".into();
     world.object_with("w", &metadata, &spec, &json!({}));
     world.workload("w", "uid-2", 3, ASK);
-    let Some(GeneratedPps::Create { key: object, .. }) = world.index.generated_pps(&workload("w")) else {
+    let Some(GeneratedPps::Create { key: object, .. }) = world.index.generated_pps(&workload("w"))
+    else {
         panic!()
     };
-    assert!(object.name.starts_with("w-") && object.name.len() == "w-00000000".len(), "{object}");
+    assert!(
+        object.name.starts_with("w-") && object.name.len() == "w-00000000".len(),
+        "{object}"
+    );
 }
 
 #[test]
@@ -125,9 +166,22 @@ fn leaves_a_copy_of_a_generated_object_alone() {
     ]);
     world.object_with("w", &metadata, &spec, &json!({}));
     world.workload("w", "uid-1", 3, &[]);
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "it is not deleted");
-    world.workload("w", "uid-1", 3, &[ASK[0], ("kruise.io/required-persistent-topology", "host")]);
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "it is not changed");
+    assert_eq!(
+        world.index.generated_pps(&workload("w")),
+        None,
+        "it is not deleted"
+    );
+    world.workload(
+        "w",
+        "uid-1",
+        3,
+        &[ASK[0], ("kruise.io/required-persistent-topology", "host")],
+    );
+    assert_eq!(
+        world.index.generated_pps(&workload("w")),
+        None,
+        "it is not changed"
+    );
 }
 
 #[test]
@@ -156,15 +210,27 @@ fn a_mistake_in_an_annotation_neither_changes_nor_deletes_what_was_generated() {
     let mut world = World::new();
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
-    let many = (0..100).map(|number| format!("k{number}")).collect::<Vec<_>>().join(",");
-    for (value, word) in
-        [("no key", "\"no key\" is no label key"), (&many, "lists 100 keys; list at most 64")]
-    {
+    let many = (0..100)
+        .map(|number| format!("k{number}"))
+        .collect::<Vec<_>>()
+        .join(",");
+    for (value, word) in [
+        ("no key", "\"no key\" is no label key"),
+        (&many, "lists 100 keys; list at most 64"),
+    ] {
         world.index.take_work();
-        world.workload("w", "uid-1", 3, &[ASK[0], ("kruise.io/required-persistent-topology", value)]);
+        world.workload(
+            "w",
+            "uid-1",
+            3,
+            &[ASK[0], ("kruise.io/required-persistent-topology", value)],
+        );
         assert_eq!(world.index.generated_pps(&workload("w")), None);
         let notices = world.index.take_work().notices;
-        assert_eq!((notices.len(), notices[0].reason), (1, Reason::InvalidAnnotation));
+        assert_eq!(
+            (notices.len(), notices[0].reason),
+            (1, Reason::InvalidAnnotation)
+        );
         assert!(notices[0].message.contains(word), "{}", notices[0].message);
     }
 }
@@ -182,7 +248,9 @@ fn neither_changes_nor_deletes_a_generated_object_that_cannot_be_read() {
             resource_version: "1000".into(),
             ..readable
         };
-        world.index.apply_objects(Update::Apply(key("w"), Box::new(unreadable)));
+        world
+            .index
+            .apply_objects(Update::Apply(key("w"), Box::new(unreadable)));
         assert_eq!(world.index.generated_pps(&workload("w")), None);
     }
 }
@@ -195,12 +263,22 @@ fn a_topology_of_the_other_spelling_is_replaced() {
     spec["requiredPersistentTopology"] = json!({"keys": ["zone"]});
     world.object_with("w", &metadata, &spec, &json!({}));
     world.workload("w", "uid-1", 3, ASK);
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "it is the same");
-    let asked = [ASK[0], ("kruise.io/required-persistent-topology", "zone,host")];
+    assert_eq!(
+        world.index.generated_pps(&workload("w")),
+        None,
+        "it is the same"
+    );
+    let asked = [
+        ASK[0],
+        ("kruise.io/required-persistent-topology", "zone,host"),
+    ];
     world.workload("w", "uid-1", 3, &asked);
     let Some(GeneratedPps::Update { patch, .. }) = world.index.generated_pps(&workload("w")) else {
         panic!()
     };
     let topology = json!({"keys": null, "nodeTopologyKeys": ["zone", "host"]});
-    assert_eq!(patch["spec"], json!({"requiredPersistentTopology": topology}));
+    assert_eq!(
+        patch["spec"],
+        json!({"requiredPersistentTopology": topology})
+    );
 }

@@ -18,7 +18,11 @@ fn records_again_after_a_spec_change() {
     wider["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["host"]});
     let status = world.status("p");
     world.object("p", &wider, &status);
-    assert_eq!(world.pod_states("p"), Value::Null, "the node's new label is not known yet");
+    assert_eq!(
+        world.pod_states("p"),
+        Value::Null,
+        "the node's new label is not known yet"
+    );
     assert_eq!(world.index.interest.revision(), revision + 1);
     world.index.apply_nodes(Update::Begin(revision + 1));
     world.node("node-1", &[("zone", "a"), ("host", "node-1")]);
@@ -34,7 +38,11 @@ fn records_again_after_a_spec_change() {
 fn annotations_of_a_workload_name_keys_only_through_the_pps_that_is_generated() {
     let mut world = World::new();
     world.workload("w", "uid-w", 3, ASK);
-    assert_eq!(world.index.interest.revision(), 0, "nothing is listed again");
+    assert_eq!(
+        world.index.interest.revision(),
+        0,
+        "nothing is listed again"
+    );
     assert!(world.index.interest.pick([("zone", "a")]).is_empty());
 }
 
@@ -42,11 +50,19 @@ fn annotations_of_a_workload_name_keys_only_through_the_pps_that_is_generated() 
 fn forgets_keys_that_no_spec_names_any_longer() {
     let mut world = World::with_workload();
     let kept = |world: &World, keys: &[&str]| {
-        let picked = world.index.interest.pick(keys.iter().map(|key| (*key, "value")));
-        picked.into_iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>()
+        let picked = world
+            .index
+            .interest
+            .pick(keys.iter().map(|key| (*key, "value")));
+        picked
+            .into_iter()
+            .map(|(key, _)| key.to_string())
+            .collect::<Vec<_>>()
     };
     for round in 0..50 {
-        let keys: Vec<Value> = (0..100).map(|number| json!({"key": format!("{round}-{number}")})).collect();
+        let keys: Vec<Value> = (0..100)
+            .map(|number| json!({"key": format!("{round}-{number}")}))
+            .collect();
         world.object(
             "many",
             &json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": keys}),
@@ -57,7 +73,8 @@ fn forgets_keys_that_no_spec_names_any_longer() {
 
     // A key that is named again is listed again.
     let revision = world.index.interest.revision();
-    let spec = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "0-0"}]});
+    let spec =
+        json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "0-0"}]});
     world.object("many", &spec, &json!({}));
     assert_eq!(world.index.interest.revision(), revision + 1);
     assert_eq!(kept(&world, &["0-0"]), ["0-0"]);
@@ -82,7 +99,11 @@ fn new_keys_of_one_object_do_not_delay_others() {
     world.object("many", &many, &json!({}));
 
     world.pod("w-0", ready_on("node-1"));
-    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1", "other objects are recorded meanwhile");
+    assert_eq!(
+        world.pod_states("p")["w-0"]["nodeName"],
+        "node-1",
+        "other objects are recorded meanwhile"
+    );
     world.accept("p");
     assert_eq!(world.patch("many"), None, "its keys are not listed yet");
     relist_all(&mut world);

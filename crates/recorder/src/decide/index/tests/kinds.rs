@@ -6,11 +6,17 @@ use super::*;
 use crate::facts::WatchState;
 
 fn database() -> GroupKind {
-    GroupKind { group: "a.io".into(), kind: "Database".into() }
+    GroupKind {
+        group: "a.io".into(),
+        kind: "Database".into(),
+    }
 }
 
 fn database_key(name: &str) -> WorkloadKey {
-    WorkloadKey { object: key(name), kind: database() }
+    WorkloadKey {
+        object: key(name),
+        kind: database(),
+    }
 }
 
 fn spec_of_database() -> Value {
@@ -20,8 +26,10 @@ fn spec_of_database() -> Value {
 }
 
 fn recorded(names: &[&str]) -> Value {
-    let states: serde_json::Map<_, _> =
-        names.iter().map(|name| ((*name).to_owned(), state("node-1", "a"))).collect();
+    let states: serde_json::Map<_, _> = names
+        .iter()
+        .map(|name| ((*name).to_owned(), state("node-1", "a")))
+        .collect();
     json!({"targetUID": "uid-w", "podStates": states})
 }
 
@@ -36,7 +44,10 @@ impl World {
             uid: format!("uid-{name}").into(),
             terminating: false,
             demand: Demand::read(spec, &Naming::Custom(ReplicasPath::default())),
-            annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            annotations: annotations
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect(),
         };
         self.apply(Update::Apply(key(name), fact));
     }
@@ -60,8 +71,15 @@ impl World {
     }
 
     fn reason(&self, object: &str) -> String {
-        let conditions = &self.index.objects.tracked[&key(object)].fact.status.header.conditions;
-        conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
+        let conditions = &self.index.objects.tracked[&key(object)]
+            .fact
+            .status
+            .header
+            .conditions;
+        conditions
+            .first()
+            .map(|condition| condition.reason.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -77,14 +95,23 @@ fn unlisted_kind_loses_no_states_and_delays_no_other_kind() {
     // Another kind is recorded meanwhile.
     world.workload("v", "uid-v", 1, &[]);
     world.object("p", &spec("v"), &json!({}));
-    world.pod("v-0", PodFact { owner: Some("uid-v".into()), ..ready_on("node-1") });
+    world.pod(
+        "v-0",
+        PodFact {
+            owner: Some("uid-v".into()),
+            ..ready_on("node-1")
+        },
+    );
     assert_eq!(world.pod_states("p"), json!({"v-0": state("node-1", "a")}));
 
     world.database("w", &json!({"replicas": 1}), &[]);
     world.pod("w-0", ready_on("node-1"));
     world.index.take_work();
     world.apply(Update::Done);
-    assert!(world.index.take_work().statuses.contains(&key("d")), "the work comes up again");
+    assert!(
+        world.index.take_work().statuses.contains(&key("d")),
+        "the work comes up again"
+    );
     world.end_surplus_rounds();
     assert!(world.index.take_work().statuses.contains(&key("d")));
     assert_eq!(world.pod_states("d"), json!({"w-9": null}));
@@ -94,7 +121,10 @@ fn unlisted_kind_loses_no_states_and_delays_no_other_kind() {
 fn reports_no_unwatched_kind_before_all_kinds_are_known() {
     let mut index = World::new().index;
     index.workloads.kinds_known = false;
-    let mut world = World { index, version: 100 };
+    let mut world = World {
+        index,
+        version: 100,
+    };
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     assert_eq!(world.patch("d"), None);
     world.index.take_work();
@@ -108,7 +138,11 @@ fn reports_no_unwatched_kind_before_all_kinds_are_known() {
 fn relist_of_one_kind_deletes_only_its_workloads() {
     let mut world = World::with_database(&json!({"replicas": 1}));
     world.workload("v", "uid-v", 1, &[]);
-    world.object("p", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"v-0": state("node-1", "a")}}));
+    world.object(
+        "p",
+        &spec("v"),
+        &json!({"targetUID": "uid-v", "podStates": {"v-0": state("node-1", "a")}}),
+    );
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     world.settle("p");
     world.settle("d");
@@ -116,7 +150,10 @@ fn relist_of_one_kind_deletes_only_its_workloads() {
     world.apply(Update::Done);
     world.settle("p");
     world.settle("d");
-    assert_eq!((world.states("p"), world.states("d")), (vec!["v-0".to_owned()], vec![]));
+    assert_eq!(
+        (world.states("p"), world.states("d")),
+        (vec!["v-0".to_owned()], vec![])
+    );
 }
 
 #[test]
@@ -127,7 +164,11 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
     assert_eq!(world.reason("d"), "AllRecorded");
 
     world.index.unwatch_kind(&database());
-    assert_eq!(world.index.workloads.by_uid.values().count(), 0, "the workloads themselves are forgotten");
+    assert_eq!(
+        world.index.workloads.by_uid.values().count(),
+        0,
+        "the workloads themselves are forgotten"
+    );
     // Late events of the watch, and Pods, are ignored.
     world.apply(Update::Delete(key("w")));
     world.database("w", &json!({"replicas": 0}), ASK);
@@ -139,7 +180,11 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
         (vec!["w-0".to_owned()], "WorkloadKindNotWatched".into())
     );
     assert_eq!(
-        world.index.objects.tracked[&key("d")].fact.status.header.desired,
+        world.index.objects.tracked[&key("d")]
+            .fact
+            .status
+            .header
+            .desired,
         Some(1),
         "the last known number"
     );
@@ -148,7 +193,9 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
         matches!(write, Some(GeneratedPps::Create { is_alias: true, .. })),
         "the policy still looks for it"
     );
-    world.index.on_generated_pps_written(&database_key("w"), true);
+    world
+        .index
+        .on_generated_pps_written(&database_key("w"), true);
 
     world.index.watch_kind(database());
     assert_eq!(world.patch("d"), None);
@@ -156,7 +203,10 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
     world.database("w", &json!({"replicas": 1}), &[]);
     world.apply(Update::Done);
     world.settle("d");
-    assert_eq!((world.states("d"), world.reason("d")), (vec!["w-0".to_owned()], "AllRecorded".into()));
+    assert_eq!(
+        (world.states("d"), world.reason("d")),
+        (vec!["w-0".to_owned()], "AllRecorded".into())
+    );
 }
 
 #[test]
@@ -171,7 +221,10 @@ fn notices_a_workload_deleted_while_its_kind_was_unwatched() {
     world.apply(Update::Done);
     assert!(world.index.take_work().statuses.contains(&key("d")));
     world.settle("d");
-    assert_eq!((world.states("d"), world.reason("d")), (vec![], "WorkloadNotFound".into()));
+    assert_eq!(
+        (world.states("d"), world.reason("d")),
+        (vec![], "WorkloadNotFound".into())
+    );
 }
 
 #[test]
@@ -179,15 +232,23 @@ fn keeps_states_of_a_forbidden_kind_and_reports_it() {
     let mut world = World::new();
     world.index.watch_kind(database());
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
-    world.index.set_watch_state(&database(), WatchState::Forbidden);
+    world
+        .index
+        .set_watch_state(&database(), WatchState::Forbidden);
     world.settle("d");
     assert_eq!(
         (world.states("d"), world.reason("d")),
         (vec!["w-0".to_owned()], "WorkloadKindForbidden".into())
     );
     world.index.watch_kind(database());
-    assert_eq!(world.patch("d"), None, "a new watch has not listed the kind yet");
-    world.index.set_watch_state(&database(), WatchState::Forbidden);
+    assert_eq!(
+        world.patch("d"),
+        None,
+        "a new watch has not listed the kind yet"
+    );
+    world
+        .index
+        .set_watch_state(&database(), WatchState::Forbidden);
     world.index.set_watch_state(&database(), WatchState::Up);
     assert_eq!(world.patch("d"), None, "the kind is not listed yet");
 }
@@ -211,9 +272,19 @@ fn keeps_surplus_entries_while_pods_are_missing() {
     world.index.apply_pods(Update::Delete(key("w-red")));
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue", "w-red"]);
-    world.pod("w-green", PodFact { ready: false, ..ready_on("node-1") });
+    world.pod(
+        "w-green",
+        PodFact {
+            ready: false,
+            ..ready_on("node-1")
+        },
+    );
     world.settle("d");
-    assert_eq!(world.states("d"), ["w-blue", "w-red"], "no Pod is missing any longer, but only just");
+    assert_eq!(
+        world.states("d"),
+        ["w-blue", "w-red"],
+        "no Pod is missing any longer, but only just"
+    );
     world.end_surplus_rounds();
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue"]);
@@ -224,7 +295,13 @@ fn keeps_surplus_entries_while_pods_are_missing() {
     world.database("w", &json!({"replicas": 1}), &[]);
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue", "w-green"]);
-    world.pod("w-blue", PodFact { terminating: true, ..ready_on("node-1") });
+    world.pod(
+        "w-blue",
+        PodFact {
+            terminating: true,
+            ..ready_on("node-1")
+        },
+    );
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue", "w-green"]);
     world.index.apply_pods(Update::Delete(key("w-blue")));
@@ -238,7 +315,13 @@ fn keeps_surplus_entries_while_pods_are_missing() {
 fn pods_that_the_number_does_not_count_keep_their_states_when_they_are_created_again() {
     let mut world = World::with_database(&json!({"replicas": 2}));
     world.object("d", &spec_of_database(), &json!({}));
-    let names = ["w-master-0", "w-master-1", "w-master-2", "w-worker-0", "w-worker-1"];
+    let names = [
+        "w-master-0",
+        "w-master-1",
+        "w-master-2",
+        "w-worker-0",
+        "w-worker-1",
+    ];
     for name in names {
         world.pod(name, ready_on("node-1"));
     }
@@ -246,7 +329,11 @@ fn pods_that_the_number_does_not_count_keep_their_states_when_they_are_created_a
     world.index.apply_pods(Update::Delete(key("w-master-0")));
     world.end_surplus_rounds();
     world.settle("d");
-    assert_eq!(world.states("d"), names, "the number says nothing of so many Pods");
+    assert_eq!(
+        world.states("d"),
+        names,
+        "the number says nothing of so many Pods"
+    );
 
     // All are created again, so that for a moment there are as many as the number says.
     for name in ["w-master-1", "w-worker-0"] {
@@ -257,7 +344,13 @@ fn pods_that_the_number_does_not_count_keep_their_states_when_they_are_created_a
     world.settle("d");
     assert_eq!(world.states("d"), names);
     for name in ["w-master-0", "w-worker-0"] {
-        world.pod(name, PodFact { ready: false, ..ready_on("node-1") });
+        world.pod(
+            name,
+            PodFact {
+                ready: false,
+                ..ready_on("node-1")
+            },
+        );
     }
     world.end_surplus_rounds();
     world.settle("d");
@@ -274,7 +367,10 @@ fn pods_that_the_number_does_not_count_keep_their_states_when_they_are_created_a
     world.settle("d");
     world.index.end_surplus_round();
     world.settle("d");
-    assert_eq!(world.states("d"), ["w-master-0", "w-master-2", "w-worker-1"]);
+    assert_eq!(
+        world.states("d"),
+        ["w-master-0", "w-master-2", "w-worker-1"]
+    );
 }
 
 #[test]
@@ -294,7 +390,10 @@ fn drops_nothing_while_replicas_are_unknown() {
     let mut world = World::with_database(&json!({"shards": 2}));
     world.object("d", &spec_of_database(), &recorded(&["w-0", "w-7"]));
     let status = world.patch("d").unwrap();
-    assert_eq!((&status["podStates"], &status["desired"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&status["podStates"], &status["desired"]),
+        (&Value::Null, &Value::Null)
+    );
     let message = status["conditions"][0]["message"].as_str().unwrap();
     assert!(message.contains("does not say how many"), "{message}");
     world.accept("d");
@@ -309,12 +408,17 @@ fn generates_for_a_custom_kind_beside_a_stateful_set_of_its_name() {
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
     world.database("w", &json!({"replicas": 1}), ASK);
-    let Some(GeneratedPps::Create { key: object, body, .. }) = world.index.generated_pps(&database_key("w"))
+    let Some(GeneratedPps::Create {
+        key: object, body, ..
+    }) = world.index.generated_pps(&database_key("w"))
     else {
         panic!()
     };
     assert!(object.name.starts_with("w-"), "{object}");
-    assert_eq!(body["spec"]["targetRef"], json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"}));
+    assert_eq!(
+        body["spec"]["targetRef"],
+        json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"})
+    );
     let owner = json!([{"apiVersion": "a.io/v1", "kind": "Database", "name": "w", "uid": "uid-w", "controller": true}]);
     assert_eq!(body["metadata"]["ownerReferences"], owner);
 }
@@ -325,14 +429,29 @@ fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
     world.object("d", &spec_of_database(), &recorded(&["w-red", "w-blue"]));
     world.pod("w-red", ready_on("node-1"));
     world.end_surplus_rounds();
-    let check = world.index.status_write(&key("d"), NOW).unwrap().loss_check.unwrap();
-    assert_eq!(check.counted().map(|workload| &*workload.uid), Some("uid-w"));
-    assert_eq!(check.unwanted().count(), 0, "other Pods have replaced them; nobody has scaled the workload");
+    let check = world
+        .index
+        .status_write(&key("d"), NOW)
+        .unwrap()
+        .loss_check
+        .unwrap();
+    assert_eq!(
+        check.counted().map(|workload| &*workload.uid),
+        Some("uid-w")
+    );
+    assert_eq!(
+        check.unwanted().count(),
+        0,
+        "other Pods have replaced them; nobody has scaled the workload"
+    );
     // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`. Or the
     // workload has more Pods than the number counts.
     for unmet in [Some(0), Some(2), None] {
         let refuted = check.refuted_by_count(unmet);
-        assert_eq!(refuted.iter().map(|pod| &**pod).collect::<Vec<_>>(), ["w-blue"]);
+        assert_eq!(
+            refuted.iter().map(|pod| &**pod).collect::<Vec<_>>(),
+            ["w-blue"]
+        );
     }
     assert!(check.refuted_by_count(Some(1)).is_empty());
 }

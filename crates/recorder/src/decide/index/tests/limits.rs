@@ -6,7 +6,9 @@ use super::*;
 
 fn spec_with_keys(count: usize) -> Value {
     let mut spec = spec("w");
-    let keys: Vec<String> = (0..count).map(|number| format!("example.io/key-{number}")).collect();
+    let keys: Vec<String> = (0..count)
+        .map(|number| format!("example.io/key-{number}"))
+        .collect();
     spec["requiredPersistentTopology"] = json!({"nodeTopologyKeys": keys});
     spec
 }
@@ -18,13 +20,23 @@ fn an_object_beyond_the_limits_keeps_its_states_and_adds_no_keys() {
     world.settle("p");
     let (status, revision) = (world.status("p"), world.index.interest.revision());
     world.object("p", &spec_with_keys(20_000), &status);
-    assert_eq!(world.index.interest.revision(), revision, "nothing is listed again");
+    assert_eq!(
+        world.index.interest.revision(),
+        revision,
+        "nothing is listed again"
+    );
     world.pod("w-0", ready_on("node-2"));
     world.workload("w", "uid-w", 0, &[]);
     world.settle("p");
     let condition = &world.status("p")["conditions"][0];
-    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("LimitExceeded")));
-    assert!(condition["message"].as_str().unwrap().contains("20000"), "{condition}");
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("LimitExceeded"))
+    );
+    assert!(
+        condition["message"].as_str().unwrap().contains("20000"),
+        "{condition}"
+    );
     assert_eq!(world.status("p")["podStates"]["w-0"], state("node-1", "a"));
 
     let status = world.status("p");
@@ -44,7 +56,10 @@ fn a_condition_lists_a_bounded_number_of_missing_keys() {
     world.pod("w-0", ready_on("node-1"));
     let message = world.patch("p").unwrap()["conditions"][0]["message"].take();
     let message = message.as_str().unwrap();
-    assert!(message.contains("node-1") && message.contains(" and 44 more: "), "{message}");
+    assert!(
+        message.contains("node-1") && message.contains(" and 44 more: "),
+        "{message}"
+    );
 }
 
 #[test]

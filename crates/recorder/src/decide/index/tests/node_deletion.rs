@@ -38,7 +38,11 @@ pub(super) fn waiting_for(zone: &str) -> PodFact {
         required_affinity: serde_json::from_value(pins).unwrap(),
         unschedulable_since: None,
     };
-    PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() }
+    PodFact {
+        owner: Some("uid-w".into()),
+        pending: Some(Box::new(pending)),
+        ..PodFact::default()
+    }
 }
 
 impl World {
@@ -62,16 +66,30 @@ fn forgets_states_once_the_node_is_confirmed_gone() {
 
     world.index.on_node_overdue(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
-    assert_eq!(world.patch("p"), None, "nothing is dropped before the confirmation");
+    assert_eq!(
+        world.patch("p"),
+        None,
+        "nothing is dropped before the confirmation"
+    );
     assert_eq!(names(&world.index.take_unconfirmed_nodes()), ["node-1"]);
 
     world.index.on_node_gone(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
     let write = world.index.status_write(&key("p"), NOW).unwrap();
-    assert_eq!(write.patch["status"], json!({"podStates": {"w-0": null}, "recorded": 1}));
-    assert_eq!(write.loss_check.unwrap().forgotten().collect::<Vec<_>>(), [("node-1", &"w-0".into())]);
+    assert_eq!(
+        write.patch["status"],
+        json!({"podStates": {"w-0": null}, "recorded": 1})
+    );
+    assert_eq!(
+        write.loss_check.unwrap().forgotten().collect::<Vec<_>>(),
+        [("node-1", &"w-0".into())]
+    );
     world.accept("p");
-    assert_eq!(names(&world.index.take_work().absences), ["node-1"], "no entry names the node any longer");
+    assert_eq!(
+        names(&world.index.take_work().absences),
+        ["node-1"],
+        "no entry names the node any longer"
+    );
     assert!(!world.index.is_missing("node-1"));
 }
 
@@ -177,10 +195,19 @@ fn follows_a_changed_node_deletion_policy() {
 fn keeps_a_state_while_a_pod_backs_it() {
     let backing = [
         ready_on("node-1"),
-        PodFact { owner: None, ..ready_on("node-1") },
-        PodFact { exempt: true, ..ready_on("node-1") },
+        PodFact {
+            owner: None,
+            ..ready_on("node-1")
+        },
+        PodFact {
+            exempt: true,
+            ..ready_on("node-1")
+        },
         // Starting on another node: it has its annotations and will be recorded there.
-        PodFact { ready: false, ..ready_on("node-2") },
+        PodFact {
+            ready: false,
+            ..ready_on("node-2")
+        },
     ];
     for pod in backing {
         let mut world = abandoned(&forgetting("Forget"));
@@ -202,9 +229,16 @@ fn keeps_a_state_while_a_pod_backs_it() {
 
 #[test]
 fn unready_pod_on_the_gone_node_backs_nothing() {
-    for pod in
-        [PodFact { ready: false, ..ready_on("node-1") }, PodFact { terminating: true, ..ready_on("node-1") }]
-    {
+    for pod in [
+        PodFact {
+            ready: false,
+            ..ready_on("node-1")
+        },
+        PodFact {
+            terminating: true,
+            ..ready_on("node-1")
+        },
+    ] {
         let mut world = abandoned(&forgetting("Forget"));
         world.pod("w-0", pod);
         world.confirm_gone();
@@ -226,7 +260,10 @@ fn detects_nodes_that_were_gone_before_the_start() {
     index.apply_objects(Update::Apply(key("p"), Box::new(fact)));
     index.apply_objects(Update::Done);
     index.apply_nodes(Update::Begin(9));
-    assert!(index.take_work().absences.is_empty(), "the list is not complete yet");
+    assert!(
+        index.take_work().absences.is_empty(),
+        "the list is not complete yet"
+    );
     index.apply_nodes(Update::Apply("node-2".into(), NodeFact::default()));
     index.apply_nodes(Update::Done);
     assert_eq!(names(&index.take_work().absences), ["node-1"]);
@@ -247,12 +284,19 @@ fn evicts_a_pending_pod_once_its_state_is_dropped() {
     assert_eq!(world.index.eviction(&key("w-0")), None);
     world.confirm_gone();
     assert!(world.patch("p").is_some());
-    assert_eq!(world.index.eviction(&key("w-0")), None, "its successor would get the same affinity");
+    assert_eq!(
+        world.index.eviction(&key("w-0")),
+        None,
+        "its successor would get the same affinity"
+    );
     world.index.take_work();
     world.accept("p");
     assert!(world.index.take_work().evictions.contains(&key("w-0")));
     let eviction = world.index.eviction(&key("w-0")).unwrap();
-    assert_eq!((&*eviction.uid, &*eviction.resource_version), ("uid-0", "7"));
+    assert_eq!(
+        (&*eviction.uid, &*eviction.resource_version),
+        ("uid-0", "7")
+    );
     assert_eq!(eviction.workload, workload("w"));
 }
 
@@ -281,25 +325,59 @@ fn does_not_evict_a_schedulable_or_foreign_pod() {
         change(pod.pending.as_deref_mut().unwrap());
         pod
     };
-    assert!(world_after_forgetting(waiting_for("a")).index.eviction(&key("w-0")).is_some());
+    assert!(
+        world_after_forgetting(waiting_for("a"))
+            .index
+            .eviction(&key("w-0"))
+            .is_some()
+    );
     for (pod, why) in [
         (waiting_for("b"), "node-2 is in zone b"),
         (
             with(|pending| {
-                pending.required_affinity = pps_core::required_affinity::RequiredAffinity::default();
+                pending.required_affinity =
+                    pps_core::required_affinity::RequiredAffinity::default();
             }),
             "it has no required affinity",
         ),
-        (with(|pending| pending.pps = "other".into()), "its annotation names another PPS"),
-        (PodFact { terminating: true, ..waiting_for("a") }, "it is terminating already"),
-        (PodFact { owner: None, ..waiting_for("a") }, "no controller would create it again"),
         (
-            PodFact { owner: Some("uid-other".into()), ..waiting_for("a") },
+            with(|pending| pending.pps = "other".into()),
+            "its annotation names another PPS",
+        ),
+        (
+            PodFact {
+                terminating: true,
+                ..waiting_for("a")
+            },
+            "it is terminating already",
+        ),
+        (
+            PodFact {
+                owner: None,
+                ..waiting_for("a")
+            },
             "no controller would create it again",
         ),
-        (PodFact { pending: None, ..waiting_for("a") }, "it has a node, or no annotation of the policy"),
+        (
+            PodFact {
+                owner: Some("uid-other".into()),
+                ..waiting_for("a")
+            },
+            "no controller would create it again",
+        ),
+        (
+            PodFact {
+                pending: None,
+                ..waiting_for("a")
+            },
+            "it has a node, or no annotation of the policy",
+        ),
     ] {
-        assert_eq!(world_after_forgetting(pod).index.eviction(&key("w-0")), None, "{why}");
+        assert_eq!(
+            world_after_forgetting(pod).index.eviction(&key("w-0")),
+            None,
+            "{why}"
+        );
     }
     // Another node of the zone has joined.
     let mut world = world_after_forgetting(waiting_for("a"));
@@ -310,7 +388,9 @@ fn does_not_evict_a_schedulable_or_foreign_pod() {
     world.object("p", &forgetting("Keep"), &json!({}));
     assert_eq!(world.index.eviction(&key("w-0")), None);
     let mut world = world_after_forgetting(waiting_for("a"));
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
     assert_eq!(world.index.eviction(&key("w-0")), None);
     // Another object governs the workload.
     let mut world = world_after_forgetting(waiting_for("a"));
@@ -351,7 +431,10 @@ fn does_not_evict_before_all_node_labels_are_known() {
     world.index.apply_nodes(Update::Begin(revision + 1));
     world.node("node-2", &[("zone", "b"), ("host", "node-2")]);
     world.index.apply_nodes(Update::Done);
-    assert!(world.index.take_work().evictions.contains(&key("w-0")), "the work comes up again");
+    assert!(
+        world.index.take_work().evictions.contains(&key("w-0")),
+        "the work comes up again"
+    );
     assert!(world.index.eviction(&key("w-0")).is_some());
 }
 
@@ -360,16 +443,28 @@ fn examines_pending_pods_again_when_nodes_change() {
     let mut world = abandoned(&forgetting("Forget"));
     world.pod("w-0", waiting_for("a"));
     assert!(
-        world.index.pods.pending.contains(&key("w-0")) && !world.index.pods.pending.contains(&key("w-1"))
+        world.index.pods.pending.contains(&key("w-0"))
+            && !world.index.pods.pending.contains(&key("w-1"))
     );
     let mut is_examined_after = |what: &str, change: &dyn Fn(&mut World)| {
         world.index.take_work();
         change(&mut world);
-        assert!(world.index.take_work().evictions.contains(&key("w-0")), "{what}");
+        assert!(
+            world.index.take_work().evictions.contains(&key("w-0")),
+            "{what}"
+        );
     };
-    is_examined_after("a node joins", &|world| world.node("node-3", &[("zone", "a")]));
-    is_examined_after("a node changes", &|world| world.node("node-3", &[("zone", "c")]));
-    is_examined_after("a node is deleted", &|world| world.index.apply_nodes(Update::Delete("node-3".into())));
-    is_examined_after("the Pod is bound", &|world| world.pod("w-0", ready_on("node-2")));
+    is_examined_after("a node joins", &|world| {
+        world.node("node-3", &[("zone", "a")])
+    });
+    is_examined_after("a node changes", &|world| {
+        world.node("node-3", &[("zone", "c")])
+    });
+    is_examined_after("a node is deleted", &|world| {
+        world.index.apply_nodes(Update::Delete("node-3".into()))
+    });
+    is_examined_after("the Pod is bound", &|world| {
+        world.pod("w-0", ready_on("node-2"))
+    });
     assert!(!world.index.pods.pending.contains(&key("w-0")));
 }

@@ -5,12 +5,29 @@ use super::*;
 #[test]
 fn records_a_ready_pod_once() {
     let mut world = World::with_workload();
-    world.pod("w-0", PodFact { ready: false, ..ready_on("node-1") });
+    world.pod(
+        "w-0",
+        PodFact {
+            ready: false,
+            ..ready_on("node-1")
+        },
+    );
     assert_eq!(world.patch("p"), None);
 
     world.pod("w-0", ready_on("node-1"));
-    assert_eq!(world.index.take_work().statuses.into_iter().collect::<Vec<_>>(), [key("p")]);
-    assert_eq!(world.patch("p").unwrap(), json!({"podStates": {"w-0": state("node-1", "a")}, "recorded": 1}));
+    assert_eq!(
+        world
+            .index
+            .take_work()
+            .statuses
+            .into_iter()
+            .collect::<Vec<_>>(),
+        [key("p")]
+    );
+    assert_eq!(
+        world.patch("p").unwrap(),
+        json!({"podStates": {"w-0": state("node-1", "a")}, "recorded": 1})
+    );
     assert_eq!(world.patch("p"), None, "one write at a time");
     world.accept("p");
     world.pod("w-0", ready_on("node-1"));
@@ -25,11 +42,19 @@ fn first_write_sets_the_header_and_the_condition() {
     world.object("p", &spec("w"), &json!({}));
     let status = world.patch("p").unwrap();
     assert_eq!(
-        (&status["observedGeneration"], &status["targetUID"], &status["recorded"], &status["desired"]),
+        (
+            &status["observedGeneration"],
+            &status["targetUID"],
+            &status["recorded"],
+            &status["desired"]
+        ),
         (&json!(1), &json!("uid-w"), &json!(0), &json!(3))
     );
     let condition = &status["conditions"][0];
-    assert_eq!((&condition["type"], &condition["status"]), (&json!("Recording"), &json!("True")));
+    assert_eq!(
+        (&condition["type"], &condition["status"]),
+        (&json!("Recording"), &json!("True"))
+    );
 }
 
 #[test]
@@ -51,15 +76,37 @@ fn records_relabelled_nodes_and_annotations_written_after_ready() {
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
     world.node("node-1", &[("zone", "c")]);
-    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}}));
+    assert_eq!(
+        world.pod_states("p"),
+        json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}})
+    );
     world.accept("p");
 
-    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_on("node-1") });
-    assert_eq!(world.pod_states("p"), json!({"w-0": {"annotations": {"ip": "10.0.0.2"}}}));
+    world.pod(
+        "w-0",
+        PodFact {
+            annotations: vec![("ip".into(), "10.0.0.2".into())],
+            ..ready_on("node-1")
+        },
+    );
+    assert_eq!(
+        world.pod_states("p"),
+        json!({"w-0": {"annotations": {"ip": "10.0.0.2"}}})
+    );
     world.accept("p");
 
-    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "".into())], ..ready_on("node-1") });
-    assert_eq!(world.patch("p"), None, "a CNI blanks the annotation on teardown");
+    world.pod(
+        "w-0",
+        PodFact {
+            annotations: vec![("ip".into(), "".into())],
+            ..ready_on("node-1")
+        },
+    );
+    assert_eq!(
+        world.patch("p"),
+        None,
+        "a CNI blanks the annotation on teardown"
+    );
 }
 
 #[test]
@@ -79,12 +126,18 @@ fn a_node_that_is_ready_before_its_zone_label_does_not_wipe_a_recorded_zone() {
 
     // The label comes, with another value.
     world.node("node-1", &[("host", "node-1"), ("zone", "c")]);
-    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}}));
+    assert_eq!(
+        world.pod_states("p"),
+        json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}})
+    );
     world.accept("p");
 
     // Somebody takes it away again.
     world.node("node-1", &[("host", "node-1")]);
-    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": null}}));
+    assert_eq!(
+        world.pod_states("p"),
+        json!({"w-0": {"nodeTopologyLabels": null}})
+    );
 }
 
 #[test]
@@ -96,11 +149,18 @@ fn a_label_that_does_not_come_is_waited_for_only_while_the_node_is_new() {
     world.node("node-1", &[("host", "node-1")]);
     world.settle("p");
     assert_eq!(world.status("p")["podStates"]["w-0"], state("node-1", "a"));
-    assert_eq!(world.status("p")["conditions"][0]["status"], "True", "nothing is missing yet");
+    assert_eq!(
+        world.status("p")["conditions"][0]["status"],
+        "True",
+        "nothing is missing yet"
+    );
     world.index.take_work();
     world.index.on_node_settled(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
-    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": null}}));
+    assert_eq!(
+        world.pod_states("p"),
+        json!({"w-0": {"nodeTopologyLabels": null}})
+    );
 }
 
 #[test]
@@ -108,17 +168,33 @@ fn keeps_the_state_of_a_terminating_or_pending_pod() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
-    world.pod("w-0", PodFact { terminating: true, ..ready_on("node-1") });
+    world.pod(
+        "w-0",
+        PodFact {
+            terminating: true,
+            ..ready_on("node-1")
+        },
+    );
     assert_eq!(world.patch("p"), None);
     world.index.apply_pods(Update::Delete(key("w-0")));
     assert_eq!(world.patch("p"), None);
-    world.pod("w-0", PodFact { node: None, ready: false, ..ready_on("") });
+    world.pod(
+        "w-0",
+        PodFact {
+            node: None,
+            ready: false,
+            ..ready_on("")
+        },
+    );
     assert_eq!(world.patch("p"), None);
 }
 
 /// What is not to be recorded, although it is Ready.
 fn exempt_on(node: &str) -> PodFact {
-    PodFact { exempt: true, ..ready_on(node) }
+    PodFact {
+        exempt: true,
+        ..ready_on(node)
+    }
 }
 
 #[test]
@@ -137,13 +213,21 @@ fn does_not_record_a_pod_whose_annotation_forbids_it() {
     world.pod("w-0", exempt_on("node-2"));
     assert_eq!(world.patch("p"), None);
     world.pod("w-0", ready_on("node-2"));
-    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2", "the annotation is gone");
+    assert_eq!(
+        world.pod_states("p")["w-0"]["nodeName"],
+        "node-2",
+        "the annotation is gone"
+    );
 }
 
 #[test]
 fn leaves_what_another_client_writes_for_an_exempt_pod() {
-    for written in [state("node-2", "b"), json!({"annotations": {"ip": "10.0.0.1"}}), json!({}), Value::Null]
-    {
+    for written in [
+        state("node-2", "b"),
+        json!({"annotations": {"ip": "10.0.0.1"}}),
+        json!({}),
+        Value::Null,
+    ] {
         let mut world = World::with_workload();
         world.pod("w-0", ready_on("node-1"));
         world.settle("p");
@@ -157,14 +241,30 @@ fn leaves_what_another_client_writes_for_an_exempt_pod() {
         world.object("p", &spec("w"), &status);
         assert_eq!(world.patch("p"), None, "{written}");
         // It is terminating, and still Ready until its containers have ended.
-        world.pod("w-0", PodFact { terminating: true, ..exempt_on("node-1") });
+        world.pod(
+            "w-0",
+            PodFact {
+                terminating: true,
+                ..exempt_on("node-1")
+            },
+        );
         assert_eq!(world.patch("p"), None, "{written}");
         // Its successor does not have the annotation.
-        world.pod("w-0", PodFact { ready: false, ..ready_on("node-2") });
+        world.pod(
+            "w-0",
+            PodFact {
+                ready: false,
+                ..ready_on("node-2")
+            },
+        );
         assert_eq!(world.patch("p"), None, "{written}");
         world.pod("w-0", ready_on("node-2"));
         world.settle("p");
-        assert_eq!(world.status("p")["podStates"]["w-0"], state("node-2", "b"), "{written}");
+        assert_eq!(
+            world.status("p")["podStates"]["w-0"],
+            state("node-2", "b"),
+            "{written}"
+        );
     }
 }
 
@@ -178,10 +278,22 @@ fn the_state_of_an_exempt_pod_is_kept_as_long_as_that_of_any_living_pod() {
     }
     world.workload("w", "uid-w", 1, &[]);
     world.settle("p");
-    assert_eq!(world.states("p"), ["w-0", "w-2"], "it is not wanted, and lives");
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    assert_eq!(
+        world.states("p"),
+        ["w-0", "w-2"],
+        "it is not wanted, and lives"
+    );
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
     for name in ["w-0", "w-2"] {
-        world.pod(name, PodFact { owner: None, ..exempt_on("node-1") });
+        world.pod(
+            name,
+            PodFact {
+                owner: None,
+                ..exempt_on("node-1")
+            },
+        );
     }
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-2"], "an orphan");
@@ -209,20 +321,35 @@ fn decides_nothing_before_every_list_is_complete() {
     index.apply_pods(Update::Done);
     index.apply_nodes(Update::Begin(9));
     index.apply_nodes(Update::Done);
-    assert!(index.take_work().statuses.contains(&key("p")), "the work comes up again");
+    assert!(
+        index.take_work().statuses.contains(&key("p")),
+        "the work comes up again"
+    );
     assert!(index.status_write(&key("p"), NOW).is_some());
 }
 
 #[test]
 fn reports_since_when_newly_recorded_pods_are_ready() {
     let mut world = World::with_workload();
-    let ready_since = |second, node| PodFact { ready_since: Some(second), ..ready_on(node) };
+    let ready_since = |second, node| PodFact {
+        ready_since: Some(second),
+        ..ready_on(node)
+    };
     world.pod("w-0", ready_since(100, "node-1"));
-    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().newly_recorded, [100]);
+    assert_eq!(
+        world
+            .index
+            .status_write(&key("p"), NOW)
+            .unwrap()
+            .newly_recorded,
+        [100]
+    );
     world.accept("p");
 
-    let annotated =
-        PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_since(100, "node-1") };
+    let annotated = PodFact {
+        annotations: vec![("ip".into(), "10.0.0.2".into())],
+        ..ready_since(100, "node-1")
+    };
     world.pod("w-0", annotated);
     let write = world.index.status_write(&key("p"), NOW).unwrap();
     assert_eq!(
@@ -232,22 +359,47 @@ fn reports_since_when_newly_recorded_pods_are_ready() {
     );
     world.accept("p");
 
-    let flapped =
-        PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_since(200, "node-1") };
+    let flapped = PodFact {
+        annotations: vec![("ip".into(), "10.0.0.2".into())],
+        ..ready_since(200, "node-1")
+    };
     world.pod("w-0", flapped);
-    assert_eq!(world.patch("p"), None, "a Pod that was not Ready for a moment needs no write");
+    assert_eq!(
+        world.patch("p"),
+        None,
+        "a Pod that was not Ready for a moment needs no write"
+    );
     world.pod("w-0", ready_since(300, "node-2"));
-    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().newly_recorded, [300]);
+    assert_eq!(
+        world
+            .index
+            .status_write(&key("p"), NOW)
+            .unwrap()
+            .newly_recorded,
+        [300]
+    );
 }
 
 #[test]
 fn a_pod_with_a_forged_owner_in_another_namespace_changes_no_count() {
     let mut world = World::with_workload();
     let elsewhere = NamespacedName::new("other", "w-0");
-    let forged =
-        |terminating| Update::Apply(elsewhere.clone(), PodFact { terminating, ..ready_on("node-2") });
+    let forged = |terminating| {
+        Update::Apply(
+            elsewhere.clone(),
+            PodFact {
+                terminating,
+                ..ready_on("node-2")
+            },
+        )
+    };
     world.pod("w-0", ready_on("node-1"));
-    for update in [forged(true), forged(false), Update::Delete(elsewhere.clone()), forged(true)] {
+    for update in [
+        forged(true),
+        forged(false),
+        Update::Delete(elsewhere.clone()),
+        forged(true),
+    ] {
         world.index.apply_pods(update);
     }
     for pod in [key("w-0"), elsewhere] {
@@ -261,15 +413,31 @@ fn a_pod_with_a_forged_owner_in_another_namespace_changes_no_count() {
 #[test]
 fn follows_the_entry_of_a_pod_whose_workload_has_no_object() {
     let mut world = World::new();
-    world.object("q", &spec("v"), &json!({"podStates": {"v-7": state("node-1", "a")}}));
+    world.object(
+        "q",
+        &spec("v"),
+        &json!({"podStates": {"v-7": state("node-1", "a")}}),
+    );
     world.settle("q");
     world.index.take_work();
-    world.pod("v-7", PodFact { owner: None, ..ready_on("node-1") });
+    world.pod(
+        "v-7",
+        PodFact {
+            owner: None,
+            ..ready_on("node-1")
+        },
+    );
     assert_eq!(world.index.take_work().statuses, [key("q")].into());
     world.settle("q");
     // An entry that another writer removes is followed no longer.
     world.object("q", &spec("v"), &json!({}));
     world.index.take_work();
-    world.pod("v-7", PodFact { owner: None, ..ready_on("node-2") });
+    world.pod(
+        "v-7",
+        PodFact {
+            owner: None,
+            ..ready_on("node-2")
+        },
+    );
     assert!(world.index.take_work().statuses.is_empty());
 }

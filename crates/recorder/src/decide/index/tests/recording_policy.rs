@@ -11,7 +11,10 @@ fn home(retention: &str, node_deletion: &str) -> Value {
 }
 
 fn with_address(node: &str, ip: &str) -> PodFact {
-    PodFact { annotations: vec![("ip".into(), ip.into())], ..ready_on(node) }
+    PodFact {
+        annotations: vec![("ip".into(), ip.into())],
+        ..ready_on(node)
+    }
 }
 
 /// `w-0` is recorded on node-1, and runs on node-2 with another address.
@@ -28,7 +31,11 @@ fn away(retention: &str, node_deletion: &str) -> World {
 #[test]
 fn a_state_stays_while_the_pod_runs_elsewhere() {
     let mut world = away("WhenScaled", "Keep");
-    assert_eq!(world.patch("p"), None, "neither the place nor the address is replaced");
+    assert_eq!(
+        world.patch("p"),
+        None,
+        "neither the place nor the address is replaced"
+    );
 
     // At home again, everything is refreshed.
     world.pod("w-0", with_address("node-1", "10.0.0.3"));
@@ -48,13 +55,20 @@ fn the_policy_can_be_changed_at_any_time() {
     world.object("p", &home("WhenScaled", "Keep"), &world.status("p"));
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
-    assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-2", "this is its home now");
+    assert_eq!(
+        world.status("p")["podStates"]["w-0"]["nodeName"],
+        "node-2",
+        "this is its home now"
+    );
 }
 
 /// `kubectl pps move` empties the node of an entry, and `forget` drops the entry.
 #[test]
 fn a_state_without_a_node_is_recorded_again() {
-    for emptied in [json!({"w-0": {"nodeTopologyLabels": {"zone": "a"}}}), json!({})] {
+    for emptied in [
+        json!({"w-0": {"nodeTopologyLabels": {"zone": "a"}}}),
+        json!({}),
+    ] {
         let mut world = away("WhenScaled", "Keep");
         let mut status = world.status("p");
         status["podStates"] = emptied;
@@ -68,7 +82,11 @@ fn a_state_without_a_node_is_recorded_again() {
 fn a_state_is_dropped_when_the_workload_no_longer_wants_the_pod() {
     let mut world = away("WhenScaled", "Keep");
     world.workload("w", "uid-w", 0, &[]);
-    assert_eq!(world.patch("p").map(|status| status["podStates"].clone()), Some(Value::Null), "it runs");
+    assert_eq!(
+        world.patch("p").map(|status| status["podStates"].clone()),
+        Some(Value::Null),
+        "it runs"
+    );
     world.accept("p");
     world.index.apply_pods(Update::Delete(key("w-0")));
     assert_eq!(world.pod_states("p"), json!({"w-0": null}));
@@ -90,10 +108,17 @@ fn a_home_that_is_gone_is_forgotten_and_the_pod_is_recorded_where_it_runs() {
             );
             world.index.take_work();
             world.accept("p");
-            assert!(world.index.take_work().statuses.contains(&key("p")), "there is more to write");
+            assert!(
+                world.index.take_work().statuses.contains(&key("p")),
+                "there is more to write"
+            );
         }
         world.settle("p");
-        assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], expected, "{policy}");
+        assert_eq!(
+            world.status("p")["podStates"]["w-0"]["nodeName"],
+            expected,
+            "{policy}"
+        );
     }
 }
 
@@ -104,7 +129,12 @@ fn the_first_record_of_a_home_is_checked() {
     world.workload("w", "uid-w", 3, &[]);
     world.object("p", &home("WhenScaled", "Keep"), &json!({}));
     world.pod("w-0", ready_on("node-1"));
-    let check = world.index.status_write(&key("p"), NOW).unwrap().loss_check.unwrap();
+    let check = world
+        .index
+        .status_write(&key("p"), NOW)
+        .unwrap()
+        .loss_check
+        .unwrap();
     assert!(!check.has_drops(), "the workload need not be read");
     let refuted = |node: &str| {
         let labels = vec![("zone".into(), "a".into())];
@@ -112,7 +142,9 @@ fn the_first_record_of_a_home_is_checked() {
         check.refuted(None, &[("w-0".into(), ready_on(node))].into(), &nodes)
     };
     assert_eq!((refuted("node-1").len(), refuted("node-2").len()), (0, 1));
-    world.index.on_loss_unconfirmed(&key("p"), "uid-p", &refuted("node-2"));
+    world
+        .index
+        .on_loss_unconfirmed(&key("p"), "uid-p", &refuted("node-2"));
     world.settle("p");
     assert!(world.states("p").is_empty());
     world.pod("w-0", ready_on("node-2"));
@@ -122,13 +154,27 @@ fn the_first_record_of_a_home_is_checked() {
 /// The status names the former workload.
 #[test]
 fn a_new_workload_has_no_home_of_its_predecessor() {
-    for (retention, expected) in [("WhenScaled", "node-2"), ("WhenDeleted", "node-2"), ("Retain", "node-1")] {
+    for (retention, expected) in [
+        ("WhenScaled", "node-2"),
+        ("WhenDeleted", "node-2"),
+        ("Retain", "node-1"),
+    ] {
         let mut world = away(retention, "Keep");
         world.index.apply_pods(Update::Delete(key("w-0")));
         world.workload("w", "uid-new", 3, &[]);
-        world.pod("w-0", PodFact { owner: Some("uid-new".into()), ..ready_on("node-2") });
+        world.pod(
+            "w-0",
+            PodFact {
+                owner: Some("uid-new".into()),
+                ..ready_on("node-2")
+            },
+        );
         world.settle("p");
-        assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], expected, "{retention}");
+        assert_eq!(
+            world.status("p")["podStates"]["w-0"]["nodeName"],
+            expected,
+            "{retention}"
+        );
         assert_eq!(world.status("p")["targetUID"], "uid-new");
     }
 }
@@ -136,13 +182,20 @@ fn a_new_workload_has_no_home_of_its_predecessor() {
 /// `w` with homes on node-1 was deleted; the Pods of its successor are Ready on node-2.
 fn re_created(pods: usize) -> World {
     let mut world = World::new();
-    let states: serde_json::Map<String, Value> =
-        (0..pods).map(|pod| (format!("w-{pod}"), state("node-1", "a"))).collect();
+    let states: serde_json::Map<String, Value> = (0..pods)
+        .map(|pod| (format!("w-{pod}"), state("node-1", "a")))
+        .collect();
     let status = json!({"targetUID": "uid-w", "podStates": states});
     world.object("p", &home("WhenScaled", "Forget"), &status);
     world.workload("w", "uid-new", pods as u64, &[]);
     for pod in 0..pods {
-        world.pod(&format!("w-{pod}"), PodFact { owner: Some("uid-new".into()), ..ready_on("node-2") });
+        world.pod(
+            &format!("w-{pod}"),
+            PodFact {
+                owner: Some("uid-new".into()),
+                ..ready_on("node-2")
+            },
+        );
     }
     world
 }
@@ -163,18 +216,29 @@ fn homes_of_a_predecessor_go_however_many_writes_it_takes() {
     // A read fails.
     let mut world = re_created(2);
     world.patch("p").unwrap();
-    world.index.on_loss_unconfirmed(&key("p"), "uid-p", &["w-0".into()].into());
+    world
+        .index
+        .on_loss_unconfirmed(&key("p"), "uid-p", &["w-0".into()].into());
     world.index.apply_nodes(Update::Delete("node-1".into()));
     world.index.on_node_overdue(&"node-1".into());
     world.settle("p");
-    assert!(world.index.take_unconfirmed_nodes().is_empty(), "w-0 runs elsewhere");
+    assert!(
+        world.index.take_unconfirmed_nodes().is_empty(),
+        "w-0 runs elsewhere"
+    );
     world.index.retry_held();
     world.settle("p");
     assert!(are_on(&world, "node-2"), "{}", world.status("p"));
 
     // The node is not known yet.
     let mut world = re_created(1);
-    world.pod("w-0", PodFact { owner: Some("uid-new".into()), ..ready_on("node-9") });
+    world.pod(
+        "w-0",
+        PodFact {
+            owner: Some("uid-new".into()),
+            ..ready_on("node-9")
+        },
+    );
     world.settle("p");
     assert_eq!(world.status("p")["targetUID"], "uid-w");
     world.node("node-9", &[("zone", "c")]);

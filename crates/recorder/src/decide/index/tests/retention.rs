@@ -10,10 +10,17 @@ fn drops_a_scaled_down_entry_once_the_pod_is_gone() {
     }
     world.settle("p");
     world.workload("w", "uid-w", 0, &[]);
-    assert_eq!(world.patch("p").unwrap(), json!({"desired": 0}), "the Pods still run");
+    assert_eq!(
+        world.patch("p").unwrap(),
+        json!({"desired": 0}),
+        "the Pods still run"
+    );
     world.accept("p");
     world.index.apply_pods(Update::Delete(key("w-2")));
-    assert_eq!(world.patch("p").unwrap(), json!({"podStates": {"w-2": null}, "recorded": 2}));
+    assert_eq!(
+        world.patch("p").unwrap(),
+        json!({"podStates": {"w-2": null}, "recorded": 2})
+    );
 }
 
 #[test]
@@ -22,10 +29,18 @@ fn drops_states_of_a_deleted_workload_as_its_pods_terminate() {
     world.pod("w-0", ready_on("node-1"));
     world.pod("w-1", ready_on("node-1"));
     world.settle("p");
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
-    world.pod("w-0", PodFact { terminating: true, ..ready_on("node-1") });
+    world.pod(
+        "w-0",
+        PodFact {
+            terminating: true,
+            ..ready_on("node-1")
+        },
+    );
     world.settle("p");
     assert_eq!(world.states("p"), ["w-1"]);
 }
@@ -34,11 +49,18 @@ fn drops_states_of_a_deleted_workload_as_its_pods_terminate() {
 fn drops_an_entry_once_the_foreign_pod_of_its_name_is_gone() {
     let mut world = World::with_workload();
     world.workload("v", "uid-v", 3, &[]);
-    world.object("q", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"w-0": state("node-1", "a")}}));
+    world.object(
+        "q",
+        &spec("v"),
+        &json!({"targetUID": "uid-v", "podStates": {"w-0": state("node-1", "a")}}),
+    );
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
     world.settle("q");
-    assert_eq!((world.states("p"), world.states("q")), (vec!["w-0".to_owned()], vec!["w-0".to_owned()]));
+    assert_eq!(
+        (world.states("p"), world.states("q")),
+        (vec!["w-0".to_owned()], vec!["w-0".to_owned()])
+    );
     world.index.take_work();
     world.index.apply_pods(Update::Delete(key("w-0")));
     assert!(world.index.take_work().statuses.contains(&key("q")));
@@ -78,55 +100,105 @@ fn keeps_states_through_an_orphaning_delete_and_adoption() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
-    world.pod("w-0", PodFact { owner: None, ..ready_on("node-1") });
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world.pod(
+        "w-0",
+        PodFact {
+            owner: None,
+            ..ready_on("node-1")
+        },
+    );
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0"]);
 
     world.workload("w", "uid-new", 3, &[]);
     assert_eq!(world.patch("p").unwrap()["targetUID"], "uid-new");
     world.accept("p");
-    world.pod("w-0", PodFact { owner: Some("uid-new".into()), ..ready_on("node-1") });
+    world.pod(
+        "w-0",
+        PodFact {
+            owner: Some("uid-new".into()),
+            ..ready_on("node-1")
+        },
+    );
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0"]);
 }
 
 #[test]
 fn a_pod_of_a_new_workload_inherits_no_place_where_it_does_not_run() {
-    for (node, kept) in [(None, false), (Some("node-2"), false), (Some("node-1"), true)] {
+    for (node, kept) in [
+        (None, false),
+        (Some("node-2"), false),
+        (Some("node-1"), true),
+    ] {
         for policy in ["Always", "IfNotPresent"] {
             let mut world = World::new();
             world.workload("w", "uid-new", 3, &[]);
             let owner = Some("uid-new".into());
-            let pod = PodFact { owner, node: node.map(Into::into), ready: false, ..ready_on("node-1") };
+            let pod = PodFact {
+                owner,
+                node: node.map(Into::into),
+                ready: false,
+                ..ready_on("node-1")
+            };
             world.pod("w-0", pod.clone());
             let mut spec = spec("w");
             spec["recordingPolicy"] = policy.into();
             let states = json!({"w-0": state("node-1", "a"), "w-1": state("node-1", "a")});
-            world.object("p", &spec, &json!({"targetUID": "uid-old", "podStates": states}));
-            let check = world.index.status_write(&key("p"), NOW).unwrap().loss_check.unwrap();
+            world.object(
+                "p",
+                &spec,
+                &json!({"targetUID": "uid-old", "podStates": states}),
+            );
+            let check = world
+                .index
+                .status_write(&key("p"), NOW)
+                .unwrap()
+                .loss_check
+                .unwrap();
             let workload = world.index.workload(&workload("w")).cloned();
             let read = |node: Option<&str>| {
-                let pod = PodFact { node: node.map(Into::into), ..pod.clone() };
+                let pod = PodFact {
+                    node: node.map(Into::into),
+                    ..pod.clone()
+                };
                 check.refuted(workload.as_ref(), &[("w-0".into(), pod)].into(), &[].into())
             };
             assert!(read(node).is_empty());
-            assert_eq!(read(Some("node-1")).len(), usize::from(!kept), "it may have been adopted");
+            assert_eq!(
+                read(Some("node-1")).len(),
+                usize::from(!kept),
+                "it may have been adopted"
+            );
             world.accept("p");
             world.settle("p");
             assert_eq!(world.states("p") == ["w-0"], kept, "{node:?} {policy}");
-            let ready_elsewhere = PodFact { owner: pod.owner.clone(), ..ready_on("node-2") };
+            let ready_elsewhere = PodFact {
+                owner: pod.owner.clone(),
+                ..ready_on("node-2")
+            };
             world.pod("w-0", if kept { pod } else { ready_elsewhere });
             world.settle("p");
             let expected = if kept { "node-1" } else { "node-2" };
-            assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], expected, "{node:?} {policy}");
+            assert_eq!(
+                world.status("p")["podStates"]["w-0"]["nodeName"],
+                expected,
+                "{node:?} {policy}"
+            );
         }
     }
 }
 
 #[test]
 fn clears_states_of_a_workload_recreated_while_unwatched() {
-    for (policy, kept) in [("WhenScaled", false), ("WhenDeleted", false), ("Retain", true)] {
+    for (policy, kept) in [
+        ("WhenScaled", false),
+        ("WhenDeleted", false),
+        ("Retain", true),
+    ] {
         let mut world = World::new();
         world.workload("w", "uid-new", 3, &[]);
         let mut spec = spec("w");
@@ -149,7 +221,14 @@ fn a_terminating_pod_of_a_new_workload_keeps_no_state_of_its_predecessor() {
         let status = json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-1", "a")}});
         world.object("p", &spec("w"), &status);
         world.workload("w", "uid-new", 1, &[]);
-        world.pod("w-0", PodFact { owner: Some("uid-new".into()), terminating: true, ..ready_on(node) });
+        world.pod(
+            "w-0",
+            PodFact {
+                owner: Some("uid-new".into()),
+                terminating: true,
+                ..ready_on(node)
+            },
+        );
         world.settle("p");
         assert_eq!(world.states("p"), expected, "{node}");
     }

@@ -59,7 +59,10 @@ fn a_namespace_out_of_scope_says_how_to_enable_it() {
     world.opt_in("team in (a, b)");
     world.object("p", &spec("w"), &json!({}));
     let message = world.recording()["message"].take();
-    assert!(message.as_str().unwrap().contains("match team in (a, b)"), "{message}");
+    assert!(
+        message.as_str().unwrap().contains("match team in (a, b)"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -72,16 +75,25 @@ fn states_outlive_the_time_out_of_scope() {
     world.workload("w", "uid-w", 0, &[]);
     world.settle("p");
     world.index.apply_pods(Update::Delete(key("w-0")));
-    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
     world.settle("p");
-    assert_eq!(world.status("p")["podStates"], before, "neither recorded, replaced nor dropped");
+    assert_eq!(
+        world.status("p")["podStates"],
+        before,
+        "neither recorded, replaced nor dropped"
+    );
 
     world.workload("w", "uid-w", 3, &[]);
     world.pod("w-0", ready_on("node-2"));
     world.settle("p");
     world.index.take_work();
     world.enable();
-    assert!(world.index.take_work().statuses.contains(&key("p")), "everything is examined");
+    assert!(
+        world.index.take_work().statuses.contains(&key("p")),
+        "everything is examined"
+    );
     world.settle("p");
     let states = json!({"w-0": state("node-2", "b"), "w-1": state("node-2", "b")});
     assert_eq!(world.status("p")["podStates"], states);
@@ -96,16 +108,26 @@ fn nothing_is_generated_or_deleted_out_of_scope() {
     world.index.take_work();
     world.enable();
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Create { .. })));
+    assert!(matches!(
+        world.index.generated_pps(&workload("w")),
+        Some(GeneratedPps::Create { .. })
+    ));
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
     world.index.on_generated_pps_written(&workload("w"), true);
 
     world.disable();
     world.workload("w", "uid-1", 3, &[]);
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "the states would go with the object");
+    assert_eq!(
+        world.index.generated_pps(&workload("w")),
+        None,
+        "the states would go with the object"
+    );
     world.enable();
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Delete { .. })));
+    assert!(matches!(
+        world.index.generated_pps(&workload("w")),
+        Some(GeneratedPps::Delete { .. })
+    ));
 }
 
 #[test]

@@ -4,16 +4,27 @@ use super::*;
 use crate::facts::PendingPod;
 
 fn unbound(injected: bool) -> PodFact {
-    PodFact { owner: Some("uid-w".into()), injected, ..PodFact::default() }
+    PodFact {
+        owner: Some("uid-w".into()),
+        injected,
+        ..PodFact::default()
+    }
 }
 
 fn bound(node: &str, injected: bool) -> PodFact {
-    PodFact { ready: false, injected, ..ready_on(node) }
+    PodFact {
+        ready: false,
+        injected,
+        ..ready_on(node)
+    }
 }
 
 fn bound_pods(world: &mut World) -> Vec<(&'static str, bool, u64)> {
     let counts = world.index.take_work().bound_pods;
-    counts.into_iter().map(|((placement, injected), pods)| (placement, injected, pods)).collect()
+    counts
+        .into_iter()
+        .map(|((placement, injected), pods)| (placement, injected, pods))
+        .collect()
 }
 
 #[test]
@@ -25,11 +36,20 @@ fn counts_where_a_pod_is_bound_once() {
     assert_eq!(bound_pods(&mut world), [("unrecorded", false, 1)]);
     world.settle("p");
 
-    for (node, injected, expected) in [("node-1", true, "recorded_node"), ("node-2", false, "elsewhere")] {
+    for (node, injected, expected) in [
+        ("node-1", true, "recorded_node"),
+        ("node-2", false, "elsewhere"),
+    ] {
         world.index.apply_pods(Update::Delete(key("w-0")));
         world.pod("w-0", unbound(injected));
         world.pod("w-0", bound(node, injected));
-        world.pod("w-0", PodFact { terminating: true, ..bound(node, injected) });
+        world.pod(
+            "w-0",
+            PodFact {
+                terminating: true,
+                ..bound(node, injected)
+            },
+        );
         assert_eq!(bound_pods(&mut world), [(expected, injected, 1)]);
     }
 }
@@ -39,8 +59,20 @@ fn counts_no_pod_that_a_list_shows_bound_and_none_without_a_pps() {
     let mut world = World::with_workload();
     world.workload("other", "uid-other", 1, &[]);
     world.pod("w-0", ready_on("node-1"));
-    world.pod("other-0", PodFact { owner: Some("uid-other".into()), ..unbound(false) });
-    world.pod("other-0", PodFact { owner: Some("uid-other".into()), ..ready_on("node-1") });
+    world.pod(
+        "other-0",
+        PodFact {
+            owner: Some("uid-other".into()),
+            ..unbound(false)
+        },
+    );
+    world.pod(
+        "other-0",
+        PodFact {
+            owner: Some("uid-other".into()),
+            ..ready_on("node-1")
+        },
+    );
     assert_eq!(bound_pods(&mut world), []);
 }
 
@@ -52,7 +84,10 @@ fn totals_do_not_overflow() {
     world.workload("v", "uid-v", u64::MAX, &[]);
     world.object("q", &spec("v"), &json!({}));
     let totals = world.index.totals();
-    assert_eq!((totals.desired_states, totals.missing_states), (u64::MAX, u64::MAX));
+    assert_eq!(
+        (totals.desired_states, totals.missing_states),
+        (u64::MAX, u64::MAX)
+    );
 }
 
 #[test]
@@ -60,17 +95,44 @@ fn totals_are_what_the_workloads_want_and_what_is_not_recorded() {
     let mut world = World::with_workload();
     world.workload("v", "uid-v", 1, &[]);
     world.object("q", &spec("v"), &json!({}));
-    world.pod("v-0", PodFact { owner: Some("uid-v".into()), ..ready_on("node-1") });
+    world.pod(
+        "v-0",
+        PodFact {
+            owner: Some("uid-v".into()),
+            ..ready_on("node-1")
+        },
+    );
     // As many states as one workload does not need any longer are missing elsewhere.
-    world.pod("v-1", PodFact { owner: Some("uid-v".into()), injected: true, ..ready_on("node-1") });
+    world.pod(
+        "v-1",
+        PodFact {
+            owner: Some("uid-v".into()),
+            injected: true,
+            ..ready_on("node-1")
+        },
+    );
     world.settle("q");
     let totals = world.index.totals();
-    assert_eq!((totals.desired_states, totals.missing_states, totals.injected_pods), (4, 3, 1));
+    assert_eq!(
+        (
+            totals.desired_states,
+            totals.missing_states,
+            totals.injected_pods
+        ),
+        (4, 3, 1)
+    );
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
     world.index.apply_pods(Update::Delete(key("v-1")));
     let totals = world.index.totals();
-    assert_eq!((totals.desired_states, totals.missing_states, totals.injected_pods), (4, 2, 0));
+    assert_eq!(
+        (
+            totals.desired_states,
+            totals.missing_states,
+            totals.injected_pods
+        ),
+        (4, 2, 0)
+    );
 
     // A second PPS for the workload does not count it again.
     world.object("second", &spec("w"), &json!({}));
@@ -105,8 +167,14 @@ fn unschedulable_pods_are_those_that_a_pps_pins() {
     world.pod("w-2", waiting("p", &affinity, Some(4)));
     world.pod("w-3", waiting("deleted", &affinity, Some(3)));
     let totals = world.index.totals();
-    assert_eq!((totals.unschedulable_pods, totals.unschedulable_since), (2, Some(3)));
+    assert_eq!(
+        (totals.unschedulable_pods, totals.unschedulable_since),
+        (2, Some(3))
+    );
     world.pod("w-3", bound("node-1", true));
     let totals = world.index.totals();
-    assert_eq!((totals.unschedulable_pods, totals.unschedulable_since), (1, Some(4)));
+    assert_eq!(
+        (totals.unschedulable_pods, totals.unschedulable_since),
+        (1, Some(4))
+    );
 }

@@ -21,7 +21,10 @@ fn sees_a_foreign_write_made_during_its_own() {
     world.object("p", &spec("w"), &json!({}));
     world.index.on_status_not_written(&key("p"), "uid-p");
     let again = world.patch("p").unwrap();
-    assert_eq!((&again["podStates"]["w-0"], &again["desired"]), (&state("node-1", "a"), &json!(3)));
+    assert_eq!(
+        (&again["podStates"]["w-0"], &again["desired"]),
+        (&state("node-1", "a"), &json!(3))
+    );
 }
 
 #[test]
@@ -34,7 +37,9 @@ fn accepts_its_own_write_from_the_watch_before_the_answer() {
     status["podStates"] = json!({"w-0": state("node-1", "a")});
     status["recorded"] = 1.into();
     world.object("p", &spec("w"), &status);
-    world.index.on_status_written(&key("p"), "uid-p", &world.version.to_string());
+    world
+        .index
+        .on_status_written(&key("p"), "uid-p", &world.version.to_string());
     assert!(world.index.take_work().statuses.is_empty());
     assert_eq!(world.patch("p"), None);
 }
@@ -70,7 +75,10 @@ fn trusts_a_list_whose_versions_are_lower() {
     world.index.apply_objects(Update::Done);
     let write = world.index.status_write(&key("p"), NOW).unwrap();
     assert_eq!(write.patch["metadata"]["resourceVersion"], "52");
-    assert_eq!(write.patch["status"]["podStates"], json!({"w-0": state("node-1", "a")}));
+    assert_eq!(
+        write.patch["status"]["podStates"],
+        json!({"w-0": state("node-1", "a")})
+    );
 }
 
 #[test]
@@ -96,14 +104,25 @@ fn takes_a_read_unless_an_event_was_faster() {
         status: crate::facts::PpsStatus::default(),
         ..world.index.objects.tracked[&key("p")].fact.clone()
     };
-    world.index.on_object_read(&key("p"), "99", Some(Box::new(read.clone())));
-    assert_eq!(world.states("p"), ["w-0"], "another version was known when the read began");
-    world.index.on_object_read(&key("p"), &known, Some(Box::new(read)));
+    world
+        .index
+        .on_object_read(&key("p"), "99", Some(Box::new(read.clone())));
+    assert_eq!(
+        world.states("p"),
+        ["w-0"],
+        "another version was known when the read began"
+    );
+    world
+        .index
+        .on_object_read(&key("p"), &known, Some(Box::new(read)));
     let write = world.index.status_write(&key("p"), NOW).unwrap();
     assert_eq!(write.patch["metadata"]["resourceVersion"], "7");
     world.index.on_status_not_written(&key("p"), "uid-p");
     world.index.on_object_read(&key("p"), "7", None);
-    assert!(world.index.objects.tracked.is_empty(), "there is no such object");
+    assert!(
+        world.index.objects.tracked.is_empty(),
+        "there is no such object"
+    );
 }
 
 #[test]
@@ -129,20 +148,35 @@ fn writes_nothing_to_an_object_that_cannot_be_read() {
     let readable = world.index.objects.tracked[&key("p")].fact.clone();
     let unreadable = crate::facts::PpsFact {
         resource_version: "1000".into(),
-        spec: pps_core::Spec { target_ref: readable.spec.target_ref.clone(), ..pps_core::Spec::default() },
+        spec: pps_core::Spec {
+            target_ref: readable.spec.target_ref.clone(),
+            ..pps_core::Spec::default()
+        },
         status: crate::facts::PpsStatus::default(),
         unreadable: Some("missing field `key`".into()),
         ..readable.clone()
     };
-    world.index.apply_objects(Update::Apply(key("p"), Box::new(unreadable)));
+    world
+        .index
+        .apply_objects(Update::Apply(key("p"), Box::new(unreadable)));
     world.pod("w-0", ready_on("node-2"));
     assert_eq!(world.patch("p"), None);
     assert_eq!(world.index.unreadable_count(), 1);
     let notices = world.index.take_work().notices;
-    assert!(notices.iter().any(|notice| notice.reason == Reason::UnreadableObject), "{notices:?}");
+    assert!(
+        notices
+            .iter()
+            .any(|notice| notice.reason == Reason::UnreadableObject),
+        "{notices:?}"
+    );
 
-    let mended = crate::facts::PpsFact { resource_version: "1001".into(), ..readable };
-    world.index.apply_objects(Update::Apply(key("p"), Box::new(mended)));
+    let mended = crate::facts::PpsFact {
+        resource_version: "1001".into(),
+        ..readable
+    };
+    world
+        .index
+        .apply_objects(Update::Apply(key("p"), Box::new(mended)));
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
 }
 
@@ -155,7 +189,13 @@ fn an_event_of_one_object_concerns_others_of_its_workload_only_if_it_takes_prece
         world.settle(name);
     }
     let statuses = |world: &mut World| -> Vec<String> {
-        world.index.take_work().statuses.into_iter().map(|key| key.name.to_string()).collect()
+        world
+            .index
+            .take_work()
+            .statuses
+            .into_iter()
+            .map(|key| key.name.to_string())
+            .collect()
     };
     statuses(&mut world);
     let mut changed = spec("w");
@@ -163,7 +203,11 @@ fn an_event_of_one_object_concerns_others_of_its_workload_only_if_it_takes_prece
     world.object("p2", &changed, &json!({}));
     assert_eq!(statuses(&mut world), ["p2"]);
     world.index.apply_objects(Update::Delete(key("p0")));
-    assert_eq!(statuses(&mut world), ["p1", "p2", "p3"], "another one governs the workload");
+    assert_eq!(
+        statuses(&mut world),
+        ["p1", "p2", "p3"],
+        "another one governs the workload"
+    );
     // It names another workload, and leaves this one to the next.
     world.object("p1", &spec("v"), &json!({}));
     assert_eq!(statuses(&mut world), ["p1", "p2", "p3"]);

@@ -24,12 +24,20 @@ fn watch(
 ) -> (Health, mpsc::Receiver<Observation>) {
     let service = service_fn(move |request: Request<Body>| {
         let (code, body) = answer(&request.uri().to_string());
-        let answer = http::Response::builder().status(code).body(Body::from(body.into_bytes()));
+        let answer = http::Response::builder()
+            .status(code)
+            .body(Body::from(body.into_bytes()));
         async move { Ok::<_, Infallible>(answer.unwrap()) }
     });
     let (sender, observations) = mpsc::channel(10_000);
     let health = Health::default();
-    let watches = Watches::new(Client::new(service, "n"), None, health.clone(), Arc::default(), sender);
+    let watches = Watches::new(
+        Client::new(service, "n"),
+        None,
+        health.clone(),
+        Arc::default(),
+        sender,
+    );
     tokio::spawn(watches.watch_stateful_sets());
     (health, observations)
 }
@@ -44,14 +52,20 @@ async fn a_page_that_fails_is_tried_again_for_five_minutes_before_the_list_begin
         let (code, answer) = if continues {
             (500, json!({"kind": "Status", "code": 500, "message": "no"}))
         } else {
-            (200, json!({"metadata": {"resourceVersion": "7", "continue": "t"}, "items": []}))
+            (
+                200,
+                json!({"metadata": {"resourceVersion": "7", "continue": "t"}, "items": []}),
+            )
         };
         (code, answer.to_string())
     });
     sleep(Duration::from_secs(290)).await;
     let [first, second] = *requests.lock().unwrap();
     assert!(first == 1 && (25..60).contains(&second), "{first} {second}");
-    assert_eq!(health.problem().as_deref(), Some("cannot watch: statefulsets"));
+    assert_eq!(
+        health.problem().as_deref(),
+        Some("cannot watch: statefulsets")
+    );
     sleep(Duration::from_secs(100)).await;
     assert_eq!(requests.lock().unwrap()[0], 2);
 }
@@ -63,23 +77,40 @@ async fn a_list_that_fails_beside_a_watch_that_works_is_reported() {
     let seen = is_forbidden.clone();
     let service = service_fn(move |request: Request<Body>| {
         let is_watch = request.uri().to_string().contains("watch=true");
-        let code = if !is_watch && *seen.lock().unwrap() { 403 } else { 200 };
+        let code = if !is_watch && *seen.lock().unwrap() {
+            403
+        } else {
+            200
+        };
         let list = json!({"metadata": {"resourceVersion": "7"}, "items": []});
-        let body = if is_watch { String::new() } else { list.to_string() };
+        let body = if is_watch {
+            String::new()
+        } else {
+            list.to_string()
+        };
         async move {
             if is_watch {
                 // The API server ends each watch, and the next one is opened.
                 sleep(Duration::from_secs(5)).await;
             }
             Ok::<_, Infallible>(
-                http::Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap(),
+                http::Response::builder()
+                    .status(code)
+                    .body(Body::from(body.into_bytes()))
+                    .unwrap(),
             )
         }
     });
     let (sender, _observations) = mpsc::channel(10_000);
     let health = Health::default();
     health.mark_synced();
-    let watches = Watches::new(Client::new(service, "n"), None, health.clone(), Arc::default(), sender);
+    let watches = Watches::new(
+        Client::new(service, "n"),
+        None,
+        health.clone(),
+        Arc::default(),
+        sender,
+    );
     let keys = tokio::sync::watch::Sender::new(0);
     tokio::spawn(watches.watch_pods(keys.subscribe()));
     sleep(Duration::from_secs(20)).await;
@@ -98,7 +129,8 @@ async fn a_list_that_fails_beside_a_watch_that_works_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_list_fails_that_has_more_than_a_thousand_objects_without_a_name() {
     for (nameless, is_complete) in [(MAX_NAMELESS, true), (MAX_NAMELESS + 1, false)] {
-        let list = json!({"metadata": {"resourceVersion": "7"}, "items": vec![json!({}); nameless]});
+        let list =
+            json!({"metadata": {"resourceVersion": "7"}, "items": vec![json!({}); nameless]});
         let (_health, mut observations) = watch(move |_| (200, list.to_string()));
         sleep(Duration::from_secs(1)).await;
         let mut is_done = false;
@@ -119,9 +151,18 @@ async fn objects_of_one_namespace_are_read_there_and_others_in_the_cluster() {
     });
     let (sender, _observations) = mpsc::channel(1);
     let client = Client::new(service, "n");
-    let watches = Watches::new(client, Some("shop"), Health::default(), Arc::default(), sender);
+    let watches = Watches::new(
+        client,
+        Some("shop"),
+        Health::default(),
+        Arc::default(),
+        sender,
+    );
     let relist = || tokio::sync::watch::Sender::new(0).subscribe();
-    let kind = GroupKind { group: "example.io".into(), kind: "Database".into() };
+    let kind = GroupKind {
+        group: "example.io".into(),
+        kind: "Database".into(),
+    };
     let resource = kinds::Resource {
         group: "example.io".into(),
         version: "v1".into(),
@@ -132,7 +173,11 @@ async fn objects_of_one_namespace_are_read_there_and_others_in_the_cluster() {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(watches.clone().watch_persistent_pod_states(relist()));
     tasks.spawn(watches.clone().watch_stateful_sets());
-    tasks.spawn(watches.clone().watch_kind(WatchId { kind, number: 1 }, resource));
+    tasks.spawn(
+        watches
+            .clone()
+            .watch_kind(WatchId { kind, number: 1 }, resource),
+    );
     tasks.spawn(watches.clone().watch_pods(relist()));
     tasks.spawn(watches.clone().watch_nodes(relist()));
     tasks.spawn(watches.clone().watch_namespaces("a=b".into()));

@@ -26,7 +26,11 @@ pub(crate) fn number(field: u8, value: u64) -> Vec<u8> {
 /// The envelope around an object.
 pub(crate) fn envelope(message_: &[u8]) -> Vec<u8> {
     let type_meta = message(&[(1, b"v1"), (2, b"Pod")]);
-    [MAGIC, &message(&[(1, &type_meta), (2, message_), (3, b""), (4, b"")])].concat()
+    [
+        MAGIC,
+        &message(&[(1, &type_meta), (2, message_), (3, b""), (4, b"")]),
+    ]
+    .concat()
 }
 
 fn varint(mut value: u64, bytes: &mut Vec<u8>) {
@@ -43,10 +47,17 @@ fn reads_each_type_of_field_and_refuses_what_is_cut_short() {
     bytes.extend(number(2, u64::MAX));
     bytes.extend([3 << 3 | 1, 1, 2, 3, 4, 5, 6, 7, 8, 4 << 3 | 5, 1, 2, 3, 4]);
     let fields: Result<Vec<_>, _> = Fields(&bytes).collect();
-    let expected =
-        [(16, Value::Bytes(b"text")), (2, Value::Number(u64::MAX)), (3, Value::Fixed), (4, Value::Fixed)];
+    let expected = [
+        (16, Value::Bytes(b"text")),
+        (2, Value::Number(u64::MAX)),
+        (3, Value::Fixed),
+        (4, Value::Fixed),
+    ];
     assert_eq!(fields.unwrap(), expected);
-    let whole = [0, 7, 18, 27].into_iter().chain([bytes.len()]).collect::<Vec<_>>();
+    let whole = [0, 7, 18, 27]
+        .into_iter()
+        .chain([bytes.len()])
+        .collect::<Vec<_>>();
     for length in 0..=bytes.len() {
         let is_whole = Fields(&bytes[..length]).all(|field| field.is_ok());
         assert_eq!(is_whole, whole.contains(&length), "{length}");
@@ -54,7 +65,19 @@ fn reads_each_type_of_field_and_refuses_what_is_cut_short() {
     for damaged in [
         &[0xff; 11][..],
         &[1 << 3 | 3],
-        &[1 << 3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        &[
+            1 << 3 | 2,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            0xff,
+            1,
+        ],
     ] {
         assert!(Fields(damaged).any(|field| field.is_err()), "{damaged:?}");
     }
@@ -100,7 +123,10 @@ fn reads_a_message_as_json_would_show_it() {
     bytes.extend(number(2, u64::MAX));
     bytes.extend(number(3, 1));
     let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     };
     let expected = Sample {
         text: Some("10.0.\u{fffd}\u{fffd}\u{fffd}".into()),
@@ -114,10 +140,28 @@ fn reads_a_message_as_json_would_show_it() {
     };
     assert_eq!(read::<Sample>(&bytes, SAMPLE), Ok(expected));
     let left_out = message(&[(1, b""), (4, b""), (5, b"xxxx")]);
-    assert_eq!(read(&left_out, SAMPLE), Ok(Sample { size: Some(4), ..Sample::default() }));
+    assert_eq!(
+        read(&left_out, SAMPLE),
+        Ok(Sample {
+            size: Some(4),
+            ..Sample::default()
+        })
+    );
     let many = b"\x32\0".repeat(MAX_ITEMS + 1);
-    for wrong in [number(1, 5), message(&[(2, b"x")]), number(2, 1 << 40), number(6, 1), vec![0xff], many] {
-        assert_eq!(read::<Sample>(&wrong, SAMPLE), Err(damaged()), "{:?}", &wrong[..wrong.len().min(9)]);
+    for wrong in [
+        number(1, 5),
+        message(&[(2, b"x")]),
+        number(2, 1 << 40),
+        number(6, 1),
+        vec![0xff],
+        many,
+    ] {
+        assert_eq!(
+            read::<Sample>(&wrong, SAMPLE),
+            Err(damaged()),
+            "{:?}",
+            &wrong[..wrong.len().min(9)]
+        );
     }
 }
 
@@ -126,7 +170,13 @@ fn opens_only_the_envelope_of_a_message() {
     assert_eq!(open(&envelope(b"\x0a\x00")), Ok(&b"\x0a\x00"[..]));
     assert_eq!(open(MAGIC), Ok(&[][..]), "an object without a field");
     let json = [MAGIC, &message(&[(2, b"{}"), (4, b"application/json")])].concat();
-    for other in [&json[..], b"", b"k8s", b"{\"kind\": \"Pod\"}", b"k8s\0\x12\x05x"] {
+    for other in [
+        &json[..],
+        b"",
+        b"k8s",
+        b"{\"kind\": \"Pod\"}",
+        b"k8s\0\x12\x05x",
+    ] {
         assert!(open(other).is_err(), "{other:?}");
     }
 }

@@ -11,15 +11,18 @@ async fn dropped_states(worker: &mut Worker, patches: &Requests) -> usize {
     let done = worker.writes.next_result().await.unwrap().unwrap();
     worker.on_write_done(done);
     let patches = patches.lock().unwrap();
-    let states = patches.first().and_then(|patch| patch["status"]["podStates"].as_object());
+    let states = patches
+        .first()
+        .and_then(|patch| patch["status"]["podStates"].as_object());
     states.map_or(0, serde_json::Map::len)
 }
 
 /// A PPS of a workload of no Pods, with these states.
 fn surplus_states(name: &str, pods: usize) -> Observation {
     let state = json!({"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}});
-    let states: serde_json::Map<_, _> =
-        (0..pods).map(|pod| (format!("{name}-{pod}"), state.clone())).collect();
+    let states: serde_json::Map<_, _> = (0..pods)
+        .map(|pod| (format!("{name}-{pod}"), state.clone()))
+        .collect();
     let object = json!({
         "metadata": {"name": name, "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
         "spec": {
@@ -29,7 +32,10 @@ fn surplus_states(name: &str, pods: usize) -> Observation {
         "status": {"targetUID": format!("uid-{name}"), "podStates": states},
     });
     let fact = pps_recorder::facts::object_fact(serde_json::from_value(object).unwrap());
-    Observation::PersistentPodStates(Update::Apply(NamespacedName::new("n", name), Box::new(fact)))
+    Observation::PersistentPodStates(Update::Apply(
+        NamespacedName::new("n", name),
+        Box::new(fact),
+    ))
 }
 
 fn workload_of_no_pods(name: &str) -> Value {
@@ -41,14 +47,22 @@ fn dropping_worker(client: Client, names: &[String], pods: usize) -> Worker {
     let mut worker = worker(client, names.iter().map(|name| surplus_states(name, pods)));
     for name in names {
         let fact = stateful_set(&workload_of_no_pods(name));
-        report_workload(&mut worker, Update::Apply(NamespacedName::new("n", name.as_str()), fact));
+        report_workload(
+            &mut worker,
+            Update::Apply(NamespacedName::new("n", name.as_str()), fact),
+        );
     }
     worker
 }
 
 /// The name that the field selector of a read names.
 fn name_in(path: &str) -> &str {
-    path.split("metadata.name%3D").nth(1).unwrap_or_default().split('&').next().unwrap_or_default()
+    path.split("metadata.name%3D")
+        .nth(1)
+        .unwrap_or_default()
+        .split('&')
+        .next()
+        .unwrap_or_default()
 }
 
 /// An API server that answers reads of workloads, those of Pods as the test wants, and each write. Counts the
@@ -87,9 +101,18 @@ fn counting_api_server(
 async fn unconfirmed(worker: &mut Worker) -> (Vec<String>, String) {
     worker.take_turn();
     let result = worker.writes.next_result().await.unwrap().unwrap();
-    let WriteResult::LossUnconfirmed(_, unconfirmed) = &result else { panic!("{result:?}") };
+    let WriteResult::LossUnconfirmed(_, unconfirmed) = &result else {
+        panic!("{result:?}")
+    };
     let held = unconfirmed.held.iter().map(ToString::to_string).collect();
-    (held, unconfirmed.failure.as_ref().map(ToString::to_string).unwrap_or_default())
+    (
+        held,
+        unconfirmed
+            .failure
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    )
 }
 
 #[tokio::test]
@@ -101,10 +124,16 @@ async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
     assert_eq!(worker.writes.in_flight(), 16);
     while let Some(done) = worker.writes.next_result().await {
         let result = done.unwrap();
-        assert!(matches!(result, WriteResult::Status(_, Ok(_))), "{result:?}");
+        assert!(
+            matches!(result, WriteResult::Status(_, Ok(_))),
+            "{result:?}"
+        );
     }
     let [pods, now, most] = &*counts;
-    assert_eq!([pods, now, most].map(|count| count.load(Ordering::Relaxed)), [16 * 8, 0, 4]);
+    assert_eq!(
+        [pods, now, most].map(|count| count.load(Ordering::Relaxed)),
+        [16 * 8, 0, 4]
+    );
 }
 
 /// No watch has shown yet that the namespace is out of scope.
@@ -113,13 +142,21 @@ async fn no_state_is_dropped_in_a_namespace_that_has_just_left_the_scope() {
     for (namespaces, dropped) in [(vec![], 0), (vec![json!({"metadata": {"name": "n"}})], 3)] {
         let read = move |path: &str| {
             if path.contains("/namespaces?") {
-                assert!(path.contains("labelSelector=take-part%3Dyes") && name_in(path) == "n", "{path}");
+                assert!(
+                    path.contains("labelSelector=take-part%3Dyes") && name_in(path) == "n",
+                    "{path}"
+                );
                 return list(&namespaces);
             }
-            list(&if path.contains("statefulsets") { vec![workload_of_no_pods("w")] } else { vec![] })
+            list(&if path.contains("statefulsets") {
+                vec![workload_of_no_pods("w")]
+            } else {
+                vec![]
+            })
         };
-        let (client, patches) =
-            api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+        let (client, patches) = api_server_with_reads(read, |_| {
+            (200, json!({"metadata": {"resourceVersion": "8"}}))
+        });
         let mut worker = dropping_worker(client, &["w".to_owned()], 3);
         worker.term.writer.namespace_selector = "take-part=yes".into();
         assert_eq!(dropped_states(&mut worker, &patches).await, dropped);
@@ -141,8 +178,9 @@ async fn no_state_is_dropped_of_a_workload_that_is_scaled_up_while_its_pods_are_
             }
             list(&[workload])
         };
-        let (client, patches) =
-            api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+        let (client, patches) = api_server_with_reads(read, |_| {
+            (200, json!({"metadata": {"resourceVersion": "8"}}))
+        });
         let mut worker = dropping_worker(client, &["w".to_owned()], 3);
         assert_eq!(dropped_states(&mut worker, &patches).await, dropped);
     }
@@ -156,7 +194,10 @@ async fn a_check_begins_no_read_after_one_that_the_api_server_refused() {
     assert_eq!(held.len(), 100, "what was not read stays");
     assert!(failure.contains("slow down"), "{failure}");
     let reads = counts[0].load(Ordering::Relaxed);
-    assert!(reads <= 4, "{reads} reads of an API server that is overloaded");
+    assert!(
+        reads <= 4,
+        "{reads} reads of an API server that is overloaded"
+    );
 }
 
 #[tokio::test]
@@ -169,19 +210,30 @@ async fn a_pod_that_is_too_large_to_be_read_keeps_its_own_state_and_is_named() {
     });
     let mut worker = dropping_worker(client, &["w".to_owned()], 9);
     let (held, failure) = unconfirmed(&mut worker).await;
-    assert_eq!((held, counts[0].load(Ordering::Relaxed)), (vec!["w-1".to_owned()], 9));
-    let expected = "cannot read Pod n/w-1: the answer has more than 16777216 bytes; make the object smaller";
+    assert_eq!(
+        (held, counts[0].load(Ordering::Relaxed)),
+        (vec!["w-1".to_owned()], 9)
+    );
+    let expected =
+        "cannot read Pod n/w-1: the answer has more than 16777216 bytes; make the object smaller";
     assert_eq!(failure, expected);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_no_list_confirms_no_drop() {
-    for answer in [json!({}), json!({"kind": "Status", "status": "Success"}), json!({"items": []})] {
+    for answer in [
+        json!({}),
+        json!({"kind": "Status", "status": "Success"}),
+        json!({"items": []}),
+    ] {
         let (client, _) = counting_api_server(move |_| (200, answer.clone()));
         let mut worker = dropping_worker(client, &["w".to_owned()], 1);
         let (held, failure) = unconfirmed(&mut worker).await;
         assert_eq!(held, ["w-0"]);
-        assert!(failure.starts_with("cannot read Pod n/w-0: the answer cannot be read"), "{failure}");
+        assert!(
+            failure.starts_with("cannot read Pod n/w-0: the answer cannot be read"),
+            "{failure}"
+        );
     }
 }
 
@@ -213,13 +265,18 @@ async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() 
         written += usize::from(matches!(done, WriteResult::Status(..)));
         // Something is heard of the Pod during each check.
         let key = NamespacedName::new("n", "w-0");
-        for update in [Update::Apply(key.clone(), PodFact::default()), Update::Delete(key)] {
+        for update in [
+            Update::Apply(key.clone(), PodFact::default()),
+            Update::Delete(key),
+        ] {
             worker.apply(Observation::Pods(update));
         }
         worker.on_write_done(done);
     }
     assert_eq!(written, 1, "the other state is dropped at once");
-    let [in_window @ .., second, third] = &waits[..] else { panic!("{waits:?}") };
+    let [in_window @ .., second, third] = &waits[..] else {
+        panic!("{waits:?}")
+    };
     assert!(
         in_window.len() == 2 && (400..=500).contains(second) && (900..=1000).contains(third),
         "{waits:?}"
@@ -238,11 +295,16 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
     });
     let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "b", "other": "x"}}});
     let read = move |path: &str| {
-        let object = if path.contains("/nodes?") { &node } else { &running };
+        let object = if path.contains("/nodes?") {
+            &node
+        } else {
+            &running
+        };
         list(std::slice::from_ref(object))
     };
-    let (client, patches) =
-        api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let (client, patches) = api_server_with_reads(read, |_| {
+        (200, json!({"metadata": {"resourceVersion": "8"}}))
+    });
     let object = json!({
         "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
         "spec": {
@@ -258,7 +320,10 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     report_plain_workload(&mut worker);
     let labels = vec![("zone".into(), "b".into())];
-    worker.apply(Observation::Nodes(Update::Apply("node-1".into(), NodeFact { labels })));
+    worker.apply(Observation::Nodes(Update::Apply(
+        "node-1".into(),
+        NodeFact { labels },
+    )));
     let pod = PodFact {
         owner: Some("uid-w".into()),
         node: Some("node-1".into()),
@@ -270,6 +335,7 @@ async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_a
     worker.take_turn();
     let done = worker.writes.next_result().await.unwrap().unwrap();
     assert!(matches!(done, WriteResult::Status(_, Ok(_))), "{done:?}");
-    let expected = json!({"w-0": {"nodeTopologyLabels": {"zone": "b"}, "annotations": {"ip": "10.0.0.2"}}});
+    let expected =
+        json!({"w-0": {"nodeTopologyLabels": {"zone": "b"}, "annotations": {"ip": "10.0.0.2"}}});
     assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], expected);
 }

@@ -30,7 +30,11 @@ fn overlay(server: &mut Server, pods: usize) {
 /// A Pod with an annotation that the compact form makes longer.
 fn incompressible(pod: u64, ready: bool) -> PodFact {
     let value = "é".repeat(200) + &pod.to_string();
-    PodFact { annotations: vec![("ip".into(), value.into())], ready, ..ready_on("node-1") }
+    PodFact {
+        annotations: vec![("ip".into(), value.into())],
+        ready,
+        ..ready_on("node-1")
+    }
 }
 
 #[test]
@@ -38,7 +42,9 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
     let status = {
         let mut server = Server::new(60);
         for pod in 0..60 {
-            server.world.pod(&format!("w-{pod}"), incompressible(pod, true));
+            server
+                .world
+                .pod(&format!("w-{pod}"), incompressible(pod, true));
         }
         assert_eq!(moves(&server.settle()), [None]);
         server.status
@@ -47,7 +53,9 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
     let mut server = Server::new(60);
     server.world.index.apply_objects(Update::Delete(key("p")));
     for pod in 0..60 {
-        server.world.pod(&format!("w-{pod}"), incompressible(pod, true));
+        server
+            .world
+            .pod(&format!("w-{pod}"), incompressible(pod, true));
     }
     server.status = status;
     server.report(Claims::No);
@@ -69,7 +77,10 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
     assert_eq!(repeated, 0, "an event of the object that changes no state");
     server.world.index.take_work();
     server.world.index.retry_exceeded();
-    assert!(server.world.index.take_work().statuses.is_empty(), "nothing was refused");
+    assert!(
+        server.world.index.take_work().statuses.is_empty(),
+        "nothing was refused"
+    );
     // Some states that are others are examined with the next event of the object, and many at once.
     server.ready(0..20);
     assert_eq!(moves(&server.settle()), [None]);
@@ -101,7 +112,10 @@ fn states_beside_the_compact_form_are_folded_in_by_themselves() {
         overlay(&mut server, pods);
         let both = sizes(&server);
         let plain = server.status["podStates"].to_string().len();
-        assert!((both.stored - compact.stored).abs_diff(plain) <= plain / 50, "{both:?} {compact:?} {plain}");
+        assert!(
+            (both.stored - compact.stored).abs_diff(plain) <= plain / 50,
+            "{both:?} {compact:?} {plain}"
+        );
         assert_eq!(both.plain, compact.plain);
         let writes = server.settle();
         assert_eq!(server.known(), known);
@@ -131,13 +145,23 @@ fn states_beside_the_compact_form_stay_if_the_api_server_does_not_take_them() {
     let mut server = Server::with(100);
     overlay(&mut server, 100);
     let write = server.write().unwrap();
-    assert_eq!(write.moves_to, Some(StoredForm::Compact), "the dry run is made for this write, too");
-    server.world.index.on_compact_form_dropped(&key("p"), "uid-p", None);
+    assert_eq!(
+        write.moves_to,
+        Some(StoredForm::Compact),
+        "the dry run is made for this write, too"
+    );
+    server
+        .world
+        .index
+        .on_compact_form_dropped(&key("p"), "uid-p", None);
     assert!(server.settle().is_empty());
     server.world.index.retry_exceeded();
     assert!(server.write().is_some());
     server.world.index.on_status_too_large(&key("p"), "uid-p");
-    assert!(server.write().is_none(), "a refused write is not repeated at once");
+    assert!(
+        server.write().is_none(),
+        "a refused write is not repeated at once"
+    );
     server.world.index.retry_exceeded();
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
     assert_eq!(server.status.get("podStates"), None);
@@ -148,7 +172,10 @@ fn a_bucket_that_becomes_empty_is_removed_before_states_are_folded_in() {
     let mut server = Server::with(120);
     overlay(&mut server, 120);
     for pod in 100..120 {
-        server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+        server
+            .world
+            .index
+            .apply_pods(Update::Delete(key(&format!("w-{pod}"))));
     }
     server.world.workload("w", "uid-w", 100, &[]);
     server.settle();

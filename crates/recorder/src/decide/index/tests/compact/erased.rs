@@ -11,7 +11,10 @@ fn update_by_openkruise(server: &mut Server, states: &Value) {
 fn recorded() -> (Server, Value) {
     let mut server = Server::with(300);
     for pod in 0..300 {
-        server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+        server
+            .world
+            .index
+            .apply_pods(Update::Delete(key(&format!("w-{pod}"))));
     }
     server.settle();
     let known = server.known();
@@ -24,10 +27,17 @@ fn states_that_a_full_update_has_erased_are_written_back() {
     update_by_openkruise(&mut server, &json!({"w-7": {"nodeName": "node-9"}}));
     server.report(Claims::No);
     known["w-7"] = json!({"nodeName": "node-9"});
-    assert_eq!(server.known(), known, "what the client has written takes precedence");
+    assert_eq!(
+        server.known(),
+        known,
+        "what the client has written takes precedence"
+    );
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
     assert_eq!((server.known(), server.stored()), (known.clone(), known));
-    assert_eq!((&server.status["targetUID"], &server.status["recorded"]), (&json!("uid-w"), &json!(300)));
+    assert_eq!(
+        (&server.status["targetUID"], &server.status["recorded"]),
+        (&json!("uid-w"), &json!(300))
+    );
     assert_eq!(server.status["conditions"][0]["reason"], "AllRecorded");
     server.report(Claims::Yes);
     assert!(server.settle().is_empty());
@@ -52,7 +62,10 @@ fn erased_states_outlive_conflicts_and_lists_until_they_are_written_back() {
     server.relist(Claims::No);
     assert_eq!(server.known(), known);
     // And the form that a small object has.
-    server.world.index.change_compact_form(|form| form.is_off = true);
+    server
+        .world
+        .index
+        .change_compact_form(|form| form.is_off = true);
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
     assert_eq!(server.status["podStates"], known);
 }
@@ -63,12 +76,20 @@ fn an_erased_object_names_the_workload_whose_states_it_has() {
     // The workload is gone as well, and its states are retained.
     let mut retained = spec("w");
     retained["persistentPodStateRetentionPolicy"] = "Retain".into();
-    server.world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    server
+        .world
+        .index
+        .apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
     update_by_openkruise(&mut server, &json!({}));
     let metadata = json!({"uid": "uid-p", "creationTimestamp": "2026-01-01T00:00:00Z"});
-    server.world.object_with("p", &metadata, &retained, &server.status.clone());
+    server
+        .world
+        .object_with("p", &metadata, &retained, &server.status.clone());
     server.settle();
-    assert_eq!((server.known(), &server.status["targetUID"]), (known, &json!("uid-w")));
+    assert_eq!(
+        (server.known(), &server.status["targetUID"]),
+        (known, &json!("uid-w"))
+    );
 }
 
 #[test]
@@ -76,7 +97,10 @@ fn an_erased_object_that_fits_only_in_the_compact_form_gets_it_although_it_is_of
     let (mut server, known) = recorded();
     let compact = server.world.index.sizes().0;
     server.world.index.size_limit = 2 * compact;
-    server.world.index.change_compact_form(|form| form.is_off = true);
+    server
+        .world
+        .index
+        .change_compact_form(|form| form.is_off = true);
     server.settle();
     update_by_openkruise(&mut server, &json!({}));
     server.report(Claims::No);
@@ -101,7 +125,10 @@ fn what_a_client_drops_by_name_is_not_written_back() {
     let (mut server, _) = recorded();
     let text = server.status["packed"]["buckets"]["ordinals-200"].take();
     assert!(text.is_string());
-    server.status["packed"]["buckets"].as_object_mut().unwrap().remove("ordinals-200");
+    server.status["packed"]["buckets"]
+        .as_object_mut()
+        .unwrap()
+        .remove("ordinals-200");
     server.report(Claims::Yes);
     assert_eq!(server.world.states("p").len(), 200);
     server.settle();
